@@ -1,0 +1,96 @@
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	utilopenapi "k8s.io/apiserver/pkg/util/openapi"
+	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/kube-openapi/pkg/spec3"
+)
+
+const gvkExtension = "x-kubernetes-group-version-kind"
+
+// CheckNames says which types of the schemes have no OpenAPI name. The upstream
+// namer ends the process on the first of them; check before every use of it.
+// In practice these are unstructured types without a group.
+func CheckNames(schemes ...*runtime.Scheme) error {
+	var errs []error
+	for _, s := range schemes {
+		for gvk := range s.AllKnownTypes() {
+			if _, err := s.ToOpenAPIDefinitionName(gvk); err != nil {
+				errs = append(errs, fmt.Errorf("no OpenAPI name for %v: %w", gvk, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func newNamer(schemes []*runtime.Scheme) (*apiopenapi.DefinitionNamer, error) {
+	if err := CheckNames(schemes...); err != nil {
+		return nil, err
+	}
+	return apiopenapi.NewDefinitionNamer(schemes...), nil
+}
+
+// isolated wraps definitions for the builders, which write to the top-level
+// extensions of a schema: definitions may be made once and shared.
+func isolated(get common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
+	return utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		shared := get(ref)
+		own := make(map[string]common.OpenAPIDefinition, len(shared))
+		for name, d := range shared {
+			d.Schema.Extensions = maps.Clone(d.Schema.Extensions)
+			own[name] = d
+		}
+		return own
+	})
+}
+
+// narrowMetaKinds keeps, of the kinds WatchEvent and DeleteOptions, which every
+// group registers, those of the document's own group version and of core/v1.
+// The stock server does the same (apiserver pkg/server/routes/openapi.go).
+func narrowMetaKinds(doc *spec3.OpenAPI, path string) {
+	group, version, ok := groupVersion(path)
+	if !ok || doc.Components == nil {
+		return
+	}
+	for _, s := range doc.Components.Schemas {
+		kinds, ok := s.Extensions[gvkExtension].([]any)
+		if !ok || len(kinds) < 2 {
+			continue
+		}
+		var kept []any
+		for _, k := range kinds {
+			gvk, ok := k.(map[string]any)
+			if !ok || (gvk["kind"] != "WatchEvent" && gvk["kind"] != "DeleteOptions") {
+				kept = kinds
+				break
+			}
+			own := gvk["group"] == group && gvk["version"] == version
+			core := gvk["group"] == "" && gvk["version"] == "v1"
+			if own || core {
+				kept = append(kept, k)
+			}
+		}
+		if len(kept) > 0 {
+			s.Extensions[gvkExtension] = kept
+		}
+	}
+}
+
+// groupVersion reads "api/v1" and "apis/apps/v1".
+func groupVersion(path string) (group, version string, ok bool) {
+	parts := strings.Split(path, "/")
+	switch {
+	case len(parts) == 2 && parts[0] == "api":
+		return "", parts[1], true
+	case len(parts) == 3 && parts[0] == "apis":
+		return parts[1], parts[2], true
+	}
+	return "", "", false
+}

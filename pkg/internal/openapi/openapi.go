@@ -1,0 +1,69 @@
+// Package openapi serves /openapi/v2 and /openapi/v3 of a plane, built lazily:
+// nothing is computed when a plane starts or when a CRD changes, and a document
+// is built once, when somebody first asks for it.
+//
+// The documents come from Sources. A source lists what it has with a cheap
+// version tag each; the Service answers the index, If-None-Match and stale
+// hashes from the tags alone and calls Build only to send a body. Static makes
+// a source of go-restful web services; pkg/crd has one for CRDs.
+//
+// The stock server instead builds every document before it is ready and again
+// as CRDs change, because its tags are hashes of the content.
+package openapi
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+
+	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+)
+
+// Source is where documents come from. A Service asks it on every request, so
+// both methods must be cheap, and safe for concurrent use.
+type Source interface {
+	// Documents lists the OpenAPI v3 documents the source has now. After an
+	// error the documents of the other sources are served still.
+	Documents(context.Context) ([]Document, error)
+	// V2 is what the source adds to the OpenAPI v2 document.
+	V2(context.Context) (Swagger, error)
+}
+
+// Document is one OpenAPI v3 document of one source. Documents of several
+// sources with the same path are merged; the first source wins a conflict.
+type Document struct {
+	// Path is the path below /openapi/v3: "api/v1", "apis/apps/v1", "version".
+	Path string
+	// Tag changes whenever the content may change in the life of the program's
+	// binary (a Service adds the binary's own fingerprint).
+	Tag string
+	// Shared says that Path and Tag determine the content for the whole
+	// process, so that planes with one Cache share the bytes.
+	Shared bool
+	// Build makes the document. The result is not modified. An error is told
+	// to the client, and the next request builds again.
+	Build func(context.Context) (*spec3.OpenAPI, error)
+}
+
+// Swagger is the OpenAPI v2 contribution of one source.
+type Swagger struct {
+	// Tag is as Document.Tag.
+	Tag string
+	// Shared is as Document.Shared.
+	Shared bool
+	// Build makes the contribution. The result is not modified. Nil: the
+	// source has nothing to add.
+	Build func(context.Context) (*spec.Swagger, error)
+}
+
+// Digest makes a tag of the given words: 32 hexadecimal digits.
+func Digest(words ...string) string {
+	h := sha256.New()
+	for _, w := range words {
+		_, _ = io.WriteString(h, w)
+		_, _ = h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,135 @@
+package pki
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"k8s.io/utils/clock"
+)
+
+// The administrator that a [Request] names when it names nobody.
+const (
+	// DefaultUser is the common name of the administrator's certificate.
+	DefaultUser = "sailplane-admin"
+	// DefaultGroup is its organization: the group that RBAC lets do everything
+	// (https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles).
+	DefaultGroup = "system:masters"
+)
+
+// The files of a folder.
+const (
+	caCert     = "ca.crt"
+	caKey      = "ca.key"
+	serverName = "server" // server.crt, server.key
+	adminName  = "admin"  // admin.crt, admin.key
+	certExt    = ".crt"
+	keyExt     = ".key"
+	lockFile   = ".lock"
+)
+
+// Dir is the folder that keeps an identity: ca.crt, ca.key, server.crt,
+// server.key, admin.crt, admin.key and a lock file. Give it a folder of its own,
+// since deleting the folder is how one starts over. It is created with mode
+// 0700 and every file with 0600. The empty Dir keeps nothing: each Load makes a
+// new identity in memory.
+type Dir string
+
+// Request is what an identity has to say. The zero value is a server reached on
+// this machine only and the default administrator.
+type Request struct {
+	// Hosts are the names and IP addresses by which clients reach the server, in
+	// addition to localhost, 127.0.0.1 and ::1. Names that an earlier request
+	// put in the serving certificate stay in it.
+	Hosts []string
+	// User is the administrator's user name. Empty means [DefaultUser].
+	User string
+	// Groups are the administrator's groups. Empty means [DefaultGroup].
+	Groups []string
+	// Clock tells the time. Nil means the machine's clock.
+	Clock clock.PassiveClock
+}
+
+// Load returns the identity kept in the folder and issues what is missing from
+// it. A leaf certificate is issued again, with a new key, when it expires within
+// 30 days, does not chain to the authority, does not belong to its key, or lacks
+// what the request asks for. Errors name the file and say what to do; they are
+// of kind [ErrCorrupt], [ErrMissing], [ErrMismatch], [ErrValidity],
+// [ErrAuthority] or [ErrHost], or come from the file system. The context ends the wait for another process
+// that is busy with the same folder.
+func (d Dir) Load(ctx context.Context, req Request) (*Identity, error) {
+	if req.Clock == nil {
+		req.Clock = clock.RealClock{}
+	}
+	if d == "" {
+		return (&ledger{now: req.Clock.Now(), files: map[string][]byte{}}).identity(req)
+	}
+	dir := string(d)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create certificate folder %s: %w", dir, err)
+	}
+	unlock, err := lock(ctx, filepath.Join(dir, lockFile))
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+
+	// Whoever wrote a temporary file held the lock, so it is dead by now.
+	removeTemps(dir, fileNames(), 0)
+	files, err := readFiles(dir)
+	if err != nil {
+		return nil, err
+	}
+	l := &ledger{dir: dir, now: req.Clock.Now(), files: files}
+	id, err := l.identity(req)
+	if err != nil {
+		return nil, err
+	}
+	if err := writeFiles(dir, l.changed); err != nil {
+		return nil, fmt.Errorf("write certificate folder %s: %w", dir, err)
+	}
+	return id, nil
+}
+
+// fileNames returns the names of the files that hold an identity.
+func fileNames() []string {
+	return []string{caKey, caCert, serverName + keyExt, serverName + certExt, adminName + keyExt, adminName + certExt}
+}
+
+// readFiles returns the files of an identity that exist, by name.
+func readFiles(dir string) (map[string][]byte, error) {
+	files := make(map[string][]byte)
+	for _, name := range fileNames() {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read certificate folder: %w", err)
+		}
+		files[name] = data
+	}
+	return files, nil
+}
+
+// user returns the administrator's name.
+func (r Request) user() string {
+	if r.User == "" {
+		return DefaultUser
+	}
+	return r.User
+}
+
+// groups returns the administrator's groups, sorted and without repetition.
+func (r Request) groups() []string {
+	if len(r.Groups) == 0 {
+		return []string{DefaultGroup}
+	}
+	groups := slices.Clone(r.Groups)
+	slices.Sort(groups)
+	return slices.Compact(groups)
+}

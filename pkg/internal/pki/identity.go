@@ -1,0 +1,62 @@
+package pki
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// DefaultContext is the name of a kubeconfig's context, cluster and user when
+// none is given.
+const DefaultContext = "sailplane"
+
+// Identity is a certificate authority and what it has signed, all in PEM.
+type Identity struct {
+	// CA is the certificate by which clients know the server and the server
+	// knows its clients.
+	CA []byte
+	// ServerCert and ServerKey are what the server listens with.
+	ServerCert, ServerKey []byte
+	// AdminCert and AdminKey are the administrator's client certificate.
+	AdminCert, AdminKey []byte
+	// NotAfter is when the first of the two leaf certificates ends. A server
+	// that runs as long as that has to load its identity again.
+	NotAfter time.Time
+}
+
+// Serving returns the serving certificate in the form the API server's secure
+// serving takes it.
+func (i *Identity) Serving() (dynamiccertificates.CertKeyContentProvider, error) {
+	content, err := dynamiccertificates.NewStaticCertKeyContent("serving-cert", i.ServerCert, i.ServerKey)
+	if err != nil {
+		return nil, fmt.Errorf("serving certificate: %w", err)
+	}
+	return content, nil
+}
+
+// ClientCA returns the authority in the form the API server's client
+// certificate authentication takes it.
+func (i *Identity) ClientCA() (dynamiccertificates.CAContentProvider, error) {
+	content, err := dynamiccertificates.NewStaticCAContent("client-ca", i.CA)
+	if err != nil {
+		return nil, fmt.Errorf("client certificate authority: %w", err)
+	}
+	return content, nil
+}
+
+// Kubeconfig returns a kubeconfig for the administrator, certificates and key
+// embedded. server is the API server's URL; name is that of its one context,
+// cluster and user, and empty means [DefaultContext].
+func (i *Identity) Kubeconfig(server, name string) *clientcmdapi.Config {
+	if name == "" {
+		name = DefaultContext
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: i.CA}
+	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: i.AdminCert, ClientKeyData: i.AdminKey}
+	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	config.CurrentContext = name
+	return config
+}
