@@ -1,0 +1,128 @@
+// Package aggregator serves APIServices and aggregated discovery over
+// everything a plane serves.
+//
+// It is upstream's kube-aggregator above the plane's groups. Every group
+// version the plane serves itself is registered as a local APIService, those of
+// CRDs as they come and go.
+package aggregator
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
+	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	generatedopenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// Resolver finds the address of the Service an APIService names.
+type Resolver interface {
+	// ResolveEndpoint returns the URL of a Service's port, or an error that
+	// becomes the 503 a client sees.
+	ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
+}
+
+// APIServices serves the API group apiregistration.k8s.io.
+type APIServices struct {
+	// Resolver finds remote API servers. Nil: an APIService that names a
+	// Service is kept but never available.
+	Resolver Resolver
+	// Available checks the remote APIServices and keeps their Available
+	// condition, from the start of the plane until its context ends. A remote
+	// one is proxied to when its condition is true. Nil: nothing does, and
+	// remote APIServices stay as they are.
+	Available controlplane.WorkFunc
+}
+
+// PartName implements the name errors use.
+func (APIServices) PartName() string { return "aggregator.APIServices" }
+
+// Install declares the aggregator above the groups.
+func (a APIServices) Install(p *controlplane.Plan) error {
+	r := &registration{}
+	p.Above("aggregator", func(plane *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
+		return a.link(plane, delegate, r)
+	})
+	p.Background("register APIServices", r.run)
+	if a.Available != nil {
+		p.Background("check remote APIServices", a.Available)
+	}
+	return nil
+}
+
+func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.DelegationTarget, r *registration) (*controlplane.Link, error) {
+	codec, encode, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
+		StorageMediaType:  runtime.ContentTypeJSON,
+		StorageSerializer: aggregatorscheme.Codecs,
+		StorageVersion:    apiregistrationv1.SchemeGroupVersion,
+		MemoryVersion:     schema.GroupVersion{Group: apiregistrationv1.GroupName, Version: runtime.APIVersionInternal},
+	})
+	if err != nil {
+		return nil, err
+	}
+	generic := p.ServerConfig(aggregatorscheme.Codecs)
+	generic.RESTOptionsGetter = p.RESTOptions(codec, encode)
+	generic.MergedResourceConfig = aggregatorserver.DefaultAPIResourceConfigSource()
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
+		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme))
+	// link.Start starts the informers and waits for them, so that the hooks'
+	// controllers find them synced.
+	generic.DisabledPostStartHooks.Insert("start-kube-aggregator-informers")
+	config := aggregatorserver.Config{
+		GenericConfig: generic,
+		ExtraConfig: aggregatorserver.ExtraConfig{
+			ServiceResolver: a.resolver(),
+			// The stock check needs Services and EndpointSlices.
+			DisableRemoteAvailableConditionController: true,
+		},
+	}
+	completed := config.Complete()
+	server, err := completed.NewWithDelegate(delegate)
+	if err != nil {
+		return nil, err
+	}
+	r.informers = server.APIRegistrationInformers
+	return &controlplane.Link{
+		Server: server.GenericAPIServer,
+		Start: func(ctx context.Context) error {
+			server.APIRegistrationInformers.StartWithContext(ctx)
+			if res := server.APIRegistrationInformers.WaitForCacheSyncWithContext(ctx); res.Err != nil {
+				return fmt.Errorf("read the APIServices: %w", res.AsError())
+			}
+			return nil
+		},
+		Stop: server.APIRegistrationInformers.Shutdown,
+		Definitions: func() (openapicommon.GetOpenAPIDefinitions, error) {
+			return generatedopenapi.GetOpenAPIDefinitions, nil
+		},
+		Schemes: func() ([]*runtime.Scheme, error) { return []*runtime.Scheme{aggregatorscheme.Scheme}, nil },
+		GroupVersions: []controlplane.GroupVersion{{
+			Group: apiregistrationv1.GroupName, Version: apiregistrationv1.SchemeGroupVersion.Version,
+			GroupPriority: 18000, VersionPriority: 18,
+		}},
+	}, nil
+}
+
+func (a APIServices) resolver() Resolver {
+	if a.Resolver != nil {
+		return a.Resolver
+	}
+	return noServices{}
+}
+
+// noServices is the resolver of a plane that reaches no other API server.
+type noServices struct{}
+
+func (noServices) ResolveEndpoint(namespace, name string, _ int32) (*url.URL, error) {
+	return nil, fmt.Errorf("service %s/%s: no resolver was given for remote API servers", namespace, name)
+}

@@ -1,0 +1,87 @@
+package aggregator
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"k8s.io/kube-aggregator/pkg/client/informers/externalversions"
+	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// registration keeps a local APIService for every group version of the plane.
+type registration struct {
+	informers externalversions.SharedInformerFactory
+}
+
+// run registers what the plane always serves, follows what comes and goes, and
+// ends with the context.
+func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
+	client, err := clientset.NewForConfig(p.Config())
+	if err != nil {
+		return err
+	}
+	controller := autoregister.NewAutoRegisterController(r.informers.Apiregistration().V1().APIServices(), client.ApiregistrationV1())
+	for _, gv := range p.GroupVersions() {
+		controller.AddAPIServiceToSyncOnStart(apiService(gv))
+	}
+	changed := make(chan struct{}, 1)
+	for _, d := range p.Dynamic() {
+		err := d.Subscribe(func() {
+			select {
+			case changed <- struct{}{}:
+			default: // a change is waiting already
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		controller.Run(1, ctx.Done())
+	}()
+	registered := map[string]bool{}
+	for {
+		registered = follow(controller, p.Dynamic(), registered)
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			<-done
+			return nil
+		}
+	}
+}
+
+// follow registers the dynamic groups served now, and removes those that went.
+func follow(controller autoregister.AutoAPIServiceRegistration, dynamic []controlplane.DynamicGroups, before map[string]bool) map[string]bool {
+	now := map[string]bool{}
+	for _, d := range dynamic {
+		for _, gv := range d.GroupVersions() {
+			service := apiService(gv)
+			now[service.Name] = true
+			controller.AddAPIServiceToSync(service)
+		}
+	}
+	for name := range before {
+		if !now[name] {
+			controller.RemoveAPIServiceToSync(name)
+		}
+	}
+	return now
+}
+
+func apiService(gv controlplane.GroupVersion) *apiregistrationv1.APIService {
+	return &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%s", gv.Version, gv.Group)},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: gv.Group, Version: gv.Version,
+			GroupPriorityMinimum: gv.GroupPriority, VersionPriority: gv.VersionPriority,
+		},
+	}
+}

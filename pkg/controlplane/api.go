@@ -1,0 +1,124 @@
+package controlplane
+
+import (
+	"fmt"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/registry/rest"
+	openapi "k8s.io/kube-openapi/pkg/common"
+)
+
+// API is one API group: its versions, its Go types and their OpenAPI
+// definitions. One API value serves any number of planes: its scheme, codecs
+// and definitions are computed once, when first needed, and shared. Several
+// parts may add resources to the same API value; two API values of one group
+// in a plane are an error.
+//
+// Make one with NewAPI; an API must not be copied.
+type API struct {
+	group    string
+	versions []string
+	config   APIConfig
+
+	scheme      func() (*runtime.Scheme, error)
+	codecs      func() (*codecs, error)
+	definitions func() (openapi.GetOpenAPIDefinitions, error)
+	converter   func() (managedfields.TypeConverter, error)
+}
+
+// APIConfig says what an API is made of.
+type APIConfig struct {
+	// AddToScheme registers the types of every version, the same Go types (the
+	// hub version's) as internal version, and conversion and defaulting
+	// functions. Required.
+	AddToScheme func(*runtime.Scheme) error
+	// Definitions gives the OpenAPI definitions of every type, those of
+	// meta/v1 included. Required. It is called once.
+	Definitions func() (openapi.GetOpenAPIDefinitions, error)
+	// Protobuf says that every type of the group has protobuf methods, so that
+	// objects are stored and served in that form. Empty: JSON (and CBOR), and
+	// protobuf is refused with 406 or 415.
+	Protobuf bool
+}
+
+// NewAPI returns the API of a group ("" is the core group, served below /api)
+// with its versions in order of preference.
+func NewAPI(group string, versions []string, config APIConfig) *API {
+	a := &API{group: group, versions: versions, config: config}
+	a.scheme = sync.OnceValues(a.buildScheme)
+	a.codecs = sync.OnceValues(a.buildCodecs)
+	a.definitions = sync.OnceValues(config.Definitions)
+	a.converter = sync.OnceValues(a.buildConverter)
+	return a
+}
+
+// Group is the name of the group; empty for the core group.
+func (a *API) Group() string { return a.group }
+
+// Versions are the versions in order of preference. Do not modify.
+func (a *API) Versions() []string { return a.versions }
+
+// GroupVersions are the versions in order of preference, with the group.
+func (a *API) GroupVersions() []schema.GroupVersion {
+	gvs := make([]schema.GroupVersion, 0, len(a.versions))
+	for _, v := range a.versions {
+		gvs = append(gvs, schema.GroupVersion{Group: a.group, Version: v})
+	}
+	return gvs
+}
+
+// Scheme is the scheme of the group's types, shared by all planes.
+func (a *API) Scheme() (*runtime.Scheme, error) { return a.scheme() }
+
+// root is the URL path the group's versions are served below.
+func (a *API) root() string {
+	if a.group == "" {
+		return "/api"
+	}
+	return "/apis"
+}
+
+func (a *API) buildScheme() (*runtime.Scheme, error) {
+	s := runtime.NewScheme()
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
+	if a.config.AddToScheme == nil {
+		return nil, fmt.Errorf("group %q: AddToScheme is missing", a.group)
+	}
+	if err := a.config.AddToScheme(s); err != nil {
+		return nil, fmt.Errorf("group %q: add to scheme: %w", a.group, err)
+	}
+	for _, gv := range a.GroupVersions() {
+		metav1.AddToGroupVersion(s, gv)
+	}
+	if err := s.SetVersionPriority(a.GroupVersions()...); err != nil {
+		return nil, fmt.Errorf("group %q: %w", a.group, err)
+	}
+	return s, nil
+}
+
+// Resource is one resource of an API for one plane after another.
+type Resource struct {
+	// Name is the plural lower-case name, "apples".
+	Name string
+	// Kind is the kind of its objects, "Apple".
+	Kind string
+	// Versions are those that serve the resource; the others do not list it.
+	Versions []string
+	// Build makes the REST storage for one plane: for each version the storage
+	// by path, "apples" and for example "apples/status". Versions usually share
+	// one storage, which keeps the hub version.
+	Build func(Env) (map[string]map[string]rest.Storage, error)
+}
+
+// Env is what a resource is built with: the plane it is built for.
+type Env struct {
+	// Scheme holds the API's types.
+	Scheme *runtime.Scheme
+	// Options makes the storage of a resource in the plane's datastore.
+	Options generic.RESTOptionsGetter
+}

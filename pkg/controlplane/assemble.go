@@ -1,0 +1,189 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	utilwaitgroup "k8s.io/apimachinery/pkg/util/waitgroup"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/group"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	unionauthz "k8s.io/apiserver/pkg/authorization/union"
+	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/registry/generic"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/util/notfoundhandler"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+)
+
+// shared is what the planes of one server have in common.
+type shared struct {
+	// external is the host and port clients reach the server at.
+	external string
+	// documents keeps the OpenAPI documents of static groups.
+	documents *openapi.Cache
+	// door and token are the loopback of the root plane.
+	door  *loopback.Transport
+	token string
+}
+
+// newPlane builds a plane from parts. Nothing runs yet but the watch caches of
+// its stores, which the plane's stop ends.
+func newPlane(name string, plan *Plan, backend *store.Backend, shared *shared) (*Plane, error) {
+	p := &Plane{
+		name: name, address: shared.external, plan: plan, backend: backend, shared: shared,
+		transport: shared.door, signals: newSignals(), ready: make(chan struct{}),
+		requests: &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
+	}
+	p.loopback = loopbackConfig(name, p.transport, shared.token)
+	client, err := kubernetes.NewForConfig(p.protobufConfig())
+	if err != nil {
+		return nil, fmt.Errorf("loopback client: %w", err)
+	}
+	p.informers = informers.NewSharedInformerFactory(client, 0)
+	if p.base, err = p.baseConfig(client); err != nil {
+		return nil, err
+	}
+	if err := p.assemble(); err != nil {
+		p.discard()
+		return nil, err
+	}
+	return p, nil
+}
+
+// assemble links the delegation chain: what is below, the groups, what is above.
+func (p *Plane) assemble() error {
+	notFound := notfoundhandler.New(unversionedCodecs(), p.signals.completed)
+	var delegate genericapiserver.DelegationTarget = genericapiserver.NewEmptyDelegateWithCustomHandler(notFound)
+	links := append(append([]named[LinkFunc]{}, p.plan.below...), named[LinkFunc]{name: "groups", value: groups})
+	for _, l := range append(links, p.plan.above...) {
+		link, err := l.value(p, delegate)
+		if err != nil {
+			return fmt.Errorf("part %q: %s: %w", l.part, l.name, err)
+		}
+		p.links = append(p.links, link)
+		p.top = link.Server
+		delegate = link.Server
+	}
+	if err := p.addChecks(); err != nil {
+		return err
+	}
+	p.top.PrepareRun()
+	return p.installOpenAPI()
+}
+
+// discard ends what the stores of a plane that was not started already run.
+func (p *Plane) discard() {
+	p.transport.Close()
+	if p.top != nil {
+		p.top.Destroy()
+	}
+}
+
+// ServerConfig is a fresh configuration for one server of the chain, with the
+// plane's authentication, authorization, admission and handler chain.
+func (p *Plane) ServerConfig(codecs serializer.CodecFactory) *genericapiserver.RecommendedConfig {
+	c := *p.base
+	c.Serializer = codecs
+	c.PostStartHooks = map[string]genericapiserver.PostStartHookConfigEntry{}
+	return &c
+}
+
+// RESTOptions makes the storage of resources that are kept with the codec.
+func (p *Plane) RESTOptions(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
+	return p.backend.Getter(codec, encode)
+}
+
+func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.RecommendedConfig, error) {
+	c := genericapiserver.NewRecommendedConfig(unversionedCodecs())
+	c.ExternalAddress = p.address
+	c.LoopbackClientConfig = p.loopback
+	c.SharedInformerFactory = p.informers
+	c.EffectiveVersion = effectiveVersion()
+	c.SkipOpenAPIInstallation = true
+	c.EnableProfiling = false
+	c.EnableIndex = true
+	c.NonLongRunningRequestWaitGroup = p.requests
+	c.WatchRequestWaitGroup = p.watches
+	c.BuildHandlerChainFunc = (&chain{middleware: p.plan.middleware, signals: p.signals}).build
+	c.AggregatedDiscoveryGroupManager = discoveryendpoint.NewResourceManager("apis")
+	c.StorageObjectCountTracker = p.backend.Objects
+	// The plane starts and awaits informers itself; the storage readiness hook
+	// and the informer hook poll.
+	c.DisabledPostStartHooks.Insert("generic-apiserver-start-informers")
+	c.Authentication.Authenticator = p.authenticator()
+	c.Authorization.Authorizer = p.authorizer()
+	c.RuleResolver = nil
+	chain, err := p.admission(client)
+	if err != nil {
+		return nil, err
+	}
+	c.AdmissionControl = chain
+	return c, nil
+}
+
+// authenticator asks the parts' authenticators in order. With none, nobody but
+// the loopback client, whose token upstream adds, is known.
+func (p *Plane) authenticator() authenticator.Request {
+	var asked []authenticator.Request
+	for _, a := range p.plan.authenticators {
+		asked = append(asked, a.value)
+	}
+	return group.NewAuthenticatedGroupAdder(union.New(asked...))
+}
+
+func (p *Plane) authorizer() authorizer.Authorizer {
+	asked := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}
+	for _, a := range p.plan.authorizers {
+		asked = append(asked, a.value)
+	}
+	return unionauthz.New(asked...)
+}
+
+func (p *Plane) admission(client kubernetes.Interface) (admission.Interface, error) {
+	var chain []admission.Interface
+	var errs []error
+	for _, a := range p.plan.admission {
+		p.initialize(a.value, client)
+		if v, ok := a.value.(admission.InitializationValidator); ok {
+			if err := v.ValidateInitialization(); err != nil {
+				errs = append(errs, fmt.Errorf("part %q: admission %q: %w", a.part, a.name, err))
+			}
+		}
+		chain = append(chain, a.value)
+	}
+	return admission.NewChainHandler(chain...), errors.Join(errs...)
+}
+
+// protobufConfig is the loopback configuration for clients of built-in types,
+// which travel cheaper as protobuf.
+func (p *Plane) protobufConfig() *rest.Config {
+	c := rest.CopyConfig(p.loopback)
+	c.ContentType = runtime.ContentTypeProtobuf
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return c
+}
+
+// unversionedCodecs encode what belongs to no group: Status, discovery.
+func unversionedCodecs() serializer.CodecFactory {
+	s := runtime.NewScheme()
+	v1 := schema.GroupVersion{Version: "v1"}
+	metav1.AddToGroupVersion(s, v1)
+	s.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{},
+		&metav1.APIGroup{}, &metav1.APIResourceList{})
+	return serializer.NewCodecFactory(s)
+}

@@ -1,0 +1,76 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+)
+
+// Builder collects what a server is made of. Its methods may be called in any
+// order until Build.
+type Builder struct {
+	name    string
+	listen  string
+	storage Datastore
+	parts   []Part
+}
+
+// New starts a server of the given name, which logs and the user agent of its
+// own clients carry.
+func New(name string) *Builder { return &Builder{name: name} }
+
+// Listen has the server serve HTTPS at a TCP address, "127.0.0.1:6443"; port 0
+// picks a free one. Without it the server is reached through Handler and
+// ClientConfig only.
+func (b *Builder) Listen(address string) *Builder {
+	b.listen = address
+	return b
+}
+
+// Storage says where the server keeps its objects. Required.
+func (b *Builder) Storage(d Datastore) *Builder {
+	b.storage = d
+	return b
+}
+
+// With adds parts, in order.
+func (b *Builder) With(parts ...Part) *Builder {
+	b.parts = append(b.parts, parts...)
+	return b
+}
+
+// Build returns the server, or everything that is wrong at once. It does no
+// I/O and starts nothing.
+func (b *Builder) Build() (*Server, error) {
+	plan := &Plan{}
+	errs := []error{plan.install(b.parts), plan.check()}
+	if b.name == "" {
+		errs = append(errs, errors.New(`the server has no name: give New one, such as "apples"`))
+	}
+	if b.storage == nil {
+		errs = append(errs, errors.New("no storage: call Storage with one, such as memory.Store{}"))
+	}
+	if b.listen != "" {
+		if _, _, err := net.SplitHostPort(b.listen); err != nil {
+			errs = append(errs, fmt.Errorf("listen: %w: want HOST:PORT, such as 127.0.0.1:6443", err))
+		}
+		if len(plan.identity) == 0 {
+			errs = append(errs, errors.New("listen: no part brings a serving certificate: add authn.Admin{}"))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return newServer(b.name, b.listen, b.storage, slices.Clone(b.parts)), nil
+}
+
+// Run builds the server and runs it until the context ends.
+func (b *Builder) Run(ctx context.Context) error {
+	s, err := b.Build()
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}

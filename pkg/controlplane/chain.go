@@ -1,0 +1,180 @@
+package controlplane
+
+import (
+	"context"
+	"net/http"
+	"sync"
+
+	"k8s.io/apiserver/pkg/endpoints/filterlatency"
+	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
+	genericfeatures "k8s.io/apiserver/pkg/features"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	genericfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/routine"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+)
+
+// Slot is a place in the handler chain where middleware goes.
+type Slot int
+
+const (
+	// Outermost sees every request first, before panics are recovered and
+	// before the request is understood.
+	Outermost Slot = iota
+	// BeforeAuthentication knows the RequestInfo but not the user.
+	BeforeAuthentication
+	// AfterAuthentication knows the user, before impersonation, audit,
+	// fairness and authorization.
+	AfterAuthentication
+	// Innermost runs after authorization, right before the API.
+	Innermost
+)
+
+// String names the slot as errors do.
+func (s Slot) String() string {
+	switch s {
+	case Outermost:
+		return "outermost"
+	case BeforeAuthentication:
+		return "before authentication"
+	case AfterAuthentication:
+		return "after authentication"
+	case Innermost:
+		return "innermost"
+	}
+	return "unknown slot"
+}
+
+// wrapper is one middleware in its slot.
+type wrapper struct {
+	part, name string
+	slot       Slot
+	wrap       func(http.Handler) http.Handler
+}
+
+// chain builds the handler chain of a plane: every filter of upstream's
+// DefaultBuildHandlerChain in its order, which a test compares, with the slots
+// in between. Upstream's function has no seam for them, and reads signals of a
+// life cycle that is not ours.
+type chain struct {
+	middleware []wrapper
+	signals    *signals
+}
+
+// signals are the moments of a plane's life that filters wait for.
+type signals struct {
+	// complete is closed when every path is installed.
+	complete chan struct{}
+	// stopping is closed when the plane takes no new requests.
+	stopping chan struct{}
+
+	completeOnce, stoppingOnce sync.Once
+}
+
+func newSignals() *signals {
+	return &signals{complete: make(chan struct{}), stopping: make(chan struct{})}
+}
+
+func (s *signals) markComplete() { s.completeOnce.Do(func() { close(s.complete) }) }
+func (s *signals) markStopping() { s.stoppingOnce.Do(func() { close(s.stopping) }) }
+
+func (s *signals) completed(context.Context) bool {
+	select {
+	case <-s.complete:
+		return true
+	default:
+		return false
+	}
+}
+
+// ShuttingDown implements request.ServerShutdownSignal: watches end on it.
+func (s *signals) ShuttingDown() <-chan struct{} { return s.stopping }
+
+// slot wraps the handler in the slot's middleware, the first one outermost.
+func (c *chain) slot(slot Slot, h http.Handler) http.Handler {
+	for i := len(c.middleware) - 1; i >= 0; i-- {
+		if c.middleware[i].slot == slot {
+			h = c.middleware[i].wrap(h)
+		}
+	}
+	return h
+}
+
+// build is a genericapiserver.Config.BuildHandlerChainFunc.
+func (c *chain) build(api http.Handler, config *genericapiserver.Config) http.Handler {
+	h := c.slot(Innermost, api)
+	h = c.permitted(h, config)
+	h = c.slot(AfterAuthentication, h)
+	h = c.authenticated(h, config)
+	h = c.slot(BeforeAuthentication, h)
+	h = c.received(h, config)
+	return c.slot(Outermost, h)
+}
+
+// permitted decides whether a known user may do what is asked, and records it.
+func (c *chain) permitted(h http.Handler, config *genericapiserver.Config) http.Handler {
+	h = filterlatency.TrackCompleted(h)
+	h = genericapifilters.WithAuthorization(h, config.Authorization.Authorizer, config.Serializer)
+	h = filterlatency.TrackStarted(h, config.TracerProvider, "authorization")
+	if config.FlowControl != nil {
+		estimator := flowcontrolrequest.NewWorkEstimator(config.StorageObjectCountTracker.Get,
+			config.FlowControl.GetInterestedWatchCount, flowcontrolrequest.DefaultWorkEstimatorConfig(), config.FlowControl.GetMaxSeats)
+		h = filterlatency.TrackCompleted(h)
+		h = genericfilters.WithPriorityAndFairness(h, config.LongRunningFunc, config.FlowControl, estimator, config.RequestTimeout/4)
+		h = filterlatency.TrackStarted(h, config.TracerProvider, "priorityandfairness")
+	} else {
+		h = genericfilters.WithMaxInFlightLimit(h, config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight, config.LongRunningFunc)
+	}
+	h = filterlatency.TrackCompleted(h)
+	if config.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
+		h = impersonation.WithConstrainedImpersonation(h, config.Authorization.Authorizer, config.Serializer)
+	} else {
+		h = impersonation.WithImpersonation(h, config.Authorization.Authorizer, config.Serializer)
+	}
+	h = filterlatency.TrackStarted(h, config.TracerProvider, "impersonation")
+	h = filterlatency.TrackCompleted(h)
+	h = genericapifilters.WithAudit(h, config.AuditBackend, config.AuditPolicyRuleEvaluator, config.LongRunningFunc)
+	return filterlatency.TrackStarted(h, config.TracerProvider, "audit")
+}
+
+// authenticated finds out who calls.
+func (c *chain) authenticated(h http.Handler, config *genericapiserver.Config) http.Handler {
+	failed := genericapifilters.Unauthorized(config.Serializer)
+	failed = genericapifilters.WithFailedAuthenticationAudit(failed, config.AuditBackend, config.AuditPolicyRuleEvaluator)
+	failed = filterlatency.TrackCompleted(failed)
+	if config.FeatureGate.Enabled(genericfeatures.APIServerTracing) {
+		h = genericapifilters.WithTracing(h, config.TracerProvider)
+	}
+	h = filterlatency.TrackCompleted(h)
+	h = genericapifilters.WithAuthentication(h, config.Authentication.Authenticator, failed, config.Authentication.APIAudiences, config.Authentication.RequestHeaderConfig)
+	return filterlatency.TrackStarted(h, config.TracerProvider, "authentication")
+}
+
+// received takes a request from the connection, bounds it and understands it.
+func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.Handler {
+	h = genericfilters.WithCORS(h, config.CorsAllowedOriginList, nil, nil, nil, "true")
+	h = genericapifilters.WithWarningRecorder(h)
+	h = genericfilters.WithTimeoutForNonLongRunningRequests(h, config.LongRunningFunc)
+	h = genericapifilters.WithRequestDeadline(h, config.AuditBackend, config.AuditPolicyRuleEvaluator, config.LongRunningFunc, config.Serializer, config.RequestTimeout)
+	h = genericfilters.WithWaitGroup(h, config.LongRunningFunc, config.NonLongRunningRequestWaitGroup)
+	h = genericfilters.WithWatchTerminationDuringShutdown(h, c.signals, config.WatchRequestWaitGroup)
+	if config.GoawayChance > 0 {
+		h = genericfilters.WithProbabilisticGoaway(h, config.GoawayChance)
+	}
+	h = genericapifilters.WithCacheControl(h)
+	h = genericfilters.WithHSTS(h, config.HSTSDirectives)
+	if config.ShutdownSendRetryAfter {
+		h = genericfilters.WithRetryAfter(h, c.signals.stopping)
+	}
+	h = genericfilters.WithHTTPLogging(h)
+	h = genericapifilters.WithLatencyTrackers(h)
+	if config.FeatureGate.Enabled(genericfeatures.APIServingWithRoutine) {
+		h = routine.WithRoutine(h, config.LongRunningFunc)
+	}
+	h = genericapifilters.WithRequestInfo(h, config.RequestInfoResolver)
+	h = genericapifilters.WithRequestReceivedTimestamp(h)
+	h = genericapifilters.WithMuxAndDiscoveryComplete(h, c.signals.complete)
+	h = genericfilters.WithPanicRecovery(h, config.RequestInfoResolver)
+	return genericapifilters.WithAuditInit(h)
+}

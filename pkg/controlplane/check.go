@@ -1,0 +1,188 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+type gvk = schema.GroupVersionKind
+
+// check returns everything that is wrong with what the parts declared.
+func (p *Plan) check() error {
+	errs := append([]error{}, p.errs...)
+	errs = append(errs, p.checkGroups()...)
+	errs = append(errs, p.checkNames()...)
+	errs = append(errs, p.checkAdmission()...)
+	for _, w := range p.middleware {
+		if w.slot < Outermost || w.slot > Innermost {
+			errs = append(errs, fmt.Errorf("part %q: middleware %q: unknown slot %d", w.part, w.name, w.slot))
+		}
+	}
+	if len(p.identity) > 1 {
+		errs = append(errs, fmt.Errorf("part %q: serving certificate: part %q brings one already", p.identity[1].part, p.identity[0].part))
+	}
+	return errors.Join(errs...)
+}
+
+// checkGroups finds groups in two APIs, resources twice and resources without a version.
+func (p *Plan) checkGroups() []error {
+	var errs []error
+	apis := map[string]served{}
+	seen := map[string]string{}
+	for _, s := range p.served {
+		if first, ok := apis[s.api.group]; !ok {
+			apis[s.api.group] = s
+			if _, err := s.api.scheme(); err != nil {
+				errs = append(errs, fmt.Errorf("part %q: %w", s.part, err))
+			}
+		} else if first.api != s.api {
+			errs = append(errs, fmt.Errorf("part %q: group %q: part %q serves it from another API value: share one", s.part, s.api.group, first.part))
+		}
+		for _, r := range s.resources {
+			key := r.Name + "." + s.api.group
+			if other, ok := seen[key]; ok {
+				errs = append(errs, fmt.Errorf("part %q: resource %q: part %q serves it already", s.part, key, other))
+			}
+			seen[key] = s.part
+			for _, v := range r.Versions {
+				if !slices.Contains(s.api.versions, v) {
+					errs = append(errs, fmt.Errorf("part %q: resource %q: version %q is not one of the group's: %s", s.part, key, v, strings.Join(s.api.versions, ", ")))
+				}
+			}
+		}
+	}
+	return errs
+}
+
+// checkNames finds names that are given twice among things of one kind.
+func (p *Plan) checkNames() []error {
+	var errs []error
+	errs = append(errs, duplicates("admission", p.admission)...)
+	errs = append(errs, duplicates("authenticator", p.authenticators)...)
+	errs = append(errs, duplicates("authorizer", p.authorizers)...)
+	errs = append(errs, duplicates("server", append(slices.Clone(p.below), p.above...))...)
+	errs = append(errs, duplicates("prepare", p.prepares)...)
+	errs = append(errs, duplicates("background", p.background)...)
+	seen := map[string]string{}
+	for _, w := range p.middleware {
+		if other, ok := seen[w.name]; ok {
+			errs = append(errs, fmt.Errorf("part %q: middleware %q: part %q has one of that name", w.part, w.name, other))
+		}
+		seen[w.name] = w.part
+	}
+	return errs
+}
+
+func duplicates[T any](kind string, list []named[T]) []error {
+	var errs []error
+	seen := map[string]string{}
+	for _, n := range list {
+		if n.name == "" {
+			errs = append(errs, fmt.Errorf("part %q: %s: the name is empty", n.part, kind))
+		}
+		if other, ok := seen[n.name]; ok {
+			errs = append(errs, fmt.Errorf("part %q: %s %q: part %q has one of that name", n.part, kind, n.name, other))
+		}
+		seen[n.name] = n.part
+	}
+	return errs
+}
+
+// checkAdmission finds plugins that ask for informers of types which no part
+// serves: their informers would never sync and every request would wait. A
+// plugin is initialised with informers that reach nothing; those it asked for
+// are counted.
+func (p *Plan) checkAdmission() []error {
+	var errs []error
+	for _, a := range p.admission {
+		if nilValue(a.value) {
+			errs = append(errs, fmt.Errorf("part %q: admission %q: the plugin is nil", a.part, a.name))
+			continue
+		}
+		wanted, err := informersOf(a.value)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("part %q: admission %q: %w", a.part, a.name, err))
+		}
+		for _, kind := range wanted {
+			if !p.servesKind(kind.Group, kind.Version, kind.Kind) {
+				errs = append(errs, fmt.Errorf("part %q: admission %q: it watches %s, which no part serves: add the part that does, or leave the plugin out", a.part, a.name, kind))
+			}
+		}
+	}
+	return errs
+}
+
+func nilValue(v any) bool {
+	r := reflect.ValueOf(v)
+	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func || r.Kind() == reflect.Interface) && r.IsNil()
+}
+
+// informersOf initialises a plugin against nothing and returns the kinds of the
+// informers it asked for.
+func informersOf(plugin admission.Interface) ([]gvk, error) {
+	config := &rest.Config{Host: "http://nowhere", Transport: unreachable{}}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	initializer.New(client, nil, factory, nil, utilfeature.DefaultFeatureGate, effectiveVersion(), ended.Done(),
+		meta.MultiRESTMapper{}).Initialize(plugin)
+	factory.StartWithContext(ended)
+	defer factory.Shutdown()
+	var kinds []gvk
+	for t := range factory.WaitForCacheSyncWithContext(ended).Synced {
+		obj, ok := reflect.New(t.Elem()).Interface().(runtime.Object)
+		if !ok {
+			continue
+		}
+		known, _, err := scheme.Scheme.ObjectKinds(obj)
+		if err != nil {
+			return nil, err
+		}
+		kinds = append(kinds, known[0])
+	}
+	slices.SortFunc(kinds, func(a, b gvk) int { return strings.Compare(a.String(), b.String()) })
+	return kinds, nil
+}
+
+// servesKind tells whether a part serves a resource of that kind.
+func (p *Plan) servesKind(group, version, kind string) bool {
+	for _, s := range p.served {
+		if s.api.group != group {
+			continue
+		}
+		for _, r := range s.resources {
+			if r.Kind == kind && slices.Contains(r.Versions, version) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// unreachable is a transport that reaches nothing.
+type unreachable struct{}
+
+func (unreachable) RoundTrip(*http.Request) (*http.Response, error) {
+	return nil, errors.New("not a server")
+}

@@ -1,0 +1,245 @@
+package controlplane
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	genericapi "k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/discovery"
+	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/registry/rest"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	openapi "k8s.io/kube-openapi/pkg/common"
+)
+
+// groups is the link that serves the plane's API groups. It installs them
+// itself, where GenericAPIServer.InstallAPIGroups builds the OpenAPI models of
+// every group at start: here they are shared by all planes and built at the
+// first write.
+func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error) {
+	config := p.ServerConfig(unversionedCodecs())
+	server, err := config.Complete().New("groups", delegate)
+	if err != nil {
+		return nil, err
+	}
+	for _, g := range p.plan.groups() {
+		if err := (&installer{plane: p, server: server, config: config}).install(g); err != nil {
+			server.Destroy()
+			return nil, fmt.Errorf("group %q: %w", g.api.group, err)
+		}
+	}
+	return &Link{
+		Server: server, GroupVersions: p.plan.groupVersions(),
+		Definitions: p.plan.definitions, Schemes: p.plan.schemes,
+	}, nil
+}
+
+// planned is one API group with everything the parts put into it.
+type planned struct {
+	api       *API
+	resources []Resource
+}
+
+// groups merges what the parts serve, in the order of their first mention.
+func (p *Plan) groups() []*planned {
+	var order []*planned
+	byAPI := map[*API]*planned{}
+	for _, s := range p.served {
+		g := byAPI[s.api]
+		if g == nil {
+			g = &planned{api: s.api}
+			byAPI[s.api] = g
+			order = append(order, g)
+		}
+		g.resources = append(g.resources, s.resources...)
+	}
+	return order
+}
+
+// groupVersions ranks the plan's group versions as kube-apiserver ranks its own:
+// the core group first, then the others in the order of the parts, in each the
+// preferred version first. CRDs come after them (1000, 100).
+func (p *Plan) groupVersions() []GroupVersion {
+	var all []GroupVersion
+	for i, g := range p.groups() {
+		group := int32(firstGroupPriority - 100*i)
+		if g.api.group == "" {
+			group = coreGroupPriority
+		}
+		for j, v := range g.versions() {
+			all = append(all, GroupVersion{
+				Group: g.api.group, Version: v,
+				GroupPriority: max(group, lastGroupPriority), VersionPriority: int32(max(100-j, 1)),
+			})
+		}
+	}
+	return all
+}
+
+const (
+	coreGroupPriority  = 18000
+	firstGroupPriority = 17800
+	lastGroupPriority  = 1100
+)
+
+// definitions merges the OpenAPI definitions of the plan's APIs.
+func (p *Plan) definitions() (openapi.GetOpenAPIDefinitions, error) {
+	var all []openapi.GetOpenAPIDefinitions
+	for _, g := range p.groups() {
+		d, err := g.api.definitions()
+		if err != nil {
+			return nil, fmt.Errorf("group %q: openapi definitions: %w", g.api.group, err)
+		}
+		all = append(all, d)
+	}
+	return func(ref openapi.ReferenceCallback) map[string]openapi.OpenAPIDefinition {
+		merged := map[string]openapi.OpenAPIDefinition{}
+		for _, d := range all {
+			maps.Copy(merged, d(ref))
+		}
+		return merged
+	}, nil
+}
+
+func (p *Plan) schemes() ([]*runtime.Scheme, error) {
+	var all []*runtime.Scheme
+	for _, g := range p.groups() {
+		s, err := g.api.scheme()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// versions are the versions of the group that serve something, in order.
+func (g *planned) versions() []string {
+	return slices.DeleteFunc(slices.Clone(g.api.versions), func(v string) bool {
+		return !slices.ContainsFunc(g.resources, func(r Resource) bool { return slices.Contains(r.Versions, v) })
+	})
+}
+
+// installer puts one API group into a server.
+type installer struct {
+	plane  *Plane
+	server *genericapiserver.GenericAPIServer
+	config *genericapiserver.RecommendedConfig
+}
+
+func (i *installer) install(g *planned) error {
+	storage, err := i.storage(g)
+	if err != nil {
+		return err
+	}
+	manager := i.server.AggregatedDiscoveryGroupManager
+	if g.api.group == "" {
+		manager = i.server.AggregatedLegacyDiscoveryGroupManager
+	}
+	for _, version := range g.versions() {
+		resources, err := i.installVersion(g, version, storage)
+		if err != nil {
+			return fmt.Errorf("version %s: %w", version, err)
+		}
+		manager.AddGroupVersion(g.api.group, apidiscoveryv2.APIVersionDiscovery{
+			Freshness: apidiscoveryv2.DiscoveryFreshnessCurrent, Version: version, Resources: resources,
+		})
+	}
+	i.announce(g)
+	return nil
+}
+
+// storage builds every resource of the group: version, path, storage.
+func (i *installer) storage(g *planned) (map[string]map[string]rest.Storage, error) {
+	scheme, err := g.api.scheme()
+	if err != nil {
+		return nil, err
+	}
+	codecs, err := g.api.codecs()
+	if err != nil {
+		return nil, err
+	}
+	env := Env{Scheme: scheme, Options: i.plane.RESTOptions(codecs.stored, codecs.storedAs)}
+	all := map[string]map[string]rest.Storage{}
+	for _, r := range g.resources {
+		built, err := r.Build(env)
+		if err != nil {
+			return nil, fmt.Errorf("resource %q: %w", r.Name, err)
+		}
+		for version, paths := range built {
+			if all[version] == nil {
+				all[version] = map[string]rest.Storage{}
+			}
+			maps.Copy(all[version], paths)
+			i.destroyLater(paths)
+		}
+	}
+	return all, nil
+}
+
+func (i *installer) destroyLater(paths map[string]rest.Storage) {
+	for _, s := range paths {
+		i.server.RegisterDestroyFunc(s.Destroy)
+	}
+}
+
+// installVersion installs the handlers of one group version and returns its discovery.
+func (i *installer) installVersion(g *planned, version string, storage map[string]map[string]rest.Storage) ([]apidiscoveryv2.APIResourceDiscovery, error) {
+	scheme, err := g.api.scheme()
+	if err != nil {
+		return nil, err
+	}
+	codecs, err := g.api.codecs()
+	if err != nil {
+		return nil, err
+	}
+	served := map[string][]string{}
+	for v, paths := range storage {
+		for path := range paths {
+			served[path] = append(served[path], schema.GroupVersion{Group: g.api.group, Version: v}.String())
+		}
+	}
+	completed := i.config.Config
+	gv := &genericapi.APIGroupVersion{
+		GroupVersion: schema.GroupVersion{Group: g.api.group, Version: version},
+		Root:         g.api.root(), Storage: storage[version], AllServedVersionsByResource: served,
+		OptionsExternalVersion: &schema.GroupVersion{Version: "v1"},
+		ParameterCodec:         runtime.NewParameterCodec(scheme), Serializer: codecs.wire,
+		Creater: scheme, Convertor: scheme, ConvertabilityChecker: scheme, Defaulter: scheme, Typer: scheme,
+		UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme), Namer: runtime.Namer(meta.NewAccessor()),
+		TypeConverter: g.api.typeConverter(), EquivalentResourceRegistry: completed.EquivalentResourceRegistry,
+		Admit: completed.AdmissionControl, Authorizer: completed.Authorization.Authorizer,
+		MinRequestTimeout:   time.Duration(completed.MinRequestTimeout) * time.Second,
+		MaxRequestBodyBytes: completed.MaxRequestBodyBytes,
+	}
+	resources, _, err := gv.InstallREST(i.server.Handler.GoRestfulContainer)
+	return resources, err
+}
+
+// announce adds the group to unaggregated discovery.
+func (i *installer) announce(g *planned) {
+	container := i.server.Handler.GoRestfulContainer
+	if g.api.group == "" {
+		root := discovery.NewLegacyRootAPIHandler(i.config.DiscoveryAddresses, i.server.Serializer, "/api")
+		wrapped := discoveryendpoint.WrapAggregatedDiscoveryToHandler(root,
+			i.server.AggregatedLegacyDiscoveryGroupManager, i.server.AggregatedLegacyDiscoveryGroupManager)
+		container.Add(wrapped.GenerateWebService("/api", metav1.APIVersions{}))
+		return
+	}
+	group := metav1.APIGroup{Name: g.api.group}
+	for _, v := range g.versions() {
+		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{
+			GroupVersion: g.api.group + "/" + v, Version: v,
+		})
+	}
+	group.PreferredVersion = group.Versions[0]
+	i.server.DiscoveryGroupManager.AddGroup(group)
+	container.Add(discovery.NewAPIGroupHandler(i.server.Serializer, group).WebService())
+}

@@ -1,0 +1,21 @@
+package controlplane
+
+import (
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+)
+
+// initialize gives an admission plugin what it asks for.
+func (p *Plane) initialize(plugin admission.Interface, client kubernetes.Interface) {
+	dynamicClient, err := dynamic.NewForConfig(p.loopback)
+	if err != nil {
+		return // the config is our own and complete; the plugin's validation reports what it misses
+	}
+	initializer.New(client, dynamicClient, p.informers, p.authorizer(), utilfeature.DefaultFeatureGate,
+		effectiveVersion(), p.signals.stopping, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))).Initialize(plugin)
+}

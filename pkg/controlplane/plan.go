@@ -1,0 +1,178 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	"k8s.io/apiserver/pkg/server/healthz"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+)
+
+// Plan is what the parts of one plane declare, and the only thing a part
+// writes to. Parts never meet: what one needs of another goes through the plan.
+type Plan struct {
+	part string
+	errs []error
+
+	served         []served
+	authenticators []named[authenticator.Request]
+	authorizers    []named[authorizer.Authorizer]
+	admission      []named[admission.Interface]
+	middleware     []wrapper
+	below, above   []named[LinkFunc]
+	prepares       []named[WorkFunc]
+	background     []named[WorkFunc]
+	checks         []healthz.HealthChecker
+	dynamic        []DynamicGroups
+	identity       []named[IdentityFunc]
+	ready          []named[ReadyFunc]
+}
+
+// named is something a part declared, with what errors call it.
+type named[T any] struct {
+	part, name string
+	value      T
+}
+
+type served struct {
+	part      string
+	api       *API
+	resources []Resource
+}
+
+// WorkFunc is work of a part in a running plane.
+type WorkFunc func(ctx context.Context, p *Plane) error
+
+// IdentityFunc gives a server its TLS identity for the address it listens on.
+type IdentityFunc func(ctx context.Context, addr net.Addr) (Identity, error)
+
+// ReadyFunc is called once when a server is ready, before Ready is signalled.
+type ReadyFunc func(ctx context.Context, addr net.Addr) error
+
+// Identity is how a server proves itself and recognises client certificates.
+type Identity struct {
+	// Serving is the certificate and key the server answers with.
+	Serving dynamiccertificates.CertKeyContentProvider
+	// ClientCA signs the client certificates that are asked for. May be nil.
+	ClientCA dynamiccertificates.CAContentProvider
+}
+
+// Install installs parts in order, as a part that bundles others does.
+func (p *Plan) install(parts []Part) error {
+	outer := p.part
+	defer func() { p.part = outer }()
+	var errs []error
+	for _, part := range parts {
+		if bundle, ok := part.(Parts); ok {
+			errs = append(errs, p.install(bundle))
+			continue
+		}
+		if part == nil {
+			errs = append(errs, errors.New("a part is nil"))
+			continue
+		}
+		p.part = partName(part)
+		if err := part.Install(p); err != nil {
+			errs = append(errs, fmt.Errorf("part %q: %w", p.part, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Serve adds resources to an API group. Several parts may add to the same API value.
+func (p *Plan) Serve(api *API, resources ...Resource) {
+	p.served = append(p.served, served{part: p.part, api: api, resources: resources})
+}
+
+// Authenticate adds an authenticator. They are asked in the order of the parts;
+// the first that recognises the caller decides. None: only the loopback client
+// is recognised and everybody else is 401.
+func (p *Plan) Authenticate(name string, a authenticator.Request) {
+	p.authenticators = append(p.authenticators, named[authenticator.Request]{p.part, name, a})
+}
+
+// Authorize adds an authorizer. They are asked in the order of the parts, after
+// the rule that group system:masters may do everything; the first that allows
+// or denies decides, and nobody's opinion is no.
+func (p *Plan) Authorize(name string, a authorizer.Authorizer) {
+	p.authorizers = append(p.authorizers, named[authorizer.Authorizer]{p.part, name, a})
+}
+
+// Admit adds an admission plugin: an admission.MutationInterface, a
+// ValidationInterface, or both. All mutate in the order of the parts, then all
+// validate in that order. Plugins are initialised as kube-apiserver's are
+// (k8s.io/apiserver/pkg/admission/initializer).
+func (p *Plan) Admit(name string, plugin admission.Interface) {
+	p.admission = append(p.admission, named[admission.Interface]{p.part, name, plugin})
+}
+
+// Wrap puts middleware into a slot of the handler chain. In a slot, the first
+// declared is the outermost.
+func (p *Plan) Wrap(slot Slot, name string, wrap func(http.Handler) http.Handler) {
+	p.middleware = append(p.middleware, wrapper{part: p.part, slot: slot, name: name, wrap: wrap})
+}
+
+// Below puts a server under the API groups: requests that no group answers reach it.
+func (p *Plan) Below(name string, link LinkFunc) {
+	p.below = append(p.below, named[LinkFunc]{p.part, name, link})
+}
+
+// Above puts a server over the API groups: it sees every request first.
+func (p *Plan) Above(name string, link LinkFunc) {
+	p.above = append(p.above, named[LinkFunc]{p.part, name, link})
+}
+
+// Prepare adds work that is done before a plane is ready, in the order of the
+// parts. The plane serves its own loopback client by then. An error stops the server.
+func (p *Plan) Prepare(name string, work WorkFunc) {
+	p.prepares = append(p.prepares, named[WorkFunc]{p.part, name, work})
+}
+
+// Background adds work that runs from the start of a plane until its context
+// ends. A plane waits for it when it stops. An error stops the server.
+func (p *Plan) Background(name string, work WorkFunc) {
+	p.background = append(p.background, named[WorkFunc]{p.part, name, work})
+}
+
+// Check adds a health check to /livez, /readyz and /healthz.
+func (p *Plan) Check(check healthz.HealthChecker) { p.checks = append(p.checks, check) }
+
+// Dynamic declares groups that come and go while the plane runs.
+func (p *Plan) Dynamic(groups DynamicGroups) { p.dynamic = append(p.dynamic, groups) }
+
+// Identify declares where a server's TLS identity comes from. One part may.
+func (p *Plan) Identify(name string, identity IdentityFunc) {
+	p.identity = append(p.identity, named[IdentityFunc]{p.part, name, identity})
+}
+
+// WhenReady adds work done when the server is ready and its address is known,
+// such as writing a kubeconfig.
+func (p *Plan) WhenReady(name string, f ReadyFunc) {
+	p.ready = append(p.ready, named[ReadyFunc]{p.part, name, f})
+}
+
+// DynamicGroups are groups that come and go while a plane runs, such as those
+// of CRDs. It is how a part that serves them meets the parts that list them.
+type DynamicGroups interface {
+	// GroupVersions are those served now. It is called after the plane's caches synced.
+	GroupVersions() []GroupVersion
+	// Subscribe has f called after every change, until the plane stops.
+	Subscribe(f func()) error
+	// Documents is the source of their OpenAPI documents.
+	Documents() openapi.Source
+}
+
+// GroupVersion is a served group version and how it ranks in discovery, as
+// APIService priorities do: higher first.
+type GroupVersion struct {
+	Group, Version                 string
+	GroupPriority, VersionPriority int32
+}

@@ -1,0 +1,214 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilwaitgroup "k8s.io/apimachinery/pkg/util/waitgroup"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
+)
+
+// Plane is one complete API: its delegation chain, admission, post-start work
+// and key prefix. Any number of planes live in a process. A plane is handed to
+// the work its parts declared.
+type Plane struct {
+	name    string
+	address string
+	plan    *Plan
+	backend *store.Backend
+	shared  *shared
+
+	transport *loopback.Transport
+	loopback  *rest.Config
+	informers informers.SharedInformerFactory
+	signals   *signals
+	base      *genericapiserver.RecommendedConfig
+	links     []*Link
+	top       *genericapiserver.GenericAPIServer
+
+	requests *utilwaitgroup.SafeWaitGroup
+	watches  *utilwaitgroup.RateLimitedSafeWaitGroup
+	cancel   context.CancelFunc
+	work     sync.WaitGroup
+	ready    chan struct{}
+}
+
+// Link is one server of a plane's delegation chain.
+type Link struct {
+	// Server answers, or hands on to its delegate.
+	Server *genericapiserver.GenericAPIServer
+	// Start runs before the server's post-start hooks: start informers here and
+	// wait for them, since the hooks' controllers poll every 100 ms for caches
+	// that are not yet synced. May be nil. The context ends with the plane.
+	Start func(context.Context) error
+	// Stop waits for what Start started, after its context ended. May be nil.
+	Stop func()
+	// Definitions gives the OpenAPI definitions of what the server installed,
+	// when a document is first asked for.
+	Definitions func() (openapicommon.GetOpenAPIDefinitions, error)
+	// Schemes hold the types of what the server installed.
+	Schemes func() ([]*runtime.Scheme, error)
+	// GroupVersions are those the server serves as long as it runs.
+	GroupVersions []GroupVersion
+}
+
+// LinkFunc makes a server of the chain that hands on to the delegate.
+type LinkFunc func(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error)
+
+// Config is a client configuration with all rights that reaches the plane
+// without a socket. It stays valid until the plane stops.
+func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.loopback) }
+
+// Informers are the plane's shared informers for built-in types. What is asked
+// for before the plane starts is synced when it is ready.
+func (p *Plane) Informers() informers.SharedInformerFactory { return p.informers }
+
+// GroupVersions are those the plane serves from its groups and links, in order.
+func (p *Plane) GroupVersions() []GroupVersion {
+	var all []GroupVersion
+	for _, l := range p.links {
+		all = append(all, l.GroupVersions...)
+	}
+	return all
+}
+
+// Dynamic are the groups of the plane that come and go.
+func (p *Plane) Dynamic() []DynamicGroups { return p.plan.dynamic }
+
+// start runs the plane and returns when it is ready. The first context bounds
+// the start, the second the plane's life.
+func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
+	log := klog.FromContext(ctx)
+	life, p.cancel = context.WithCancel(life)
+	phase := time.Now()
+	done := func(name string) {
+		log.V(1).Info("Started", "phase", name, "plane", p.name, "ms", time.Since(phase).Milliseconds())
+		phase = time.Now()
+	}
+	p.transport.Serve(p.top.Handler)
+	p.signals.markComplete()
+	for _, l := range p.links {
+		if l.Start == nil {
+			continue
+		}
+		if err := l.Start(life); err != nil {
+			return err
+		}
+	}
+	p.informers.StartWithContext(life)
+	done("informers")
+	p.top.RunPostStartHooks(life)
+	for _, w := range p.plan.background {
+		p.work.Go(func() {
+			if err := w.value(life, p); err != nil && life.Err() == nil {
+				fail(fmt.Errorf("part %q: %s: %w", w.part, w.name, err))
+			}
+		})
+	}
+	for _, w := range p.plan.prepares {
+		if err := w.value(ctx, p); err != nil {
+			return fmt.Errorf("part %q: %s: %w", w.part, w.name, err)
+		}
+		done(w.name)
+	}
+	if err := p.synced(ctx); err != nil {
+		return err
+	}
+	done("caches")
+	close(p.ready)
+	return nil
+}
+
+// synced waits for every informer, watch cache and post-start hook.
+func (p *Plane) synced(ctx context.Context) error {
+	if res := p.informers.WaitForCacheSyncWithContext(ctx); res.Err != nil {
+		return fmt.Errorf("informers did not sync: %w", res.AsError())
+	}
+	if err := p.backend.Await(ctx); err != nil {
+		return fmt.Errorf("watch caches were not filled: %w", err)
+	}
+	return upstream.AwaitHooks(ctx, p.top)
+}
+
+// drain takes no new request and waits for those that run, watches included.
+// The context bounds the wait.
+func (p *Plane) drain(ctx context.Context) error {
+	p.signals.markStopping()
+	drained := make(chan struct{})
+	go func() {
+		defer close(drained)
+		p.requests.Wait()
+	}()
+	select {
+	case <-drained:
+		return nil
+	case <-ctx.Done():
+		return errors.New("requests were still running when the time to drain was over")
+	}
+}
+
+// stop ends the plane's work and waits for all of it. Call drain before.
+func (p *Plane) stop() error {
+	if p.cancel != nil {
+		p.cancel()
+	}
+	p.signals.markStopping()
+	err := p.top.RunPreShutdownHooks()
+	p.watches.Wait(func(int) (utilwaitgroup.RateLimiter, context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithTimeout(context.Background(), watchesTimeout)
+		return rate.NewLimiter(rate.Inf, 1), ctx, cancel
+	})
+	p.work.Wait()
+	p.informers.Shutdown()
+	for _, l := range p.links {
+		if l.Stop != nil {
+			l.Stop()
+		}
+	}
+	p.transport.Close()
+	p.top.Destroy()
+	return err
+}
+
+// watchesTimeout bounds how long a stopping plane waits for watch handlers to
+// return. They return at once: their signal was given.
+const watchesTimeout = 5 * time.Second
+
+// checks are the plane's own health checks.
+func (p *Plane) addChecks() error {
+	if err := p.top.AddHealthChecks(p.plan.checks...); err != nil {
+		return err
+	}
+	return p.top.AddReadyzChecks(
+		healthz.NamedCheck("plane-started", func(*http.Request) error {
+			select {
+			case <-p.ready:
+				return nil
+			default:
+				return errors.New("not started yet")
+			}
+		}),
+		healthz.NamedCheck("plane-serving", func(*http.Request) error {
+			select {
+			case <-p.signals.stopping:
+				return errors.New("stopping")
+			default:
+				return nil
+			}
+		}))
+}

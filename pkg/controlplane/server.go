@@ -1,0 +1,208 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
+)
+
+// Server is a listener, a storage and one root plane. It runs once.
+type Server struct {
+	name      string
+	listen    string
+	datastore Datastore
+	parts     []Part
+
+	started atomic.Bool
+	ready   chan struct{}
+	handler atomic.Pointer[http.Handler]
+	door    *loopback.Transport
+
+	mu      sync.Mutex
+	address net.Addr
+	token   string
+}
+
+func newServer(name, listen string, datastore Datastore, parts []Part) *Server {
+	return &Server{
+		name: name, listen: listen, datastore: datastore, parts: parts,
+		ready: make(chan struct{}), door: &loopback.Transport{}, token: newToken(),
+	}
+}
+
+// Ready is closed when the storage is reachable, the namespaces the parts
+// promise exist, caches are synced, and the CRDs given at start are established.
+// It is never closed when Run returns an error first: wait for both.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+// ClientConfig is a client configuration with all rights that reaches the
+// server in-process: no socket, no TLS. Requests before the server serves fail.
+func (s *Server) ClientConfig() *rest.Config { return loopbackConfig(s.name, s.door, s.token) }
+
+// Address is where the server listens, with the port that was picked; nil
+// before that and when it does not listen.
+func (s *Server) Address() net.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.address
+}
+
+// Handler serves the API with authentication and authorization, to be mounted
+// at the root of a host in another server. Until the server serves it answers 503.
+func (s *Server) Handler() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h := s.handler.Load(); h != nil {
+			(*h).ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "the server is not serving: it has not started or has stopped", http.StatusServiceUnavailable)
+	})
+}
+
+// drainTimeout bounds how long a stopping server waits for running requests. It
+// is the longest a request that is no watch may take.
+const drainTimeout = 60 * time.Second
+
+// Run serves until the context ends, then drains requests, ends watches, stops
+// every goroutine, and last the storage. It returns nil after an orderly stop,
+// and may be called once.
+func (s *Server) Run(ctx context.Context) (err error) {
+	if s.started.Swap(true) {
+		return errors.New("the server was run before: build another")
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	r := &run{server: s, begun: time.Now(), fail: cancel}
+	// What the server runs outlives the signal to stop, so that it stops in order.
+	life := context.WithoutCancel(ctx)
+	err = r.start(ctx, life)
+	if err == nil {
+		<-ctx.Done()
+		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
+			err = cause
+		}
+	} else if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		err = nil // asked to stop while it started
+	}
+	return errors.Join(err, r.stop(life))
+}
+
+// run is one life of a server: what was started, to be stopped in reverse.
+type run struct {
+	server *Server
+	begun  time.Time
+	fail   context.CancelCauseFunc
+	undo   []func(context.Context) error
+}
+
+// later registers what stop does, last first.
+func (r *run) later(f func(context.Context) error) { r.undo = append(r.undo, f) }
+
+func (r *run) stop(ctx context.Context) error {
+	var errs []error
+	for i := len(r.undo) - 1; i >= 0; i-- {
+		errs = append(errs, r.undo[i](ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// start brings the server up in phases; what a phase started is undone by stop.
+func (r *run) start(ctx, life context.Context) error {
+	s, log := r.server, klog.FromContext(ctx)
+	listener, err := r.bind(ctx)
+	if err != nil {
+		return err
+	}
+	backend, err := r.openStorage(ctx)
+	if err != nil {
+		return err
+	}
+	log.V(1).Info("Started", "phase", "storage", "ms", time.Since(r.begun).Milliseconds())
+
+	plan := &Plan{}
+	if err := plan.install(s.parts); err != nil {
+		return err
+	}
+	shared := &shared{external: externalAddress(listener), documents: &openapi.Cache{}, door: s.door, token: s.token}
+	phase := time.Now()
+	plane, err := newPlane(s.name, plan, backend, shared)
+	if err != nil {
+		return err
+	}
+	r.later(func(context.Context) error { return plane.stop() })
+	log.V(1).Info("Started", "phase", "plane", "ms", time.Since(phase).Milliseconds())
+	handler := http.Handler(plane.top.Handler)
+	s.handler.Store(&handler)
+	r.later(func(context.Context) error { s.handler.Store(nil); return nil })
+	if err := r.serve(ctx, plan, listener, handler); err != nil {
+		return err
+	}
+	r.later(func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+		defer cancel()
+		return plane.drain(ctx)
+	})
+	if err := plane.start(ctx, life, r.fail); err != nil {
+		return err
+	}
+	for _, f := range plan.ready {
+		if err := f.value(ctx, s.Address()); err != nil {
+			return fmt.Errorf("part %q: %s: %w", f.part, f.name, err)
+		}
+	}
+	log.V(1).Info("Ready", "server", s.name, "ms", time.Since(r.begun).Milliseconds())
+	close(s.ready)
+	return nil
+}
+
+// openStorage starts the datastore and what goes with it.
+func (r *run) openStorage(ctx context.Context) (*store.Backend, error) {
+	storage := r.server.datastore.Open()
+	r.later(func(ctx context.Context) error {
+		if err := storage.Stop(ctx); err != nil {
+			return fmt.Errorf("storage: %w", err)
+		}
+		return nil
+	})
+	if err := storage.Start(ctx); err != nil {
+		return nil, fmt.Errorf("storage: %w", err)
+	}
+	if err := upstream.AllowProgressRequests(ctx); err != nil {
+		return nil, err
+	}
+	client, err := storage.Client()
+	if err != nil {
+		return nil, fmt.Errorf("storage: client for compaction: %w", err)
+	}
+	compactor := etcd3.NewCompactor(client, compactionInterval, clock.RealClock{}, nil)
+	r.later(func(context.Context) error {
+		compactor.Stop()
+		_ = client.Close() // tells only that its context was ended by it
+		return nil
+	})
+	return &store.Backend{
+		Client: storage.Client, Prefix: "/registry", Compactor: compactor,
+		Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
+	}, nil
+}
+
+// compactionInterval is how much history a datastore keeps, as kube-apiserver
+// has it (--etcd-compaction-interval).
+const compactionInterval = 5 * time.Minute

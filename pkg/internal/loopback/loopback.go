@@ -1,0 +1,185 @@
+// Package loopback lets clients in the process reach a handler without a
+// listener: an http.RoundTripper that calls the handler directly. It needs no
+// socket, no TLS and no HTTP framing, holds no connection, and costs nothing
+// while no request runs.
+package loopback
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+)
+
+// Transport is a client's way to a handler in the same process.
+type Transport struct {
+	handler atomic.Pointer[http.Handler]
+	closed  atomic.Bool
+	running sync.WaitGroup
+	mu      sync.Mutex
+}
+
+// ErrClosed is returned for requests after Close.
+var ErrClosed = errors.New("loopback: the server is stopped")
+
+// ErrNoHandler is returned for requests before Serve.
+var ErrNoHandler = errors.New("loopback: the server is not serving yet")
+
+// Serve makes the handler the one that requests reach.
+func (t *Transport) Serve(h http.Handler) { t.handler.Store(&h) }
+
+// Close refuses further requests, waits for the running handlers and drops the
+// handler, so that a kept client config keeps no plane alive. Whoever closes
+// first ends what runs: requests end when their context or their server does.
+func (t *Transport) Close() {
+	t.mu.Lock()
+	t.closed.Store(true)
+	t.mu.Unlock()
+	t.running.Wait()
+	t.handler.Store(nil)
+}
+
+// RoundTrip calls the handler and returns as soon as it has written its header;
+// the body streams. Source: http.RoundTripper.
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	h, err := t.enter()
+	if err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(req.Context())
+	in := inbound(req, ctx)
+	body, pipe := io.Pipe()
+	w := &writer{header: make(http.Header), pipe: pipe, wrote: make(chan struct{}), gone: make(chan bool, 1)}
+	go func() {
+		defer t.running.Done()
+		defer cancel()
+		defer closeBody(req)
+		pipe.CloseWithError(w.serve(*h, in))
+	}()
+	stop := context.AfterFunc(req.Context(), func() { _ = body.CloseWithError(req.Context().Err()) })
+	select {
+	case <-w.wrote:
+	case <-req.Context().Done():
+		cancel()
+		return nil, req.Context().Err()
+	}
+	if w.failed != nil {
+		stop()
+		return nil, w.failed
+	}
+	return &http.Response{
+		Status: fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)), StatusCode: w.status,
+		Proto: "HTTP/2.0", ProtoMajor: 2, Header: w.sent, ContentLength: -1, Request: req,
+		Body: &responseBody{PipeReader: body, end: func() { stop(); cancel() }},
+	}, nil
+}
+
+func (t *Transport) enter() (*http.Handler, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed.Load() {
+		return nil, ErrClosed
+	}
+	h := t.handler.Load()
+	if h == nil {
+		return nil, ErrNoHandler
+	}
+	t.running.Add(1)
+	return h, nil
+}
+
+// inbound is the request as the handler's side sees it.
+func inbound(req *http.Request, ctx context.Context) *http.Request {
+	in := req.Clone(ctx)
+	in.RequestURI = req.URL.RequestURI()
+	in.RemoteAddr = "127.0.0.1:0"
+	in.Proto, in.ProtoMajor, in.ProtoMinor = "HTTP/2.0", 2, 0
+	if in.Host == "" {
+		in.Host = req.URL.Host
+	}
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	return in
+}
+
+func closeBody(req *http.Request) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+}
+
+// responseBody ends the handler's request when the client closes the body.
+type responseBody struct {
+	*io.PipeReader
+	end func()
+}
+
+func (b *responseBody) Close() error {
+	b.end()
+	return b.PipeReader.Close()
+}
+
+// writer is the handler's http.ResponseWriter. Writes block until the client
+// reads, as on a connection with a full window.
+type writer struct {
+	header http.Header
+	pipe   *io.PipeWriter
+	gone   chan bool
+
+	once   sync.Once
+	wrote  chan struct{}
+	sent   http.Header
+	status int
+	failed error
+}
+
+// serve runs the handler; a panic ends the request as it would end a connection.
+func (w *writer) serve(h http.Handler, req *http.Request) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("loopback: handler of %s %s panicked: %v", req.Method, req.URL.Path, r)
+			if r == http.ErrAbortHandler {
+				err = io.ErrUnexpectedEOF
+			} else {
+				err = fmt.Errorf("%w\n%s", err, debug.Stack())
+			}
+			w.once.Do(func() { w.failed = err; close(w.wrote) })
+		}
+	}()
+	h.ServeHTTP(w, req)
+	w.WriteHeader(http.StatusOK)
+	return io.EOF
+}
+
+// Header implements http.ResponseWriter.
+func (w *writer) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter; the first call counts.
+func (w *writer) WriteHeader(status int) {
+	if status >= 100 && status < 200 {
+		return
+	}
+	w.once.Do(func() {
+		w.status, w.sent = status, w.header.Clone()
+		close(w.wrote)
+	})
+}
+
+// Write implements http.ResponseWriter.
+func (w *writer) Write(p []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	return w.pipe.Write(p)
+}
+
+// Flush implements http.Flusher: there is no buffer, but the header goes out.
+func (w *writer) Flush() { w.WriteHeader(http.StatusOK) }
+
+// CloseNotify implements the deprecated http.CloseNotifier, which the API
+// server's response writer decorators still look for. Requests end by context.
+func (w *writer) CloseNotify() <-chan bool { return w.gone }

@@ -1,0 +1,208 @@
+// Package store makes the storage of one API resource after another: an etcd3
+// store with a watch cache, on a client of the plane's datastore.
+//
+// It stands in for k8s.io/apiserver's storage factory, which dials one gRPC
+// connection per resource, keeps process-wide compactors by endpoint, and
+// cannot reach a datastore that lives in the process.
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Backend is what a plane's stores share.
+type Backend struct {
+	// Client returns a client of the datastore with its own Watcher; a store
+	// closes the one it got.
+	Client func() (*clientv3.Client, error)
+	// Prefix starts every key, "/registry".
+	Prefix string
+	// Compactor tells the revision below which history is gone. May be nil.
+	Compactor etcd3.Compactor
+	// Objects counts the stored objects per resource for request width
+	// estimates. May be nil.
+	Objects flowcontrolrequest.StorageObjectCountTracker
+
+	mu     sync.Mutex
+	caches map[*cacher.Cacher]struct{}
+}
+
+// Await waits until the watch caches of every store are filled, or says which
+// is not because it was stopped.
+func (b *Backend) Await(ctx context.Context) error {
+	b.mu.Lock()
+	caches := slices.Collect(maps.Keys(b.caches))
+	b.mu.Unlock()
+	for _, c := range caches {
+		if err := c.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Backend) track(c *cacher.Cacher) (untrack func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.caches == nil {
+		b.caches = map[*cacher.Cacher]struct{}{}
+	}
+	b.caches[c] = struct{}{}
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.caches, c)
+	}
+}
+
+// Getter returns REST options for resources that are stored with the codec,
+// which encodes to the version that is kept and decodes to the internal one.
+func (b *Backend) Getter(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
+	return &getter{backend: b, codec: codec, encode: encode}
+}
+
+type getter struct {
+	backend *Backend
+	codec   runtime.Codec
+	encode  runtime.GroupVersioner
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter. Keys are
+// PREFIX/[GROUP/]RESOURCE/[NAMESPACE/]NAME, as a kube-apiserver lays out
+// custom resources and, without the group, its core resources.
+func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
+	config := storagebackend.NewDefaultConfig(g.backend.Prefix, g.codec)
+	config.EncodeVersioner = g.encode
+	config.StorageObjectCountTracker = g.backend.Objects
+	prefix := gr.Resource
+	if gr.Group != "" {
+		prefix = gr.Group + "/" + gr.Resource
+	}
+	return generic.RESTOptions{
+		StorageConfig:             config.ForResource(gr),
+		Decorator:                 g.backend.cached,
+		DeleteCollectionWorkers:   1,
+		ResourcePrefix:            prefix,
+		StorageObjectCountTracker: g.backend.Objects,
+	}, nil
+}
+
+// cached is a generic.StorageDecorator: an etcd3 store behind a watch cache.
+func (b *Backend) cached(
+	config *storagebackend.ConfigForResource, prefix string,
+	keyFunc func(runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object,
+	attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+) (storage.Interface, factory.DestroyFunc, error) {
+	raw, closeRaw, err := b.raw(config, prefix, newFunc, newListFunc)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := cacher.NewCacherFromConfig(cacher.Config{
+		Storage:             raw,
+		Versioner:           storage.APIObjectVersioner{},
+		GroupResource:       config.GroupResource,
+		EventsHistoryWindow: config.EventsHistoryWindow,
+		ResourcePrefix:      prefix,
+		KeyFunc:             keyFunc,
+		NewFunc:             newFunc,
+		NewListFunc:         newListFunc,
+		GetAttrsFunc:        attrs,
+		IndexerFuncs:        triggers,
+		Indexers:            indexers,
+		Codec:               config.Codec,
+	})
+	if err != nil {
+		closeRaw()
+		return nil, nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
+	}
+	delegator := cacher.NewCacheDelegator(c, raw)
+	untrack := b.track(c)
+	destroy := sync.OnceFunc(func() {
+		untrack()
+		delegator.Stop()
+		c.Stop()
+		closeRaw()
+	})
+	return &waiting{Interface: delegator, cacher: c}, destroy, nil
+}
+
+// raw is the store without a cache, and what closes it.
+func (b *Backend) raw(
+	config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object,
+) (storage.Interface, func(), error) {
+	client, err := b.Client()
+	if err != nil {
+		return nil, nil, fmt.Errorf("storage client for %s: %w", config.GroupResource, err)
+	}
+	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
+	wrapped := &kubernetes.Client{Client: client}
+	wrapped.Kubernetes = wrapped
+	transformer := config.Transformer
+	if transformer == nil {
+		transformer = identity.NewEncryptCheckTransformer()
+	}
+	versioner := storage.APIObjectVersioner{}
+	s, err := etcd3.New(wrapped, b.Compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix,
+		config.GroupResource, transformer, config.LeaseManagerConfig,
+		etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+	if err != nil {
+		_ = client.Close()
+		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
+	}
+	return s, func() { s.Close(); _ = client.Close() }, nil
+}
+
+// cacheWait bounds how long a request waits for a watch cache that is being
+// filled. The cache of an empty resource takes a millisecond; what takes longer
+// is a datastore in trouble, and then the cache's own 429 is the honest answer.
+const cacheWait = 10 * time.Second
+
+// waiting waits for a watch cache to be filled where upstream refuses with a 429
+// and "Retry-After: 1" (KEP 4568), which costs every client a second after a
+// CRD was created. One replica serves the plane, so nobody else can answer sooner.
+type waiting struct {
+	storage.Interface
+	cacher *cacher.Cacher
+}
+
+// GetList waits for the cache, then lists.
+func (w *waiting) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	w.wait(ctx)
+	return w.Interface.GetList(ctx, key, opts, list)
+}
+
+// Watch waits for the cache, then watches.
+func (w *waiting) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w.wait(ctx)
+	return w.Interface.Watch(ctx, key, opts)
+}
+
+func (w *waiting) wait(ctx context.Context) {
+	if w.cacher.Ready() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, cacheWait)
+	defer cancel()
+	_ = w.cacher.Wait(ctx) // the call that follows reports what is wrong
+}

@@ -1,0 +1,34 @@
+package upstream
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+)
+
+// AwaitHooks waits until every post-start hook of the server and its delegates
+// is done. A hook's done channel is not exported; what is, is a health check
+// that looks at it, so it is looked at every millisecond.
+// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/server/hooks.go#L62
+func AwaitHooks(ctx context.Context, s *genericapiserver.GenericAPIServer) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		pending := ""
+		for _, check := range s.HealthzChecks() {
+			if strings.HasPrefix(check.Name(), "poststarthook/") && check.Check(nil) != nil {
+				pending = check.Name()
+			}
+		}
+		if pending == "" {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,60 @@
+// Package middleware puts a user's own HTTP handlers into named slots of the
+// server's handler chain. No filter of the chain is lost: authentication,
+// authorization, deadlines, audit and panic recovery stay where they are.
+//
+// In a slot, the first of the parts is the outermost.
+package middleware
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// Func wraps a handler. It must call next once or answer itself, and must pass
+// on an http.ResponseWriter that unwraps to the one it got (an Unwrap method,
+// see http.ResponseController), because watches flush and upgrades hijack.
+type Func = func(next http.Handler) http.Handler
+
+// Wrap sees every request first: before panics are recovered, before the
+// request is understood. The place for request ids and access logs.
+func Wrap(name string, f Func) controlplane.Part { return part{controlplane.Outermost, name, f} }
+
+// BeforeAuthentication knows what is asked (request.RequestInfoFrom) but not by whom.
+func BeforeAuthentication(name string, f Func) controlplane.Part {
+	return part{controlplane.BeforeAuthentication, name, f}
+}
+
+// AfterAuthentication knows the user (request.UserFrom), before impersonation,
+// audit, fairness and authorization.
+func AfterAuthentication(name string, f Func) controlplane.Part {
+	return part{controlplane.AfterAuthentication, name, f}
+}
+
+// Innermost runs after authorization, right before the API: what reaches it is allowed.
+func Innermost(name string, f Func) controlplane.Part {
+	return part{controlplane.Innermost, name, f}
+}
+
+type part struct {
+	slot controlplane.Slot
+	name string
+	wrap Func
+}
+
+// PartName implements the name errors use.
+func (m part) PartName() string { return fmt.Sprintf("middleware %s", m.name) }
+
+// Install declares the middleware.
+func (m part) Install(p *controlplane.Plan) error {
+	if m.name == "" {
+		return errors.New("the middleware has no name: give it one, such as \"request-id\"")
+	}
+	if m.wrap == nil {
+		return errors.New("the middleware function is nil")
+	}
+	p.Wrap(m.slot, m.name, m.wrap)
+	return nil
+}
