@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/managedfields"
-	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/kube-openapi/pkg/builder3"
 	openapi "k8s.io/kube-openapi/pkg/common"
@@ -15,7 +14,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/reflected"
+	documents "github.com/sailplane-dev/sailplane/pkg/internal/openapi"
 )
 
 // codecs is how the objects of one API travel and how they are kept.
@@ -99,34 +98,35 @@ func (a *API) buildConverter() (managedfields.TypeConverter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("group %q: openapi definitions: %w", a.group, err)
 	}
-	config := &openapi.OpenAPIV3Config{
-		GetDefinitions:    definitions,
-		GetDefinitionName: reflected.Namer(apiopenapi.NewDefinitionNamer(scheme).GetDefinitionName),
+	namer, err := documents.Namer(scheme)
+	if err != nil {
+		return nil, fmt.Errorf("group %q: %w", a.group, err)
 	}
+	config := &openapi.OpenAPIV3Config{GetDefinitions: definitions, GetDefinitionName: namer}
 	config.Definitions = definitions(func(name string) spec.Ref {
 		friendly, _ := config.GetDefinitionName(name)
 		return spec.MustCreateRef("#/components/schemas/" + openapi.EscapeJsonPointer(friendly))
 	})
-	models, err := builder3.BuildOpenAPIDefinitionsForResources(config, a.modelNames(scheme, config.Definitions)...)
+	models, err := builder3.BuildOpenAPIDefinitionsForResources(config, modelNames(scheme, config.Definitions)...)
 	if err != nil {
 		return nil, fmt.Errorf("group %q: openapi models: %w", a.group, err)
 	}
 	return managedfields.NewTypeConverter(models, false)
 }
 
-// modelNames are the OpenAPI names of the group's types that have a definition.
-func (a *API) modelNames(scheme *runtime.Scheme, defined map[string]openapi.OpenAPIDefinition) []string {
+// modelNames are the OpenAPI names of the types in the scheme that have a
+// definition: the group's own and those of its sub-resources, such as
+// autoscaling/v1 Scale.
+func modelNames(scheme *runtime.Scheme, defined map[string]openapi.OpenAPIDefinition) []string {
 	var names []string
-	for _, gv := range a.GroupVersions() {
-		for kind := range scheme.KnownTypes(gv) {
-			obj, err := scheme.New(gv.WithKind(kind))
-			if err != nil {
-				continue // KnownTypes lists what New can make
-			}
-			name := openapiutil.GetCanonicalTypeName(obj)
-			if _, ok := defined[name]; ok {
-				names = append(names, name)
-			}
+	for gvk := range scheme.AllKnownTypes() {
+		obj, err := scheme.New(gvk)
+		if err != nil || gvk.Version == runtime.APIVersionInternal {
+			continue
+		}
+		name := openapiutil.GetCanonicalTypeName(obj)
+		if _, ok := defined[name]; ok {
+			names = append(names, name)
 		}
 	}
 	return names

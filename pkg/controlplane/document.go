@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"fmt"
+
 	restful "github.com/emicklei/go-restful/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
@@ -15,7 +17,7 @@ func (p *Plane) installOpenAPI() error {
 			continue
 		}
 		sources = append(sources, openapi.Static(openapi.StaticConfig{
-			Title: "Kubernetes", Version: kubernetesVersion,
+			Key: fmt.Sprint(l.GroupVersions), Title: "Kubernetes", Version: kubernetesVersion,
 			WebServices: func() []*restful.WebService { return l.Server.Handler.GoRestfulContainer.RegisteredWebServices() },
 			Definitions: l.Definitions, Schemes: l.Schemes,
 		}))

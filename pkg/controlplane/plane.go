@@ -101,7 +101,6 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 		phase = time.Now()
 	}
 	p.transport.Serve(p.top.Handler)
-	p.signals.markComplete()
 	for _, l := range p.links {
 		if l.Start == nil {
 			continue
@@ -111,6 +110,12 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 		}
 	}
 	p.informers.StartWithContext(life)
+	// Before any work of the parts: admission plugins poll for informers that
+	// are not synced.
+	if res := p.informers.WaitForCacheSyncWithContext(ctx); res.Err != nil {
+		return fmt.Errorf("informers did not sync: %w", res.AsError())
+	}
+	p.signals.markComplete()
 	done("informers")
 	p.top.RunPostStartHooks(life)
 	for _, w := range p.plan.background {
@@ -134,11 +139,8 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 	return nil
 }
 
-// synced waits for every informer, watch cache and post-start hook.
+// synced waits for every watch cache and post-start hook.
 func (p *Plane) synced(ctx context.Context) error {
-	if res := p.informers.WaitForCacheSyncWithContext(ctx); res.Err != nil {
-		return fmt.Errorf("informers did not sync: %w", res.AsError())
-	}
 	if err := p.backend.Await(ctx); err != nil {
 		return fmt.Errorf("watch caches were not filled: %w", err)
 	}

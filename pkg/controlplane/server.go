@@ -83,26 +83,32 @@ const drainTimeout = 60 * time.Second
 // Run serves until the context ends, then drains requests, ends watches, stops
 // every goroutine, and last the storage. It returns nil after an orderly stop,
 // and may be called once.
-func (s *Server) Run(ctx context.Context) (err error) {
+func (s *Server) Run(parent context.Context) (err error) {
 	if s.started.Swap(true) {
 		return errors.New("the server was run before: build another")
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	defer context.AfterFunc(parent, func() { cancel(errAsked) })()
 	r := &run{server: s, begun: time.Now(), fail: cancel}
 	// What the server runs outlives the signal to stop, so that it stops in order.
-	life := context.WithoutCancel(ctx)
-	err = r.start(ctx, life)
-	if err == nil {
+	life := context.WithoutCancel(parent)
+	if err = r.start(ctx, life); err == nil {
 		<-ctx.Done()
-		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
-			err = cause
-		}
-	} else if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		err = nil // asked to stop while it started
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, errAsked) {
+		err = nil // whatever a start that was interrupted says
+	} else if cause != nil {
+		err = cause
 	}
 	return errors.Join(err, r.stop(life))
 }
+
+// errAsked is why a server stops in the normal case: its context ended.
+const errAsked = stopReason("the context of Run ended")
+
+type stopReason string
+
+func (r stopReason) Error() string { return string(r) }
 
 // run is one life of a server: what was started, to be stopped in reverse.
 type run struct {

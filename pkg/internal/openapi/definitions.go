@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,6 +12,9 @@ import (
 	utilopenapi "k8s.io/apiserver/pkg/util/openapi"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/spec3"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/reflected"
 )
 
 const gvkExtension = "x-kubernetes-group-version-kind"
@@ -30,11 +34,32 @@ func CheckNames(schemes ...*runtime.Scheme) error {
 	return errors.Join(errs...)
 }
 
-func newNamer(schemes []*runtime.Scheme) (*apiopenapi.DefinitionNamer, error) {
+// Namer names the types of the schemes in documents and in the models of
+// managed fields, those of generated and of reflected definitions alike.
+func Namer(schemes ...*runtime.Scheme) (func(string) (string, spec.Extensions), error) {
 	if err := CheckNames(schemes...); err != nil {
 		return nil, err
 	}
-	return apiopenapi.NewDefinitionNamer(schemes...), nil
+	name := reflected.Namer(apiopenapi.NewDefinitionNamer(schemes...).GetDefinitionName)
+	return func(goName string) (string, spec.Extensions) {
+		friendly, extensions := name(goName)
+		return friendly, withoutInternalKinds(extensions)
+	}, nil
+}
+
+// withoutInternalKinds drops the internal version from the kinds of a type: a
+// hub type is registered under it too, and clients never see it.
+func withoutInternalKinds(extensions spec.Extensions) spec.Extensions {
+	kinds, ok := extensions[gvkExtension].([]any)
+	if !ok {
+		return extensions
+	}
+	own := maps.Clone(extensions)
+	own[gvkExtension] = slices.DeleteFunc(slices.Clone(kinds), func(kind any) bool {
+		m, ok := kind.(map[string]any)
+		return ok && m["version"] == runtime.APIVersionInternal
+	})
+	return own
 }
 
 // isolated wraps definitions for the builders, which write to the top-level

@@ -121,7 +121,7 @@ func typeName(sample any) string {
 }
 
 // inputs are the definitions and their namer.
-func (s *static) inputs() (common.GetOpenAPIDefinitions, *apiopenapi.DefinitionNamer, error) {
+func (s *static) inputs() (common.GetOpenAPIDefinitions, func(string) (string, spec.Extensions), error) {
 	definitions, err := s.config.Definitions()
 	if err != nil {
 		return nil, nil, fmt.Errorf("OpenAPI definitions: %w", err)
@@ -135,7 +135,7 @@ func (s *static) inputs() (common.GetOpenAPIDefinitions, *apiopenapi.DefinitionN
 			return nil, nil, fmt.Errorf("schemes: %w", err)
 		}
 	}
-	namer, err := newNamer(schemes)
+	namer, err := Namer(schemes...)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -160,7 +160,7 @@ func (s *static) buildV3(path string, services []*restful.WebService) (*spec3.Op
 			ResponseProps: spec3.ResponseProps{Description: "Default Response."},
 		},
 		GetOperationIDAndTags: apiopenapi.GetOperationIDAndTags,
-		GetDefinitionName:     namer.GetDefinitionName,
+		GetDefinitionName:     namer,
 		GetDefinitions:        definitions,
 	})
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *static) buildV2() (*spec.Swagger, error) {
 			ResponseProps: spec.ResponseProps{Description: "Default Response."},
 		},
 		GetOperationIDAndTags: apiopenapi.GetOperationIDAndTags,
-		GetDefinitionName:     namer.GetDefinitionName,
+		GetDefinitionName:     namer,
 		GetDefinitions:        definitions,
 	})
 	if err != nil {

@@ -1,0 +1,154 @@
+// Command openapi writes the OpenAPI definitions of the API groups that
+// Sailplane serves on published Go types.
+//
+// It runs openapi-gen, the published generator, at the version of kube-openapi
+// that go.mod names, and keeps of its output only what the resources we serve
+// can reach: the whole of core/v1 is 17,000 lines, three resources of it are 400.
+//
+// Run it from anywhere in the module:
+//
+//	go run ./hack/openapi         # write the files
+//	go run ./hack/openapi -check  # fail when a file is stale
+//
+// It needs nothing but the go command: modules come from the module cache, or
+// through the module proxy the first time.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+)
+
+// output is one generated file.
+type output struct {
+	// dir is the package's directory, from the root of the module.
+	dir string
+	// packages are the import paths whose types the file may hold. The first
+	// output's are shared: every file may refer to them.
+	packages []string
+	// sets are the functions of the file.
+	sets []set
+}
+
+// set is one generated function: the definitions that some types reach.
+type set struct {
+	function string
+	doc      string
+	// roots are types as "import/path.Type", or "import/path.*" for all of a package.
+	roots []string
+}
+
+const (
+	metaDir  = "pkg/internal/openapi/meta"
+	fileName = "zz_generated.openapi.go"
+)
+
+// outputs is what is generated. To serve one more published type, add a set;
+// sets of one file may overlap.
+func outputs() []output {
+	return []output{{
+		dir: metaDir,
+		packages: []string{
+			"k8s.io/api/autoscaling/v1",
+			"k8s.io/apimachinery/pkg/api/resource",
+			"k8s.io/apimachinery/pkg/apis/meta/v1",
+			"k8s.io/apimachinery/pkg/runtime",
+			"k8s.io/apimachinery/pkg/util/intstr",
+			"k8s.io/apimachinery/pkg/version",
+		},
+		sets: []set{{
+			function: "Definitions",
+			doc: "Definitions are the types that any API group may refer to: meta/v1, runtime,\n" +
+				"intstr, Quantity, version.Info and autoscaling/v1 Scale.",
+			roots: []string{
+				"k8s.io/api/autoscaling/v1.Scale",
+				"k8s.io/apimachinery/pkg/api/resource.*",
+				"k8s.io/apimachinery/pkg/apis/meta/v1.*",
+				"k8s.io/apimachinery/pkg/runtime.*",
+				"k8s.io/apimachinery/pkg/util/intstr.*",
+				"k8s.io/apimachinery/pkg/version.*",
+			},
+		}},
+	}, {
+		dir:      "pkg/builtin/core",
+		packages: []string{"k8s.io/api/core/v1"},
+		sets: []set{
+			lists("namespace", "k8s.io/api/core/v1.Namespace"),
+			lists("configMap", "k8s.io/api/core/v1.ConfigMap"),
+			lists("secret", "k8s.io/api/core/v1.Secret"),
+		},
+	}}
+}
+
+// lists is the set of a resource: its type and its list type.
+func lists(name, root string) set {
+	function := name + "Definitions"
+	kind := root[strings.LastIndex(root, ".")+1:]
+	return set{
+		function: function,
+		doc:      fmt.Sprintf("%s are the definitions of %s and %sList.", function, kind, kind),
+		roots:    []string{root, root + "List"},
+	}
+}
+
+func main() {
+	check := flag.Bool("check", false, "write nothing; fail when a file is stale")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, *check)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "openapi:", err)
+		os.Exit(1)
+	}
+}
+
+// run generates every file and writes it, or compares it with the one there is.
+func run(ctx context.Context, check bool) error {
+	tmp, err := os.MkdirTemp("", "openapi-gen-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp) //nolint:errcheck // a left-over in the temporary directory harms nobody
+	tool, err := install(ctx, tmp)
+	if err != nil {
+		return err
+	}
+	outs := outputs()
+	var stale []string
+	for _, out := range outs {
+		code, err := tool.generate(ctx, out, outs[0].packages)
+		if err != nil {
+			return fmt.Errorf("%s: %w", out.dir, err)
+		}
+		path := filepath.Join(tool.root, out.dir, fileName)
+		switch old, err := os.ReadFile(path); {
+		case err != nil && !errors.Is(err, os.ErrNotExist):
+			return err
+		case bytes.Equal(old, code):
+			continue
+		}
+		if check {
+			stale = append(stale, filepath.Join(out.dir, fileName))
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, code, 0o644); err != nil {
+			return err
+		}
+		fmt.Println("wrote", filepath.Join(out.dir, fileName))
+	}
+	if len(stale) > 0 {
+		return fmt.Errorf("stale: %s: run go run ./hack/openapi and commit the result", strings.Join(stale, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,88 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// ConfigMaps is the part that serves configmaps (v1).
+type ConfigMaps struct{}
+
+// Install adds configmaps to the core group.
+func (ConfigMaps) Install(p *controlplane.Plan) error {
+	return serve(p, configMaps())
+}
+
+func configMaps() *resource.Definition {
+	return resource.Of[corev1.ConfigMap, corev1.ConfigMapList]("configmaps",
+		resource.ShortNames("cm"),
+		resource.NoGeneration(),
+		resource.Validate(validateConfigMap),
+		resource.ValidateUpdate(validateConfigMapUpdate),
+		resource.Columns(func(c *corev1.ConfigMap) []any {
+			return []any{int64(len(c.Data) + len(c.BinaryData))}
+		}, metav1.TableColumnDefinition{
+			Name: "Data", Type: "string", Description: corev1.ConfigMap{}.SwaggerDoc()["data"],
+		}),
+	)
+}
+
+// validateConfigMap reports errors in the order of the keys, so that the same
+// object always gets the same answer.
+func validateConfigMap(_ context.Context, c *corev1.ConfigMap) field.ErrorList {
+	errs := validateMetaFinalizers(&c.ObjectMeta)
+	size := 0
+	for _, key := range slices.Sorted(maps.Keys(c.Data)) {
+		path := field.NewPath("data").Key(key)
+		errs = append(errs, validateKey(key, path)...)
+		if _, twice := c.BinaryData[key]; twice {
+			errs = append(errs, field.Invalid(path, key, "duplicate of key present in binaryData"))
+		}
+		size += len(c.Data[key])
+	}
+	for _, key := range slices.Sorted(maps.Keys(c.BinaryData)) {
+		errs = append(errs, validateKey(key, field.NewPath("binaryData").Key(key))...)
+		size += len(c.BinaryData[key])
+	}
+	if size > corev1.MaxSecretSize {
+		// An empty path stands for the whole object: no one field is too long.
+		errs = append(errs, field.TooLong(field.NewPath(""), "", corev1.MaxSecretSize))
+	}
+	return errs
+}
+
+func validateConfigMapUpdate(_ context.Context, c, old *corev1.ConfigMap) field.ErrorList {
+	var errs field.ErrorList
+	if !isTrue(old.Immutable) {
+		return nil
+	}
+	if !isTrue(c.Immutable) {
+		errs = append(errs, immutableError("immutable"))
+	}
+	if !maps.Equal(c.Data, old.Data) {
+		errs = append(errs, immutableError("data"))
+	}
+	if !maps.EqualFunc(c.BinaryData, old.BinaryData, bytes.Equal) {
+		errs = append(errs, immutableError("binaryData"))
+	}
+	return errs
+}
+
+// validateKey checks a key of a ConfigMap or Secret, which may become a file name.
+func validateKey(key string, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	for _, msg := range validation.IsConfigMapKey(key) {
+		errs = append(errs, field.Invalid(path, key, msg))
+	}
+	return errs
+}

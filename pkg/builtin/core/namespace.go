@@ -1,0 +1,153 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// Namespaces is the part that serves namespaces (v1) with their status and
+// finalize sub-resources. It creates the namespaces default and kube-system
+// before the plane is ready, keeps them from being deleted, and refuses objects
+// in a namespace that is missing or terminating.
+//
+// A deleted namespace is Terminating for as long as spec.finalizers names
+// somebody. Each new one names "kubernetes": the controller that deletes what
+// the namespace holds and then writes the finalize sub-resource without it.
+type Namespaces struct{}
+
+// Install adds namespaces to the core group, the admission plugin
+// NamespaceLifecycle, and the work that creates the first namespaces.
+func (Namespaces) Install(p *controlplane.Plan) error {
+	d := namespaces()
+	if err := d.Err(); err != nil {
+		return err
+	}
+	plugin, err := lifecycle.NewLifecycle(sets.New(immortal()...))
+	if err != nil {
+		return fmt.Errorf("admission plugin %s: %w", lifecycle.PluginName, err)
+	}
+	p.Serve(sharedAPI(), withNamespaceDelete(d.Resource(corev1.SchemeGroupVersion)))
+	p.Admit(lifecycle.PluginName, plugin)
+	p.Prepare("namespaces", func(ctx context.Context, plane *controlplane.Plane) error {
+		client, err := typedcorev1.NewForConfig(plane.Config())
+		if err != nil {
+			return err
+		}
+		return ensureNamespaces(ctx, client.Namespaces(), immortal()...)
+	})
+	return nil
+}
+
+// immortal are the namespaces that exist from the start and cannot be deleted.
+func immortal() []string { return []string{metav1.NamespaceDefault, metav1.NamespaceSystem} }
+
+// ensureNamespaces creates the namespaces that do not exist yet.
+func ensureNamespaces(ctx context.Context, client typedcorev1.NamespaceInterface, names ...string) error {
+	for _, name := range names {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := client.Create(ctx, ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("create namespace %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func namespaces() *resource.Definition {
+	return resource.Of[corev1.Namespace, corev1.NamespaceList]("namespaces",
+		resource.ClusterScoped(),
+		resource.ShortNames("ns"),
+		resource.NoGeneration(),
+		resource.NameValidation(apivalidation.ValidateNamespaceName),
+		resource.Default(defaultNamespace),
+		resource.PrepareForCreate(prepareNamespace),
+		resource.PrepareForUpdate(func(_ context.Context, ns, old *corev1.Namespace) {
+			ns.Spec.Finalizers = old.Spec.Finalizers
+			ns.Status = old.Status
+		}),
+		resource.Validate(validateNamespace),
+		resource.SelectableFields(map[string]func(*corev1.Namespace) string{
+			"status.phase": func(ns *corev1.Namespace) string { return string(ns.Status.Phase) },
+		}),
+		resource.Columns(func(ns *corev1.Namespace) []any {
+			return []any{string(ns.Status.Phase)}
+		}, metav1.TableColumnDefinition{
+			Name: "Status", Type: "string", Description: "The status of the namespace",
+		}),
+		// Not resource.Status: for namespaces alone, a write to /status may
+		// change labels, and there is a second sub-resource with rules of its own.
+		resource.Subresource("status", newNamespaceStatus),
+		resource.Subresource("finalize", newNamespaceFinalize),
+		resource.Store(namespaceStore),
+	)
+}
+
+func defaultNamespace(ns *corev1.Namespace) {
+	if ns.Status.Phase == "" {
+		ns.Status.Phase = corev1.NamespaceActive
+	}
+	// A generated name is not known yet; namespaceCreate labels that one.
+	if ns.Name != "" {
+		labelNamespace(ns)
+	}
+}
+
+// labelNamespace makes a namespace selectable by its name, as KEP-2161 has it:
+// https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/2161-apiserver-default-labels
+func labelNamespace(ns *corev1.Namespace) {
+	if ns.Labels == nil {
+		ns.Labels = map[string]string{}
+	}
+	ns.Labels[corev1.LabelMetadataName] = ns.Name
+}
+
+func prepareNamespace(_ context.Context, ns *corev1.Namespace) {
+	ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
+	// Not a default: the finalizer is taken away later, and must not come back.
+	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
+		ns.Spec.Finalizers = append(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
+	}
+}
+
+func validateNamespace(_ context.Context, ns *corev1.Namespace) field.ErrorList {
+	errs := validateMetaFinalizers(&ns.ObjectMeta)
+	for _, name := range ns.Spec.Finalizers {
+		errs = append(errs, validateFinalizer(name, field.NewPath("spec", "finalizers"))...)
+	}
+	return errs
+}
+
+// validateNamespaceStatus is for /status: the phase follows from the deletion
+// timestamp. (Kubernetes names the field Phase, with a capital.)
+func validateNamespaceStatus(ns *corev1.Namespace) field.ErrorList {
+	path, phase := field.NewPath("status", "Phase"), ns.Status.Phase
+	switch {
+	case ns.DeletionTimestamp.IsZero() && phase != corev1.NamespaceActive:
+		return field.ErrorList{field.Invalid(path, phase, "may only be 'Active' if `deletionTimestamp` is empty")}
+	case !ns.DeletionTimestamp.IsZero() && phase != corev1.NamespaceTerminating:
+		return field.ErrorList{field.Invalid(path, phase, "may only be 'Terminating' if `deletionTimestamp` is not empty")}
+	}
+	return nil
+}
+
+// validateNamespaceFinalize is for /finalize.
+func validateNamespaceFinalize(ns *corev1.Namespace) field.ErrorList {
+	var errs field.ErrorList
+	path := field.NewPath("spec", "finalizers")
+	for i, name := range ns.Spec.Finalizers {
+		errs = append(errs, validateFinalizer(name, path.Index(i))...)
+	}
+	return errs
+}

@@ -1,0 +1,152 @@
+package core
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// Secrets is the part that serves secrets (v1). They are stored as they are
+// unless the plane encrypts them.
+type Secrets struct{}
+
+// Install adds secrets to the core group.
+func (Secrets) Install(p *controlplane.Plan) error {
+	return serve(p, secrets())
+}
+
+func secrets() *resource.Definition {
+	docs := corev1.Secret{}.SwaggerDoc()
+	return resource.Of[corev1.Secret, corev1.SecretList]("secrets",
+		resource.NoGeneration(),
+		resource.Default(defaultSecret),
+		resource.Validate(validateSecret),
+		resource.ValidateUpdate(validateSecretUpdate),
+		resource.Warn(secretWarnings),
+		resource.SelectableFields(map[string]func(*corev1.Secret) string{
+			"type": func(s *corev1.Secret) string { return string(s.Type) },
+		}),
+		resource.Columns(func(s *corev1.Secret) []any {
+			return []any{string(s.Type), int64(len(s.Data))}
+		},
+			metav1.TableColumnDefinition{Name: "Type", Type: "string", Description: docs["type"]},
+			metav1.TableColumnDefinition{Name: "Data", Type: "string", Description: docs["data"]},
+		),
+	)
+}
+
+// defaultSecret moves stringData, which is write-only, into data. Kubernetes
+// does so where it converts v1 to its internal version; here the two are one.
+func defaultSecret(s *corev1.Secret) {
+	if s.Type == "" {
+		s.Type = corev1.SecretTypeOpaque
+	}
+	if len(s.StringData) > 0 && s.Data == nil {
+		s.Data = make(map[string][]byte, len(s.StringData))
+	}
+	for key, value := range s.StringData {
+		s.Data[key] = []byte(value)
+	}
+	s.StringData = nil
+}
+
+func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
+	errs := validateMetaFinalizers(&s.ObjectMeta)
+	data, size := field.NewPath("data"), 0
+	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
+		errs = append(errs, validateKey(key, data.Key(key))...)
+		size += len(s.Data[key])
+	}
+	if size > corev1.MaxSecretSize {
+		errs = append(errs, field.TooLong(data, "", corev1.MaxSecretSize))
+	}
+	return append(errs, validateSecretType(s)...)
+}
+
+// validateSecretType checks that a secret of a well-known type has what those
+// who read that type look for.
+func validateSecretType(s *corev1.Secret) field.ErrorList {
+	switch s.Type {
+	case corev1.SecretTypeServiceAccountToken:
+		// The uid annotation and the token come later, from a controller.
+		if s.Annotations[corev1.ServiceAccountNameKey] == "" {
+			path := field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey)
+			return field.ErrorList{field.Required(path, "")}
+		}
+	case corev1.SecretTypeDockercfg:
+		return requireJSON(s, corev1.DockerConfigKey)
+	case corev1.SecretTypeDockerConfigJson:
+		return requireJSON(s, corev1.DockerConfigJsonKey)
+	case corev1.SecretTypeBasicAuth:
+		// One of the two is enough, and it may be empty.
+		_, user := s.Data[corev1.BasicAuthUsernameKey]
+		_, password := s.Data[corev1.BasicAuthPasswordKey]
+		if !user && !password {
+			return requireKeys(s, corev1.BasicAuthUsernameKey, corev1.BasicAuthPasswordKey)
+		}
+	case corev1.SecretTypeSSHAuth:
+		if len(s.Data[corev1.SSHAuthPrivateKey]) == 0 {
+			return field.ErrorList{field.Required(field.NewPath("data").Key(corev1.SSHAuthPrivateKey), "")}
+		}
+	case corev1.SecretTypeTLS:
+		return requireKeys(s, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+	}
+	return nil
+}
+
+func requireKeys(s *corev1.Secret, keys ...string) field.ErrorList {
+	var errs field.ErrorList
+	for _, key := range keys {
+		if _, ok := s.Data[key]; !ok {
+			errs = append(errs, field.Required(field.NewPath("data").Key(key), ""))
+		}
+	}
+	return errs
+}
+
+// requireJSON wants a JSON object under the key, and never repeats its content.
+func requireJSON(s *corev1.Secret, key string) field.ErrorList {
+	if errs := requireKeys(s, key); len(errs) > 0 {
+		return errs
+	}
+	if err := json.Unmarshal(s.Data[key], &map[string]any{}); err != nil {
+		return field.ErrorList{field.Invalid(field.NewPath("data").Key(key), "<secret contents redacted>", err.Error())}
+	}
+	return nil
+}
+
+func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorList {
+	errs := apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type"))
+	if !isTrue(old.Immutable) {
+		return errs
+	}
+	if !isTrue(s.Immutable) {
+		errs = append(errs, immutableError("immutable"))
+	}
+	if !maps.EqualFunc(s.Data, old.Data, bytes.Equal) {
+		errs = append(errs, immutableError("data"))
+	}
+	return errs
+}
+
+// secretWarnings tells a client whose key does not belong to its certificate.
+func secretWarnings(_ context.Context, s *corev1.Secret) []string {
+	if s.Type != corev1.SecretTypeTLS {
+		return nil
+	}
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package core_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+)
+
+// serve runs a server with every part of the package until the test ends.
+func serve(t *testing.T) *kubernetes.Clientset {
+	t.Helper()
+	server, err := controlplane.New("core-test").Storage(memory.Store{}).
+		With(core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}).Build()
+	if err != nil {
+		t.Fatalf("build: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	select {
+	case <-server.Ready():
+	case err := <-done:
+		done <- nil
+		t.Fatalf("run: %v", err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("the server is not ready after 30 s")
+	}
+	config := server.ClientConfig()
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}

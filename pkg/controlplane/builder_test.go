@@ -1,0 +1,125 @@
+package controlplane_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+
+	"github.com/sailplane-dev/sailplane/pkg/admit"
+	"github.com/sailplane-dev/sailplane/pkg/authn"
+	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/middleware"
+)
+
+func TestBuildErrors(t *testing.T) {
+	t.Parallel()
+	wrap := func(next http.Handler) http.Handler { return next }
+	newLifecycle := func() (admission.Interface, error) { return lifecycle.NewLifecycle(nil) }
+	cases := map[string]struct {
+		reason string
+		build  *controlplane.Builder
+		want   []string
+	}{
+		"nothing": {
+			reason: "everything that is missing is told at once",
+			build:  controlplane.New(""),
+			want: []string{
+				`the server has no name: give New one, such as "apples"`,
+				"no storage: call Storage with one, such as memory.Store{}",
+			},
+		},
+		"listen without certificate": {
+			reason: "a server that listens must prove itself",
+			build:  controlplane.New("x").Listen("127.0.0.1:0").Storage(memory.Store{}),
+			want:   []string{"listen: no part brings a serving certificate: add authn.Admin{}"},
+		},
+		"listen address": {
+			reason: "an address without a port cannot be listened at",
+			build:  controlplane.New("x").Listen("localhost").Storage(memory.Store{}).With(authn.Admin{}),
+			want:   []string{"listen: address localhost: missing port in address: want HOST:PORT, such as 127.0.0.1:6443"},
+		},
+		"resource twice": {
+			reason: "two parts cannot serve one resource",
+			build:  controlplane.New("x").Storage(memory.Store{}).With(core.ConfigMaps{}, core.ConfigMaps{}),
+			want:   []string{`part "core.ConfigMaps": resource "configmaps.": part "core.ConfigMaps" serves it already`},
+		},
+		"group in two parts": {
+			reason: "a group's scheme and definitions come from one API value",
+			build: controlplane.New("x").Storage(memory.Store{}).With(core.ConfigMaps{}, controlplane.PartFunc(func(p *controlplane.Plan) error {
+				p.Serve(controlplane.NewAPI("", []string{"v1"}, controlplane.APIConfig{}))
+				return nil
+			})),
+			want: []string{`part "controlplane.PartFunc": group "": part "core.ConfigMaps" serves it from another API value: share one`},
+		},
+		"two certificates": {
+			reason: "a server has one identity",
+			build:  controlplane.New("x").Storage(memory.Store{}).With(authn.Admin{}, authn.Admin{}),
+			want:   []string{`part "authn.Admin": serving certificate: part "authn.Admin" brings one already`},
+		},
+		"admission on an unserved type": {
+			reason: "its informer would never sync and every write would wait",
+			build:  controlplane.New("x").Storage(memory.Store{}).With(admit.Plugin("lifecycle", newLifecycle)),
+			want:   []string{`part "admission lifecycle": admission "lifecycle": it watches /v1, Kind=Namespace, which no part serves: add the part that does, or leave the plugin out`},
+		},
+		"names": {
+			reason: "every mistake of every part is told, not the first one",
+			build: controlplane.New("x").Storage(memory.Store{}).With(
+				middleware.Wrap("", wrap), middleware.Wrap("id", wrap), middleware.Innermost("id", wrap), middleware.Wrap("nil", nil),
+				admit.Validate("", nil), admit.Mutate("nil", nil), authz.Groups{Admins: []string{""}}, nil,
+				controlplane.PartFunc(func(*controlplane.Plan) error { return errors.New("broken") })),
+			want: []string{
+				`part "middleware ": the middleware has no name: give it one, such as "request-id"`,
+				`part "middleware id": middleware "id": part "middleware id" has one of that name`,
+				`part "middleware nil": the middleware function is nil`,
+				`part "admission ": the admission function has no name: give it one, such as "no-rotten-apples"`,
+				`part "admission nil": the admission function is nil`,
+				`part "authz.Groups": Admins: a group name is empty`,
+				"a part is nil",
+				`part "controlplane.PartFunc": broken`,
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := tc.build.Build()
+			if err == nil {
+				t.Fatalf("%s: Build returned no error", tc.reason)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: the error lacks %q; it is:\n%v", tc.reason, want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestServesBuildsAgain(t *testing.T) {
+	t.Parallel()
+	b := controlplane.New("twice").Storage(memory.Store{}).With(core.Namespaces{}, core.ConfigMaps{})
+	for range 2 {
+		s, err := b.Build()
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, s)
+	}
+}
+
+func TestGroupVersionsOfResources(t *testing.T) {
+	t.Parallel()
+	api := controlplane.NewAPI("x.example.com", []string{"v2", "v1"}, controlplane.APIConfig{})
+	want := []schema.GroupVersion{{Group: "x.example.com", Version: "v2"}, {Group: "x.example.com", Version: "v1"}}
+	if got := api.GroupVersions(); got[0] != want[0] || got[1] != want[1] {
+		t.Errorf("GroupVersions() = %v, want %v", got, want)
+	}
+}

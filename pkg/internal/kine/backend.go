@@ -1,0 +1,161 @@
+package kine
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/k3s-io/kine/pkg/server"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// guarded is a backend that keeps to etcd where kine's drivers do not: values
+// are never shared between callers, revisions never go backwards, a read whose
+// context ended is an error and not a shorter list, and a write the database
+// refused is an error and not a conflict.
+type guarded struct {
+	server.Backend
+	compact   func(ctx context.Context, revision, current int64) error
+	compacted func(revision int64)
+	// acked is the highest revision of a write that was acknowledged.
+	acked atomic.Int64
+}
+
+func (g *guarded) acknowledge(revision int64) {
+	for {
+		old := g.acked.Load()
+		if revision <= old || g.acked.CompareAndSwap(old, revision) {
+			return
+		}
+	}
+}
+
+// CurrentRevision is never lower than that of an acknowledged write: the SQL
+// drivers lose one of two that end at the same time.
+func (g *guarded) CurrentRevision(ctx context.Context) (int64, error) {
+	revision, err := g.Backend.CurrentRevision(ctx)
+	return max(revision, g.acked.Load()), err
+}
+
+// Get implements server.Backend.
+func (g *guarded) Get(ctx context.Context, key string, revision int64, keysOnly bool) (int64, *server.KeyValue, error) {
+	before := g.acked.Load()
+	current, kv, err := g.Backend.Get(ctx, key, revision, keysOnly)
+	if err = readError(ctx, err); err != nil {
+		return current, nil, err
+	}
+	return max(current, before), own(kv), nil
+}
+
+// List implements server.Backend.
+func (g *guarded) List(ctx context.Context, key, end string, limit, revision int64, keysOnly bool) (int64, []*server.KeyValue, error) {
+	before := g.acked.Load()
+	current, kvs, err := g.Backend.List(ctx, key, end, limit, revision, keysOnly)
+	if err = readError(ctx, err); err != nil {
+		return current, nil, err
+	}
+	for i, kv := range kvs {
+		kvs[i] = own(kv)
+	}
+	return max(current, before), kvs, nil
+}
+
+// Count implements server.Backend.
+func (g *guarded) Count(ctx context.Context, key, end string, revision int64) (int64, int64, error) {
+	before := g.acked.Load()
+	current, n, err := g.Backend.Count(ctx, key, end, revision)
+	return max(current, before), n, readError(ctx, err)
+}
+
+// Create implements server.Backend.
+func (g *guarded) Create(ctx context.Context, key string, value []byte, lease int64) (int64, error) {
+	revision, err := g.Backend.Create(ctx, key, value, lease)
+	if err == nil {
+		g.acknowledge(revision)
+	}
+	return revision, err
+}
+
+// Update implements server.Backend.
+func (g *guarded) Update(ctx context.Context, key string, value []byte, revision, lease int64) (int64, *server.KeyValue, bool, error) {
+	current, kv, updated, err := g.Backend.Update(ctx, key, value, revision, lease)
+	if err == nil && !updated && kv != nil && kv.ModRevision == revision {
+		err = refused(ctx, key)
+	}
+	if err != nil {
+		return current, nil, false, err
+	}
+	if updated {
+		g.acknowledge(current)
+	}
+	return current, own(kv), updated, nil
+}
+
+// Delete implements server.Backend. A key that never existed is not deleted.
+func (g *guarded) Delete(ctx context.Context, key string, revision int64) (int64, *server.KeyValue, bool, error) {
+	current, kv, deleted, err := g.Backend.Delete(ctx, key, revision)
+	if err == nil && !deleted && kv != nil && (revision == 0 || kv.ModRevision == revision) {
+		err = refused(ctx, key)
+	}
+	if err != nil {
+		return current, nil, false, err
+	}
+	if deleted = deleted && kv != nil; deleted {
+		g.acknowledge(current)
+	}
+	return current, own(kv), deleted, nil
+}
+
+// Compact implements server.Backend.
+func (g *guarded) Compact(ctx context.Context, revision int64) (int64, error) {
+	current, err := g.CurrentRevision(ctx)
+	if err != nil {
+		return 0, err
+	}
+	if revision > current {
+		return current, server.ErrFutureRev
+	}
+	if g.compact != nil {
+		err = g.compact(ctx, revision, current)
+	} else {
+		_, err = g.Backend.Compact(ctx, revision)
+	}
+	if err != nil {
+		return current, err
+	}
+	g.compacted(revision)
+	return current, nil
+}
+
+// own returns a copy whose value nobody else holds. The drivers hand out the
+// slices they keep.
+func own(kv *server.KeyValue) *server.KeyValue {
+	if kv == nil {
+		return nil
+	}
+	c := *kv
+	c.Value = slices.Clone(kv.Value)
+	return &c
+}
+
+// readError adds what kine drops: a query that was cut short by its context
+// looks like one with fewer rows.
+func readError(ctx context.Context, err error) error {
+	if err == nil && ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return err
+}
+
+// refused is the error of a write that did not happen although its comparison
+// held. kine drops the cause and calls it a conflict, over which API servers
+// would retry until their request ends.
+func refused(ctx context.Context, key string) error {
+	if ctx.Err() != nil {
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return status.Error(codes.Unavailable, fmt.Sprintf(
+		"the database refused to write %s; it may be full, read-only or locked", key))
+}

@@ -1,0 +1,83 @@
+package storagetest
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"go.etcd.io/etcd/client/v3/kubernetes"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// BenchmarkStart measures the time from nothing to the first answer, for an
+// empty datastore and for one that is opened again with 1000 objects in it.
+func BenchmarkStart(b *testing.B, open func() controlplane.Datastore) {
+	b.Run("new", func(b *testing.B) {
+		for b.Loop() {
+			b.StopTimer()
+			d := open()
+			b.StartTimer()
+			answer(b, d)
+		}
+	})
+	b.Run("again", func(b *testing.B) {
+		d := open()
+		s := d.Open()
+		if err := s.Start(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+		h := &harness{storage: s, client: connect(b, s)}
+		for i := range 1000 {
+			h.create(b, fmt.Sprintf("/t/%d", i), string(bytes.Repeat([]byte("x"), 1024)))
+		}
+		stop(b, s)
+		for b.Loop() {
+			answer(b, d)
+		}
+	})
+}
+
+// answer starts a storage, reads from it, and stops it with the clock stopped.
+func answer(b *testing.B, d controlplane.Datastore) {
+	s := d.Open()
+	if err := s.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	h := &harness{storage: s, client: connect(b, s)}
+	h.get(b, "/t/0", 0)
+	b.StopTimer()
+	stop(b, s)
+	b.StartTimer()
+}
+
+// BenchmarkCreate measures transactions that create a key of 1 KiB, and the
+// CPU time they take, with one client and with 16.
+func BenchmarkCreate(b *testing.B, open func() controlplane.Datastore) {
+	value := bytes.Repeat([]byte("x"), 1024)
+	for _, writers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
+			h := start(b, open())
+			var next atomic.Int64
+			var group sync.WaitGroup
+			b.ResetTimer()
+			before := cpuTime()
+			for range writers {
+				group.Go(func() {
+					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+						key := fmt.Sprintf("/registry/configmaps/default/%d", i)
+						r, err := h.client.OptimisticPut(b.Context(), key, value, 0, kubernetes.PutOptions{})
+						if err != nil || !r.Succeeded {
+							b.Error(r, err)
+							return
+						}
+					}
+				})
+			}
+			group.Wait()
+			b.ReportMetric(float64((cpuTime()-before).Microseconds())/float64(b.N), "cpu-us/op")
+		})
+	}
+}

@@ -1,0 +1,262 @@
+package storagetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+)
+
+func testWatchHistory(t *testing.T, h *harness) {
+	before := h.create(t, "/t/before", "1")
+	one := h.create(t, "/t/a", "1")
+	h.create(t, "/other", "1")
+	two := h.update(t, "/t/a", "2", one)
+	past := h.watch(t, "/t/", before+1)
+	now := h.watch(t, "/t/", 0)
+	future := h.watch(t, "/t/", two+2)
+	three := h.remove(t, "/t/a", two)
+	four := h.create(t, "/t/a", "4")
+	created := fmt.Sprintf("create /t/a=4 at %d", four)
+	for name, c := range map[string]struct {
+		watch  *watcher
+		want   []string
+		reason string
+	}{
+		"past": {past, []string{
+			fmt.Sprintf("create /t/a=1 at %d", one),
+			fmt.Sprintf("put /t/a=2 at %d was 1", two),
+			fmt.Sprintf("delete /t/a= at %d was 2", three), created,
+		}, "a watch from the past has every event from there on, once"},
+		"future": {future, []string{created}, "a watch from the future has none before it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, describeAll(c.watch.events(t, len(c.want)))); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
+			}
+		})
+	}
+	// The watch without a revision began at some time before the last events.
+	events := now.events(t, 1)
+	for events[len(events)-1].Kv.ModRevision < four {
+		events = append(events, now.events(t, 1)...)
+	}
+	if events[0].Kv.ModRevision <= two {
+		t.Errorf("a watch from now on has %s, which is older", describe(events[0]))
+	}
+}
+
+func testWatchPrevious(t *testing.T, h *harness) {
+	one := h.create(t, "/t/a", "1")
+	two := h.update(t, "/t/a", "2", one)
+	ctx := clientv3.WithRequireLeader(t.Context())
+	without := &watcher{answers: h.client.Watch(ctx, "/t/a", clientv3.WithRev(two))}
+	if e := without.events(t, 1)[0]; e.PrevKv != nil {
+		t.Errorf("got %s, want no previous value: nobody asked", describe(e))
+	}
+	deletes := h.watch(t, "/t/", one, clientv3.WithFilterPut())
+	gone := h.remove(t, "/t/a", two)
+	want := []string{fmt.Sprintf("delete /t/a= at %d was 2", gone)}
+	if diff := cmp.Diff(want, describeAll(deletes.events(t, 1))); diff != "" {
+		t.Errorf("deletions only (-want +got):\n%s", diff)
+	}
+}
+
+// testWatchFarBack starts a watch further back than any storage remembers in
+// memory, while new events keep coming.
+func testWatchFarBack(t *testing.T, h *harness) {
+	const old, fresh = 5000, 200
+	first := h.create(t, "/t/start", "0")
+	var group sync.WaitGroup
+	const writers = 8
+	for i := range writers {
+		group.Go(func() {
+			for j := range old / writers {
+				h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1")
+			}
+		})
+	}
+	group.Wait()
+	w := h.watch(t, "/t/", first)
+	for i := range fresh {
+		h.create(t, fmt.Sprintf("/t/fresh/%d", i), "1")
+	}
+	seen := map[string]bool{}
+	revision := int64(0)
+	for _, e := range w.events(t, 1+old+fresh) {
+		if e.Kv.ModRevision <= revision || seen[string(e.Kv.Key)] {
+			t.Fatalf("%s after revision %d: out of order or twice", describe(e), revision)
+		}
+		revision = e.Kv.ModRevision
+		seen[string(e.Kv.Key)] = true
+	}
+	if want := 1 + old + fresh; len(seen) != want {
+		t.Errorf("got %d keys, want %d", len(seen), want)
+	}
+}
+
+// testWatchStorm lists and watches while others write: nothing is lost between
+// the list and the watch, and nothing comes twice.
+func testWatchStorm(t *testing.T, h *harness) {
+	const writers, rounds, watchers = 4, 60, 6
+	var group sync.WaitGroup
+	for i := range writers {
+		group.Go(func() {
+			for j := range rounds {
+				h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1")
+			}
+		})
+	}
+	for range watchers {
+		group.Go(func() {
+			r, err := h.client.List(t.Context(), "/t/", kubernetes.ListOptions{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			rest := writers*rounds - len(r.Kvs)
+			revision := r.Revision
+			for _, e := range h.watch(t, "/t/", revision+1).events(t, rest) {
+				if e.Kv.ModRevision <= revision {
+					t.Errorf("%s after revision %d", describe(e), revision)
+					return
+				}
+				revision = e.Kv.ModRevision
+			}
+		})
+	}
+	group.Wait()
+}
+
+func testWatchCompacted(t *testing.T, h *harness) {
+	one := h.create(t, "/t/a", "1")
+	two := h.update(t, "/t/a", "2", one)
+	three := h.update(t, "/t/a", "3", two)
+	if _, err := h.client.Compact(t.Context(), three); err != nil {
+		t.Fatal(err)
+	}
+	r := h.watch(t, "/t/", one).next(t)
+	if !errors.Is(r.Err(), rpctypes.ErrCompacted) || r.CompactRevision < three {
+		t.Errorf("got %v at %d, want %v at %d", r.Err(), r.CompactRevision, rpctypes.ErrCompacted, three)
+	}
+}
+
+// testWatchAfterCompact checks that a running watch survives compactions.
+func testWatchAfterCompact(t *testing.T, h *harness) {
+	const rounds = 20
+	revision := h.create(t, "/t/a", "0")
+	w := h.watch(t, "/t/", revision+1)
+	for i := range rounds {
+		before := revision
+		revision = h.update(t, "/t/a", fmt.Sprint(i+1), revision)
+		if _, err := h.client.Compact(t.Context(), before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, e := range w.events(t, rounds) {
+		if got, want := string(e.Kv.Value), fmt.Sprint(i+1); got != want {
+			t.Fatalf("event %d is %s, want value %s: lost or repeated", i, describe(e), want)
+		}
+	}
+	late := h.watch(t, "/t/", revision+1)
+	h.update(t, "/t/a", "last", revision)
+	if got := string(late.events(t, 1)[0].Kv.Value); got != "last" {
+		t.Errorf("a watch that began after the compactions has %s first, want last", got)
+	}
+}
+
+// testProgress checks that a request for progress is answered with the current
+// revision although no key of the watch changed.
+func testProgress(t *testing.T, h *harness) {
+	w := h.watch(t, "/t/", h.create(t, "/t/a", "1")+1, clientv3.WithProgressNotify())
+	revision := h.create(t, "/other", "1")
+	if got := w.progress(t, h.client); got < revision {
+		t.Errorf("progress to %d, want %d or later", got, revision)
+	}
+}
+
+// progress asks until a progress notification comes. An etcd that has not yet
+// opened the watch drops the request, which is why API servers repeat it too.
+func (w *watcher) progress(t testing.TB, c *kubernetes.Client) int64 {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		if err := c.RequestProgress(clientv3.WithRequireLeader(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case r := <-w.answers:
+			if r.IsProgressNotify() {
+				return r.Header.Revision
+			}
+			if err := r.Err(); err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(100 * time.Millisecond):
+		case <-deadline:
+			t.Fatal("no progress notification")
+		}
+	}
+}
+
+// testProgressOrder checks what consistent reads from a cache stand on: no
+// event comes after a notification of progress to its revision or beyond.
+func testProgressOrder(t *testing.T, h *harness) {
+	const events = 2000
+	w := h.watch(t, "/t/", h.create(t, "/t/first", "1")+1, clientv3.WithProgressNotify())
+	var group sync.WaitGroup
+	done := make(chan struct{})
+	group.Go(func() {
+		defer close(done)
+		for i := range events {
+			h.create(t, fmt.Sprintf("/t/%d", i), "1")
+		}
+	})
+	group.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(time.Millisecond):
+			}
+			if err := h.client.RequestProgress(clientv3.WithRequireLeader(t.Context())); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	progressed := int64(0)
+	for n := 0; n < events; {
+		r := w.next(t)
+		for _, e := range r.Events {
+			if e.Kv.ModRevision <= progressed {
+				t.Fatalf("%s comes after progress to %d", describe(e), progressed)
+			}
+		}
+		n += len(r.Events)
+		if r.IsProgressNotify() {
+			progressed = r.Header.Revision
+		}
+	}
+	group.Wait()
+}
+
+func testIndependentClients(t *testing.T, h *harness) {
+	other := connect(t, h.storage)
+	revision := h.create(t, "/t/a", "1")
+	mine, theirs := h.watch(t, "/t/", revision), watchWith(t, other, "/t/", revision)
+	mine.events(t, 1)
+	theirs.events(t, 1)
+	hangUp(t, other)
+	theirs.expectEnd(t)
+	h.update(t, "/t/a", "2", revision)
+	if got := string(mine.events(t, 1)[0].Kv.Value); got != "2" {
+		t.Errorf("got %s, want 2", got)
+	}
+}

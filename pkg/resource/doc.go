@@ -1,0 +1,39 @@
+// Package resource makes complete Kubernetes REST resources out of Go types.
+//
+// [Of] takes a type, its list type and a plural name, and gives everything that
+// kube-apiserver gives its own types: create, get, list, watch, update, the
+// four kinds of patch, delete and deletecollection, dry-run, managed fields,
+// field selectors and tables for kubectl. Options add the rest:
+//
+//	resource.Of[fruit.Apple, fruit.AppleList]("apples",
+//		resource.ShortNames("ap"),
+//		resource.Status(),
+//		resource.Default(func(a *fruit.Apple) { ... }),
+//		resource.Validate(func(ctx context.Context, a *fruit.Apple) field.ErrorList { ... }),
+//		resource.Version[v1alpha1.Apple, v1alpha1.AppleList]("v1alpha1", toHub, fromHub),
+//	)
+//
+// # Versions
+//
+// The type given to Of is the hub: what is stored, and what every function
+// given to an option sees. Other versions are spokes, each with one function to
+// the hub and one from it. A client may read and write any object in any
+// version.
+//
+// # The life of a write
+//
+//	decode -> default (of the version) -> convert to the hub -> admission
+//	  -> Default -> PrepareForCreate or PrepareForUpdate
+//	  -> Validate, and on update ValidateUpdate -> Warn -> store
+//
+// What a client may not set is put back, never refused, as Kubernetes does: a
+// resource with a /status sub-resource ignores status in a write to the
+// resource, and all but status in a write to /status.
+//
+// # What it stands on
+//
+// The registry, the strategies and the handlers are those of k8s.io/apiserver
+// ([k8s.io/apiserver/pkg/registry/generic/registry.Store]); this package holds
+// only what each Kubernetes type writes by hand. Hand a [Definition] to package
+// group to make it a part of a plane.
+package resource

@@ -1,0 +1,58 @@
+package resource
+
+import (
+	"reflect"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// statusField is the Go field behind /status.
+const statusField = "Status"
+
+// statusOf is the Status field of an object that has one; Err checks that.
+func statusOf(obj runtime.Object) reflect.Value {
+	return reflect.ValueOf(obj).Elem().FieldByName(statusField)
+}
+
+// desiredStateChanged compares everything but metadata and, where there is a
+// /status, status: what metadata.generation counts.
+func (d *Definition) desiredStateChanged(obj, old runtime.Object) bool {
+	a, b := reflect.ValueOf(obj).Elem(), reflect.ValueOf(old).Elem()
+	for i := range a.NumField() {
+		f := a.Type().Field(i)
+		if !f.IsExported() || isMeta(f.Type) || (d.status && f.Name == statusField) {
+			continue
+		}
+		if !equality.Semantic.DeepEqual(a.Field(i).Addr().Interface(), b.Field(i).Addr().Interface()) {
+			return true
+		}
+	}
+	return false
+}
+
+func isMeta(t reflect.Type) bool {
+	return t == reflect.TypeFor[metav1.TypeMeta]() || t == reflect.TypeFor[metav1.ObjectMeta]()
+}
+
+// jsonFields are the names of the top-level JSON fields of a struct type.
+func jsonFields(t reflect.Type) []string {
+	var names []string
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct:
+			names = append(names, jsonFields(f.Type)...)
+		case !f.IsExported():
+		case name == "":
+			names = append(names, f.Name)
+		default:
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,109 @@
+package resource
+
+import (
+	"fmt"
+	"reflect"
+
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Option changes what [Of] makes. An option with a type parameter is for that
+// Go type; given to a resource of another one, it is reported by
+// [Definition.Err].
+type Option interface {
+	apply(*Definition)
+}
+
+type option func(*Definition)
+
+func (o option) apply(d *Definition) { o(d) }
+
+// typed is an option that only applies to the hub type T.
+func typed[T any](name string, apply func(*Definition)) Option {
+	return option(func(d *Definition) {
+		if t := reflect.TypeFor[T](); t != d.hub.object {
+			d.optionErrs = append(d.optionErrs, fmt.Errorf("%s is for *%s, not *%s", name, t, d.hub.object))
+			return
+		}
+		apply(d)
+	})
+}
+
+// ClusterScoped makes objects live outside namespaces.
+func ClusterScoped() Option { return option(func(d *Definition) { d.clusterScoped = true }) }
+
+// Kind sets the kind; by default it is the name of the Go type.
+func Kind(kind string) Option { return option(func(d *Definition) { d.kind = kind }) }
+
+// Singular sets the singular name, by default the kind in lower case.
+func Singular(name string) Option { return option(func(d *Definition) { d.singular = name }) }
+
+// ShortNames adds abbreviations for kubectl, "ap".
+func ShortNames(names ...string) Option {
+	return option(func(d *Definition) { d.shortNames = append(d.shortNames, names...) })
+}
+
+// Categories adds groupings for kubectl, such as "all".
+func Categories(names ...string) Option {
+	return option(func(d *Definition) { d.categories = append(d.categories, names...) })
+}
+
+// Status adds the /status sub-resource for the field Status of the type. A
+// write to the resource then keeps the stored status; a write to /status
+// keeps everything else, metadata included, and does not change
+// metadata.generation. That is what CustomResourceDefinitions do:
+// https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#status-subresource
+func Status() Option { return option(func(d *Definition) { d.status = true }) }
+
+// NoGeneration leaves metadata.generation unset, as Kubernetes does for its
+// oldest kinds (ConfigMap, Secret, Namespace). By default it counts the changes
+// of everything but metadata and status.
+func NoGeneration() Option { return option(func(d *Definition) { d.noGeneration = true }) }
+
+// CreateOnUpdate makes a PUT (and a server-side apply, which always does) to a
+// name that does not exist create the object. The client then needs the
+// permission to create as well.
+func CreateOnUpdate() Option { return option(func(d *Definition) { d.createOnUpdate = true }) }
+
+// Verbs restricts the resource to the given verbs out of create, get, list,
+// watch, update, patch, delete and deletecollection. The others are absent
+// from discovery, and a request gets 405 Method Not Allowed (404 when not even
+// the path exists, for example that of an object in a create-only resource).
+//
+// Not every combination can be served: the handlers of Kubernetes derive patch
+// from get and update, and watching needs list. [Definition.Err] lists those
+// that can. Sub-resources are not restricted: status may well be the only thing
+// that is written.
+func Verbs(verbs ...string) Option { return option(func(d *Definition) { d.verbs = verbs }) }
+
+// NameValidation sets what makes a valid metadata.name; by default a DNS-1123
+// subdomain. It returns what is wrong with the name, or with the prefix when
+// the name is generated. Package k8s.io/apimachinery/pkg/api/validation has
+// the usual ones. Whatever it allows, a name must be usable in a URL path.
+func NameValidation(validate func(name string, prefix bool) []string) Option {
+	return option(func(d *Definition) { d.nameValidation = validate })
+}
+
+// Subresource adds a sub-resource, "finalize", built over the store of the
+// resource. What it serves depends on the interfaces of
+// k8s.io/apiserver/pkg/registry/rest that it implements; its Destroy must leave
+// the store alone, and a copy of the store is the way to another strategy.
+func Subresource(name string, build func(*registry.Store) rest.Storage) Option {
+	return option(func(d *Definition) {
+		if _, taken := d.subresources[name]; taken {
+			d.optionErrs = append(d.optionErrs, fmt.Errorf("sub-resource %q: defined twice", name))
+			return
+		}
+		if d.subresources == nil {
+			d.subresources = map[string]func(*registry.Store) rest.Storage{}
+		}
+		d.subresources[name] = build
+	})
+}
+
+// Store gives the last word on the store, for what has no option: it is called
+// with every field set, before the store is connected to its storage.
+func Store(change func(*registry.Store)) Option {
+	return option(func(d *Definition) { d.storeHooks = append(d.storeHooks, change) })
+}

@@ -1,0 +1,157 @@
+package resource
+
+import (
+	"context"
+	"reflect"
+	"strings"
+
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+)
+
+// strategy is what the registry asks when the resource itself is written. It is
+// the counterpart of the customResourceStrategy of apiextensions:
+// https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go
+type strategy struct {
+	*runtime.Scheme
+	names.NameGenerator
+	d   *Definition
+	hub schema.GroupVersion
+}
+
+var (
+	_ rest.RESTCreateStrategy  = strategy{}
+	_ rest.RESTUpdateStrategy  = strategy{}
+	_ rest.RESTDeleteStrategy  = strategy{}
+	_ rest.ResetFieldsStrategy = strategy{}
+)
+
+func (s strategy) NamespaceScoped() bool        { return !s.d.clusterScoped }
+func (s strategy) AllowCreateOnUpdate() bool    { return s.d.createOnUpdate }
+func (strategy) AllowUnconditionalUpdate() bool { return true }
+func (strategy) Canonicalize(runtime.Object)    {}
+
+// PrepareForCreate applies the defaults once more: those of decoding are for the
+// version the client used.
+func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	if s.d.status {
+		statusOf(obj).SetZero()
+	}
+	s.Default(obj)
+	for _, prepare := range s.d.prepareCreate {
+		prepare(ctx, obj)
+	}
+	obj.(Object).SetGeneration(s.firstGeneration())
+}
+
+func (s strategy) firstGeneration() int64 {
+	if s.d.noGeneration {
+		return 0
+	}
+	return 1
+}
+
+func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	s.Default(obj)
+	if s.d.status {
+		statusOf(obj).Set(statusOf(old.DeepCopyObject()))
+	}
+	for _, prepare := range s.d.prepareUpdate {
+		prepare(ctx, obj, old)
+	}
+	if !s.d.noGeneration && s.d.desiredStateChanged(obj, old) {
+		obj.(Object).SetGeneration(old.(Object).GetGeneration() + 1)
+	}
+}
+
+func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	errs := apivalidation.ValidateObjectMetaAccessor(obj.(Object), s.NamespaceScoped(), s.d.nameValidation, field.NewPath("metadata"))
+	for _, check := range s.d.validate {
+		errs = append(errs, check(ctx, obj)...)
+	}
+	return errs
+}
+
+// ValidateUpdate leaves metadata alone: rest.BeforeUpdate has validated it, and
+// an error found twice is reported twice.
+func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	var errs field.ErrorList
+	for _, check := range s.d.validate {
+		errs = append(errs, check(ctx, obj)...)
+	}
+	for _, check := range s.d.validateUpdate {
+		errs = append(errs, check(ctx, obj, old)...)
+	}
+	return errs
+}
+
+func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
+	var warnings []string
+	for _, warn := range s.d.warn {
+		warnings = append(warnings, warn(ctx, obj)...)
+	}
+	return warnings
+}
+
+func (s strategy) WarningsOnUpdate(ctx context.Context, obj, _ runtime.Object) []string {
+	return s.WarningsOnCreate(ctx, obj)
+}
+
+// GetResetFields keeps server-side apply from owning what a write ignores.
+func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	if !s.d.status {
+		return nil
+	}
+	reset := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for _, gv := range s.d.served(s.hub) {
+		reset[fieldpath.APIVersion(gv.String())] = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
+	}
+	return reset
+}
+
+// statusStrategy is what the registry asks when /status is written: everything
+// but the status, and the managed fields that record its owners, stays as it is.
+type statusStrategy struct{ strategy }
+
+func (s statusStrategy) AllowCreateOnUpdate() bool { return false }
+
+func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
+	s.Default(obj)
+	kept := old.DeepCopyObject().(Object)
+	kept.SetManagedFields(obj.(Object).GetManagedFields())
+	statusOf(kept).Set(statusOf(obj))
+	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(kept).Elem())
+}
+
+func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	var errs field.ErrorList
+	for _, err := range s.strategy.ValidateUpdate(ctx, obj, old) {
+		if err.Field == "status" || strings.HasPrefix(err.Field, "status.") || strings.HasPrefix(err.Field, "status[") {
+			errs = append(errs, err)
+		}
+	}
+	return errs
+}
+
+func (statusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
+	return nil
+}
+
+func (s statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	reset := map[fieldpath.APIVersion]*fieldpath.Set{}
+	for i, gv := range s.d.served(s.hub) {
+		set := fieldpath.NewSet()
+		for _, name := range jsonFields(s.d.types()[i].object) {
+			if name != "status" && name != "apiVersion" && name != "kind" {
+				set.Insert(fieldpath.MakePathOrDie(name))
+			}
+		}
+		reset[fieldpath.APIVersion(gv.String())] = set
+	}
+	return reset
+}
