@@ -84,6 +84,10 @@ func outputs() []output {
 			lists("configMap", "k8s.io/api/core/v1.ConfigMap"),
 			lists("secret", "k8s.io/api/core/v1.Secret"),
 		},
+	}, {
+		dir:      "pkg/builtin/coordination",
+		packages: []string{"k8s.io/api/coordination/v1"},
+		sets:     []set{lists("lease", "k8s.io/api/coordination/v1.Lease")},
 	}}
 }
 

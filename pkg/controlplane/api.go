@@ -75,6 +75,9 @@ func (a *API) GroupVersions() []schema.GroupVersion {
 // Scheme is the scheme of the group's types, shared by all planes.
 func (a *API) Scheme() (*runtime.Scheme, error) { return a.scheme() }
 
+// Definitions are the OpenAPI definitions of the group's types, shared by all planes.
+func (a *API) Definitions() (openapi.GetOpenAPIDefinitions, error) { return a.definitions() }
+
 // root is the URL path the group's versions are served below.
 func (a *API) root() string {
 	if a.group == "" {

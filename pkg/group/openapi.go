@@ -21,7 +21,11 @@ func (g *Group) openAPI() (common.GetOpenAPIDefinitions, error) {
 		if err != nil {
 			return nil, err
 		}
-		if own, err = reflected.Build(meta.Definitions, roots); err != nil {
+		var options []reflected.Option
+		for _, r := range g.resources {
+			options = append(options, r.Schema()...)
+		}
+		if own, err = reflected.Build(meta.Definitions, roots, options...); err != nil {
 			return nil, err
 		}
 	}

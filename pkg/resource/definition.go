@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/reflected"
 )
 
 // Object is a pointer to an API type: a struct with metav1.TypeMeta and
@@ -48,6 +50,7 @@ type Definition struct {
 	warn                 []func(context.Context, runtime.Object) []string
 	subresources         map[string]func(*registry.Store) rest.Storage
 	storeHooks           []func(*registry.Store)
+	schema               []reflected.Option
 	optionErrs           []error
 }
 

@@ -1,0 +1,79 @@
+# make run       serve with the defaults, data in .sailplane/
+# make test      every test of the library (root module) and around it (module test/)
+# make lint      the linters and formatters of .golangci.yml; stale generated files
+# make fmt       format as `make lint` wants it
+# make bench     the measurements of the README
+# make generate  write the generated OpenAPI definitions again
+# make build     bin/sailplane
+#
+# Compiling the Kubernetes libraries is most of the time of a first run. So
+# there are two builds of them and no more: without cgo for everything (the
+# build that a machine with only Go makes), and with cgo and the race detector
+# where concurrency lives. Every target shares the first; do not add flags
+# to one of them that change how packages are compiled (-trimpath, -tags, -gcflags).
+
+.PHONY: run build test test-library test-around test-race lint fmt bench generate clean
+.NOTPARALLEL:
+
+export CGO_ENABLED ?= 0
+
+LINT_VERSION := v2.15.0
+LINT := bin/golangci-lint-$(LINT_VERSION)
+
+TEST := go test -timeout 20m
+# A profile beside a main package would compile everything below it once more.
+test-library test-around test-race lint: export GOFLAGS := $(GOFLAGS) -pgo=off
+# go test notices changed files in its own module only: the scripts and tests
+# around the library read those of the other one, so no result of theirs is kept.
+TEST_AROUND := go -C test test -timeout 20m -count=1
+
+# $(call phase,NAME,COMMAND) runs the command and says how long it took.
+phase = @echo "== $(1)"; begin=$$(date +%s); { $(2); } || exit $$?; echo "== $(1): $$(($$(date +%s) - begin)) s"
+
+run: build
+	exec bin/sailplane serve --data-dir .sailplane
+
+build:
+	go build -o bin/ ./cmd/sailplane
+
+test: test-library test-around test-race
+
+test-library:
+	$(call phase,tests of the library,$(TEST) ./...)
+
+test-around:
+	$(call phase,tests around the library,$(TEST_AROUND) ./...)
+
+# The race detector needs a C compiler, which also gives these tests the cgo
+# build of sqlite. Where there is none they are left out, but not in CI.
+test-race: export CGO_ENABLED = 1
+test-race:
+	@command -v "$$(go env CC)" >/dev/null && exit 0; \
+	echo "== tests with the race detector: there is no C compiler ($$(go env CC)): install gcc"; \
+	test -z "$$SAILPLANE_CI"
+	$(call phase,tests with the race detector, \
+		! command -v "$$(go env CC)" >/dev/null || { \
+		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/etcd/... ./pkg/kine/... && \
+		$(TEST_AROUND) -race -vet=off ./stress/...; })
+
+lint: $(LINT)
+	$(call phase,lint of the library,$(LINT) run ./...)
+	$(call phase,generated files are up to date,go run ./hack/openapi -check)
+	$(call phase,lint around the library,cd test && ../$(LINT) run --config ../.golangci.yml ./...)
+
+fmt: $(LINT)
+	$(LINT) fmt ./...
+	cd test && ../$(LINT) fmt --config ../.golangci.yml ./...
+
+$(LINT):
+	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	mv bin/golangci-lint $@
+
+bench:
+	go -C test run ./bench
+
+generate:
+	go run ./hack/openapi
+
+clean:
+	rm -rf bin

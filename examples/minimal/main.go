@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+
+	"github.com/sailplane-dev/sailplane/pkg/aggregator"
+	"github.com/sailplane-dev/sailplane/pkg/authn"
+	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/etcd"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	err := controlplane.New("minimal").
+		Listen("127.0.0.1:6443").
+		Storage(etcd.Embedded{Dir: "data"}).
+		With(
+			authn.Admin{Kubeconfig: "admin.kubeconfig"},
+			authz.Groups{},
+			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
+			crd.Definitions{},
+			aggregator.APIServices{},
+		).
+		Run(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "minimal:", err)
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,180 @@
+package arch
+
+// module is the path of the library's module.
+const module = "github.com/sailplane-dev/sailplane"
+
+// mayImport says which packages of this module each package may import,
+// outside its tests. Paths are relative to the module. "x/..." means x and
+// everything below it; "pkg/..." never includes pkg/internal, which has to be
+// named.
+//
+// The direction is: core imports no part, parts import core and never each
+// other, and programs import what a user of the library could import.
+var mayImport = map[string][]string{
+	// Core: the builder, the server, the plan.
+	"pkg/controlplane": {
+		"pkg/internal/loopback",
+		"pkg/internal/openapi/...", "pkg/internal/pki", "pkg/internal/store", "pkg/internal/upstream",
+	},
+	"pkg/resource":                        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/upstream"},
+	"pkg/resource/resourcetest":           {"pkg/controlplane", "pkg/resource", "pkg/group"},
+	"pkg/resource/resourcetest/fruit/...": {"pkg/resource/resourcetest/fruit/..."}, // the types that tests serve
+	"pkg/group":                           {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
+
+	// Parts.
+	"pkg/builtin/core": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/crd":          {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
+	"pkg/aggregator":   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
+	"pkg/authn":        {"pkg/controlplane", "pkg/internal/pki"},
+	"pkg/authz":        {"pkg/controlplane"},
+	"pkg/admit":        {"pkg/controlplane"},
+	"pkg/middleware":   {"pkg/controlplane"},
+
+	// Storage.
+	"pkg/etcd":        {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
+	"pkg/kine/memory": {"pkg/controlplane", "pkg/internal/kine"},
+	"pkg/kine/sqlite": {"pkg/controlplane", "pkg/internal/filelock", "pkg/internal/kine"},
+
+	// Inside.
+	"pkg/internal/etcdclient":        {},
+	"pkg/internal/filelock":          {},
+	"pkg/internal/kine":              {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/upstream"},
+	"pkg/internal/loopback":          {},
+	"pkg/internal/openapi":           {"pkg/internal/openapi/reflected"},
+	"pkg/internal/openapi/meta":      {},
+	"pkg/internal/openapi/reflected": {},
+	"pkg/internal/pki":               {},
+	"pkg/internal/storagetest":       {"pkg/controlplane"},
+	"pkg/internal/store":             {"pkg/internal/upstream"},
+	"pkg/internal/upstream":          {},
+
+	// Programs. They see what a user sees: nothing of pkg/internal.
+	"cmd/sailplane": {"pkg/..."},
+	"examples/...":  {"pkg/...", "examples/..."},
+	"hack/...":      {"pkg/internal/openapi/...", "hack/..."},
+}
+
+// home is where a dependency may be imported outside tests, and why only there.
+type home struct {
+	packages []string // as in mayImport; none: nowhere
+	reason   string
+}
+
+// onlyIn gives each heavy dependency its one home. The longest path that
+// matches an import decides.
+var onlyIn = map[string]home{
+	"k8s.io/kubernetes": {
+		nil, "it is not supported as a library and brings 500 packages: see docs/adr/0001",
+	},
+	"k8s.io/apiextensions-apiserver": {
+		[]string{"pkg/crd"}, "a program without CRDs must not link them",
+	},
+	"k8s.io/kube-aggregator": {
+		[]string{"pkg/aggregator"}, "a program without APIServices must not link them",
+	},
+	"go.etcd.io/etcd/server/v3": {
+		[]string{"pkg/etcd"}, "a program on another storage must not link etcd's server",
+	},
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter": {
+		[]string{"pkg/internal/etcdclient"}, "it turns a server in the process into a client, without a socket",
+	},
+	"go.uber.org/zap": {
+		[]string{"pkg/etcd"}, "etcd's server logs with it; everything else logs through the context",
+	},
+	"github.com/sirupsen/logrus": {
+		[]string{"pkg/internal/kine", "pkg/internal/upstream"}, "kine logs with it; everything else logs through the context",
+	},
+	"github.com/k3s-io/kine": {
+		[]string{"pkg/internal/kine", "pkg/kine/..."}, "who keeps objects elsewhere must not link kine",
+	},
+	"github.com/k3s-io/kine/pkg/drivers": {
+		[]string{"pkg/internal/kine", "pkg/kine/memory", "pkg/kine/sqlite"},
+		"the types all drivers share are light",
+	},
+	"github.com/k3s-io/kine/pkg/drivers/memory": {
+		[]string{"pkg/kine/memory"}, "each driver is linked by its own package only",
+	},
+	"github.com/k3s-io/kine/pkg/drivers/sqlite": {
+		[]string{"pkg/kine/sqlite"}, "each driver is linked by its own package only",
+	},
+	"github.com/k3s-io/kine/pkg/drivers/pgsql": {nil, "each driver is linked by its own package only"},
+	"github.com/k3s-io/kine/pkg/drivers/mysql": {nil, "each driver is linked by its own package only"},
+	"github.com/k3s-io/kine/pkg/drivers/nats":  {nil, "each driver is linked by its own package only"},
+	"github.com/k3s-io/kine/pkg/endpoint": {
+		nil, "it links every driver, a NATS server and an S3 engine",
+	},
+	"github.com/mattn/go-sqlite3": {
+		[]string{"pkg/kine/sqlite"}, "each driver is linked by its own package only",
+	},
+	"modernc.org/sqlite": {
+		[]string{"pkg/kine/sqlite"}, "each driver is linked by its own package only",
+	},
+	"github.com/spf13/cobra": {
+		[]string{"cmd/..."}, "a library has no command line",
+	},
+	"github.com/spf13/pflag": {
+		[]string{"cmd/..."}, "a library has no command line",
+	},
+	"flag": {
+		[]string{"cmd/...", "examples/...", "hack/..."}, "a library has no command line",
+	},
+	"testing": {
+		[]string{"pkg/internal/storagetest", "pkg/resource/resourcetest"},
+		"a program must not link the test framework",
+	},
+}
+
+// weight is what a program that imports some packages must not link.
+type weight struct {
+	packages []string
+	without  []string
+	reason   string
+}
+
+// weights are the promises that heavy things arrive by import.
+var weights = map[string]weight{
+	"typed groups in memory": {
+		packages: []string{
+			"pkg/controlplane", "pkg/builtin/core", "pkg/group", "pkg/resource", "pkg/kine/memory",
+			"pkg/authn", "pkg/authz", "pkg/admit", "pkg/middleware",
+		},
+		without: []string{
+			"k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator",
+			"go.etcd.io/etcd/server/v3/embed", "go.etcd.io/etcd/server/v3/storage", "go.etcd.io/bbolt", "go.etcd.io/raft/v3",
+			"github.com/mattn/go-sqlite3", "modernc.org/sqlite", "github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io",
+			"testing",
+		},
+		reason: "a server without CRDs, aggregation and a database links none of them",
+	},
+	"CRDs": {
+		packages: []string{"pkg/crd"},
+		without:  []string{"k8s.io/kube-aggregator", "go.etcd.io/etcd/server/v3", "github.com/k3s-io/kine", "testing"},
+		reason:   "CRDs choose neither a storage nor aggregation",
+	},
+	"aggregation": {
+		packages: []string{"pkg/aggregator"},
+		without:  []string{"k8s.io/apiextensions-apiserver", "go.etcd.io/etcd/server/v3", "github.com/k3s-io/kine", "testing"},
+		reason:   "aggregation chooses no storage and works without CRDs",
+	},
+	"embedded etcd": {
+		packages: []string{"pkg/etcd"},
+		without:  []string{"github.com/k3s-io/kine", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "testing"},
+		reason:   "etcd needs no kine",
+	},
+	"sqlite": {
+		packages: []string{"pkg/kine/sqlite"},
+		without: []string{
+			"go.etcd.io/etcd/server/v3/embed", "go.etcd.io/etcd/server/v3/storage", "go.etcd.io/bbolt", "go.etcd.io/raft/v3",
+			"github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io",
+			"k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "testing",
+		},
+		reason: "sqlite needs neither etcd's server nor another database",
+	},
+	"everything": {
+		packages: []string{"./..."},
+		without: []string{
+			"k8s.io/kubernetes", "github.com/k3s-io/kine/pkg/endpoint", "github.com/nats-io", "github.com/jackc", "github.com/go-sql-driver",
+		},
+		reason: "the whole library stays clear of what no part needs",
+	},
+}
