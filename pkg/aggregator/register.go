@@ -59,7 +59,9 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 }
 
 // follow registers the dynamic groups served now, and removes those that went.
-func follow(controller autoregister.AutoAPIServiceRegistration, dynamic []controlplane.DynamicGroups, before map[string]bool) map[string]bool {
+func follow(
+	controller autoregister.AutoAPIServiceRegistration, dynamic []controlplane.DynamicGroups, before map[string]bool,
+) map[string]bool {
 	now := map[string]bool{}
 	for _, d := range dynamic {
 		for _, gv := range d.GroupVersions() {

@@ -28,7 +28,7 @@ func (Groups) PartName() string { return "authz.Groups" }
 // Install declares the authorizer.
 func (g Groups) Install(p *controlplane.Plan) error {
 	if slices.Contains(g.Admins, "") {
-		return errors.New("Admins: a group name is empty")
+		return errors.New("field Admins: a group name is empty")
 	}
 	if len(g.Admins) > 0 {
 		p.Authorize("groups", authorizerfactory.NewPrivilegedGroups(g.Admins...))

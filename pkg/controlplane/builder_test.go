@@ -81,7 +81,7 @@ func TestBuildErrors(t *testing.T) {
 				`part "middleware nil": the middleware function is nil`,
 				`part "admission ": the admission function has no name: give it one, such as "no-rotten-apples"`,
 				`part "admission nil": the admission function is nil`,
-				`part "authz.Groups": Admins: a group name is empty`,
+				`part "authz.Groups": field Admins: a group name is empty`,
 				"a part is nil",
 				`part "controlplane.PartFunc": broken`,
 			},

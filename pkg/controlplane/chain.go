@@ -147,7 +147,8 @@ func (c *chain) authenticated(h http.Handler, config *genericapiserver.Config) h
 		h = genericapifilters.WithTracing(h, config.TracerProvider)
 	}
 	h = filterlatency.TrackCompleted(h)
-	h = genericapifilters.WithAuthentication(h, config.Authentication.Authenticator, failed, config.Authentication.APIAudiences, config.Authentication.RequestHeaderConfig)
+	who := config.Authentication
+	h = genericapifilters.WithAuthentication(h, who.Authenticator, failed, who.APIAudiences, who.RequestHeaderConfig)
 	return filterlatency.TrackStarted(h, config.TracerProvider, "authentication")
 }
 
@@ -156,7 +157,8 @@ func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.H
 	h = genericfilters.WithCORS(h, config.CorsAllowedOriginList, nil, nil, nil, "true")
 	h = genericapifilters.WithWarningRecorder(h)
 	h = genericfilters.WithTimeoutForNonLongRunningRequests(h, config.LongRunningFunc)
-	h = genericapifilters.WithRequestDeadline(h, config.AuditBackend, config.AuditPolicyRuleEvaluator, config.LongRunningFunc, config.Serializer, config.RequestTimeout)
+	h = genericapifilters.WithRequestDeadline(h, config.AuditBackend, config.AuditPolicyRuleEvaluator,
+		config.LongRunningFunc, config.Serializer, config.RequestTimeout)
 	h = genericfilters.WithWaitGroup(h, config.LongRunningFunc, config.NonLongRunningRequestWaitGroup)
 	h = genericfilters.WithWatchTerminationDuringShutdown(h, c.signals, config.WatchRequestWaitGroup)
 	if config.GoawayChance > 0 {

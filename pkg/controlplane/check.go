@@ -53,7 +53,8 @@ func (p *Plan) checkGroups() []error {
 				errs = append(errs, fmt.Errorf("part %q: %w", s.part, err))
 			}
 		} else if first.api != s.api {
-			errs = append(errs, fmt.Errorf("part %q: group %q: part %q serves it from another API value: share one", s.part, s.api.group, first.part))
+			errs = append(errs, fmt.Errorf("part %q: group %q: part %q serves it from another API value: share one",
+				s.part, s.api.group, first.part))
 		}
 		for _, r := range s.resources {
 			key := r.Name + "." + s.api.group
@@ -63,7 +64,8 @@ func (p *Plan) checkGroups() []error {
 			seen[key] = s.part
 			for _, v := range r.Versions {
 				if !slices.Contains(s.api.versions, v) {
-					errs = append(errs, fmt.Errorf("part %q: resource %q: version %q is not one of the group's: %s", s.part, key, v, strings.Join(s.api.versions, ", ")))
+					errs = append(errs, fmt.Errorf("part %q: resource %q: version %q is not one of the group's: %s",
+						s.part, key, v, strings.Join(s.api.versions, ", ")))
 				}
 			}
 		}
@@ -122,7 +124,8 @@ func (p *Plan) checkAdmission() []error {
 		}
 		for _, kind := range wanted {
 			if !p.servesKind(kind.Group, kind.Version, kind.Kind) {
-				errs = append(errs, fmt.Errorf("part %q: admission %q: it watches %s, which no part serves: add the part that does, or leave the plugin out", a.part, a.name, kind))
+				errs = append(errs, fmt.Errorf("part %q: admission %q: it watches %s, which no part serves: "+
+					"add the part that does, or leave the plugin out", a.part, a.name, kind))
 			}
 		}
 	}

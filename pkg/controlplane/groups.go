@@ -191,7 +191,9 @@ func (i *installer) destroyLater(paths map[string]rest.Storage) {
 }
 
 // installVersion installs the handlers of one group version and returns its discovery.
-func (i *installer) installVersion(g *planned, version string, storage map[string]map[string]rest.Storage) ([]apidiscoveryv2.APIResourceDiscovery, error) {
+func (i *installer) installVersion(
+	g *planned, version string, storage map[string]map[string]rest.Storage,
+) ([]apidiscoveryv2.APIResourceDiscovery, error) {
 	scheme, err := g.api.scheme()
 	if err != nil {
 		return nil, err

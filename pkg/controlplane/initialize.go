@@ -16,6 +16,7 @@ func (p *Plane) initialize(plugin admission.Interface, client kubernetes.Interfa
 	if err != nil {
 		return // the config is our own and complete; the plugin's validation reports what it misses
 	}
+	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
 	initializer.New(client, dynamicClient, p.informers, p.authorizer(), utilfeature.DefaultFeatureGate,
-		effectiveVersion(), p.signals.stopping, restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))).Initialize(plugin)
+		effectiveVersion(), p.signals.stopping, mapper).Initialize(plugin)
 }

@@ -167,8 +167,18 @@ type DynamicGroups interface {
 	// Subscribe has f called after every change, until the plane stops.
 	Subscribe(f func()) error
 	// Documents is the source of their OpenAPI documents.
-	Documents() openapi.Source
+	Documents() OpenAPISource
 }
+
+// OpenAPISource lists OpenAPI documents, which are built when a client asks
+// for them.
+type OpenAPISource = openapi.Source
+
+// OpenAPIDocument is one OpenAPI v3 document of an OpenAPISource.
+type OpenAPIDocument = openapi.Document
+
+// OpenAPISwagger is what an OpenAPISource adds to the OpenAPI v2 document.
+type OpenAPISwagger = openapi.Swagger
 
 // GroupVersion is a served group version and how it ranks in discovery, as
 // APIService priorities do: higher first.

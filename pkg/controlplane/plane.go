@@ -171,7 +171,7 @@ func (p *Plane) stop() error {
 	}
 	p.signals.markStopping()
 	err := p.top.RunPreShutdownHooks()
-	p.watches.Wait(func(int) (utilwaitgroup.RateLimiter, context.Context, context.CancelFunc) {
+	_, _, watches := p.watches.Wait(func(int) (utilwaitgroup.RateLimiter, context.Context, context.CancelFunc) {
 		ctx, cancel := context.WithTimeout(context.Background(), watchesTimeout)
 		return rate.NewLimiter(rate.Inf, 1), ctx, cancel
 	})
@@ -184,7 +184,7 @@ func (p *Plane) stop() error {
 	}
 	p.transport.Close()
 	p.top.Destroy()
-	return err
+	return errors.Join(err, watches)
 }
 
 // watchesTimeout bounds how long a stopping plane waits for watch handlers to

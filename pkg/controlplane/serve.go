@@ -26,7 +26,8 @@ func (r *run) bind(ctx context.Context) (net.Listener, error) {
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("listen at %s: the port is in use by another process: stop it or choose another port (0 picks a free one)", s.listen)
+		return nil, fmt.Errorf("listen at %s: the port is in use by another process: "+
+			"stop it or choose another port (0 picks a free one)", s.listen)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen at %s: %w", s.listen, err)

@@ -88,14 +88,14 @@ func (s *Server) Run(parent context.Context) (err error) {
 		return errors.New("the server was run before: build another")
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	defer context.AfterFunc(parent, func() { cancel(errAsked) })()
+	defer context.AfterFunc(parent, func() { cancel(askedError{}) })()
 	r := &run{server: s, begun: time.Now(), fail: cancel}
 	// What the server runs outlives the signal to stop, so that it stops in order.
 	life := context.WithoutCancel(parent)
 	if err = r.start(ctx, life); err == nil {
 		<-ctx.Done()
 	}
-	if cause := context.Cause(ctx); errors.Is(cause, errAsked) {
+	if cause := context.Cause(ctx); errors.Is(cause, askedError{}) {
 		err = nil // whatever a start that was interrupted says
 	} else if cause != nil {
 		err = cause
@@ -103,12 +103,10 @@ func (s *Server) Run(parent context.Context) (err error) {
 	return errors.Join(err, r.stop(life))
 }
 
-// errAsked is why a server stops in the normal case: its context ended.
-const errAsked = stopReason("the context of Run ended")
+// askedError is why a server stops in the normal case: its context ended.
+type askedError struct{}
 
-type stopReason string
-
-func (r stopReason) Error() string { return string(r) }
+func (askedError) Error() string { return "the context of Run ended" }
 
 // run is one life of a server: what was started, to be stopped in reverse.
 type run struct {

@@ -270,7 +270,8 @@ func TestStopEndsWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop()
-	for range w.ResultChan() { //nolint:revive // ends when the server ends the watch
+	// The channel ends when the server ends the watch.
+	for range w.ResultChan() {
 	}
 	_, err = client(t, s.ClientConfig()).Discovery().ServerVersion()
 	if err == nil {

@@ -34,9 +34,11 @@ func TestServe(t *testing.T) {
 		code    int
 		want    string
 	}{
-		{"server-side apply finds the reflected schema", apply(v1+"/gala",
-			`{"apiVersion":"fruit.example.com/v1","kind":"Apple","metadata":{"name":"gala"},"spec":{"variety":"Gala","replicas":1,"grafts":[{"name":"a"}]}}`),
-			201, `"grafts":[{"name":"a"}]`},
+		{
+			"server-side apply finds the reflected schema", apply(v1+"/gala",
+				`{"apiVersion":"fruit.example.com/v1","kind":"Apple","metadata":{"name":"gala"},"spec":{"variety":"Gala","replicas":1,"grafts":[{"name":"a"}]}}`),
+			201, `"grafts":[{"name":"a"}]`,
+		},
 		{"the other version serves it", c.Get().AbsPath(v1alpha1 + "/gala"), 200, `"sort":"Gala"`},
 		{"apply to /scale", apply(v1+"/gala/scale",
 			`{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"gala"},"spec":{"replicas":2}}`).Param("force", "true"), 200, `"replicas":2`},

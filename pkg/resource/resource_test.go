@@ -198,7 +198,7 @@ func TestApply(t *testing.T) {
 	a := apply(200, apples+"/gala", "ann", `"spec":{"variety":"Gala","replicas":3}`)
 	a.has("what ann no longer applies goes", "spec.grafts", `[{"name":"b"}]`)
 	for _, m := range a.GetManagedFields() {
-		owned := string(m.FieldsV1.Raw)
+		owned := m.FieldsV1.GetRawString()
 		if (m.Manager == "ann") == strings.Contains(owned, "f:status") && m.Manager != "bob" {
 			t.Errorf("%s owns %s", m.Manager, owned)
 		}

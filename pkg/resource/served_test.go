@@ -42,8 +42,8 @@ func TestScale(t *testing.T) {
 	s.patch(409, "merge-patch+json", apples+"/gala/scale", `{"metadata":{"resourceVersion":"1"},"spec":{"replicas":2}}`)
 	s.call(404, "GET", apples+"/fuji/scale", "")
 	for _, m := range s.call(200, "GET", apples+"/gala?", "").GetManagedFields() {
-		if owns := strings.Contains(string(m.FieldsV1.Raw), "f:replicas"); owns != (m.Manager == "hpa") {
-			t.Errorf("%s owns %s", m.Manager, m.FieldsV1.Raw)
+		if owns := strings.Contains(m.FieldsV1.GetRawString(), "f:replicas"); owns != (m.Manager == "hpa") {
+			t.Errorf("%s owns %s", m.Manager, m.FieldsV1.GetRawString())
 		}
 	}
 }

@@ -154,7 +154,7 @@ func pin(options *metav1.DeleteOptions, ns *corev1.Namespace) (*metav1.DeleteOpt
 
 // preconditionFailed is the 409 that the storage would answer with.
 func preconditionFailed(name, what, want, have string) error {
-	//nolint:revive,staticcheck // the text is Kubernetes' own
+	//nolint:staticcheck // the text is Kubernetes' own
 	err := fmt.Errorf("Precondition failed: %s in precondition: %s, %s in object meta: %s", what, want, what, have)
 	return apierrors.NewConflict(corev1.Resource("namespaces"), name, err)
 }

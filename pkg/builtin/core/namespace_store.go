@@ -115,8 +115,6 @@ func (f namespaceFinalize) New() runtime.Object { return f.store.New() }
 func (namespaceFinalize) Destroy() {}
 
 // Update changes a namespace that exists.
-//
-//nolint:revive // the parameters are rest.Updater's
 func (f namespaceFinalize) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo,
 	create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {

@@ -182,6 +182,7 @@ func TestDependentsFinalizers(t *testing.T) {
 		"Orphan":     {reason: "one replaces the other", have: []string{foreground, "example.org/a"}, options: metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationOrphan)}, want: []string{"example.org/a", orphan}},
 		"Foreground": {reason: "added", options: metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationForeground)}, want: []string{foreground}},
 		"Background": {reason: "none of the two", have: []string{orphan, foreground, "example.org/a"}, options: metav1.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}, want: []string{"example.org/a"}},
+		//nolint:staticcheck // the deprecated field is what this row is about
 		"Deprecated": {reason: "orphanDependents: false is foreground", options: metav1.DeleteOptions{OrphanDependents: ptr.To(false)}, want: []string{foreground}},
 	}
 	for name, tc := range cases {

@@ -25,7 +25,8 @@ const (
 // It implements the etcd watch service.
 type feed struct {
 	backend server.Backend
-	reader  sync.WaitGroup // the goroutines of start
+	reader  sync.WaitGroup // reads the backend
+	ticker  sync.WaitGroup // notifies
 	serving sync.WaitGroup // streams
 
 	mu       sync.Mutex
@@ -48,10 +49,14 @@ func newFeed(b server.Backend, current int64) *feed {
 
 func (f *feed) start(ctx context.Context) {
 	f.reader.Go(func() { f.read(ctx) })
-	f.reader.Go(func() { f.notify(ctx) })
+	f.ticker.Go(func() { f.notify(ctx) })
 }
 
-func (f *feed) wait() { f.reader.Wait() }
+// wait returns when the context of start has ended and all work with it.
+func (f *feed) wait() {
+	f.reader.Wait()
+	f.ticker.Wait()
+}
 
 // endStreams refuses new streams and waits for those there are to end, which
 // they do when their clients close.

@@ -161,7 +161,7 @@ func (r *running) stop(ctx context.Context, d Driver) error {
 	}
 	if r.feed != nil {
 		if d.FeedEnds {
-			errs = append(errs, wait(ctx, "the last query", r.feed.wait))
+			errs = append(errs, wait(ctx, "the last query", r.feed.reader.Wait))
 		}
 		r.stopFeed()
 		errs = append(errs, wait(ctx, "the feed of events", r.feed.wait))

@@ -52,7 +52,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(req.Context())
-	in := inbound(req, ctx)
+	in := inbound(ctx, req)
 	body, pipe := io.Pipe()
 	w := &writer{header: make(http.Header), pipe: pipe, wrote: make(chan struct{}), gone: make(chan bool, 1)}
 	go func() {
@@ -94,7 +94,7 @@ func (t *Transport) enter() (*http.Handler, error) {
 }
 
 // inbound is the request as the handler's side sees it.
-func inbound(req *http.Request, ctx context.Context) *http.Request {
+func inbound(ctx context.Context, req *http.Request) *http.Request {
 	in := req.Clone(ctx)
 	in.RequestURI = req.URL.RequestURI()
 	in.RemoteAddr = "127.0.0.1:0"
@@ -143,11 +143,9 @@ type writer struct {
 func (w *writer) serve(h http.Handler, req *http.Request) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("loopback: handler of %s %s panicked: %v", req.Method, req.URL.Path, r)
-			if r == http.ErrAbortHandler {
+			err = fmt.Errorf("loopback: handler of %s %s panicked: %v\n%s", req.Method, req.URL.Path, r, debug.Stack())
+			if cause, ok := r.(error); ok && errors.Is(cause, http.ErrAbortHandler) {
 				err = io.ErrUnexpectedEOF
-			} else {
-				err = fmt.Errorf("%w\n%s", err, debug.Stack())
 			}
 			w.once.Do(func() { w.failed = err; close(w.wrote) })
 		}

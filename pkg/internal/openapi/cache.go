@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
 	"os"
 	"strconv"
@@ -78,7 +79,7 @@ func hashExecutable() (_ string, err error) {
 		return "", err
 	}
 	h := sha256.New()
-	if _, err := io.CopyN(h, f, headSize); err != nil && err != io.EOF {
+	if _, err := io.CopyN(h, f, headSize); err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	_, _ = io.WriteString(h, strconv.FormatInt(info.Size(), 10))

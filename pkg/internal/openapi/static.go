@@ -159,7 +159,7 @@ func (s *static) buildV3(path string, services []*restful.WebService) (*spec3.Op
 		DefaultResponse: &spec3.Response{
 			ResponseProps: spec3.ResponseProps{Description: "Default Response."},
 		},
-		GetOperationIDAndTags: apiopenapi.GetOperationIDAndTags,
+		GetOperationIDAndTags: apiopenapi.GetOperationIDAndTags, //nolint:staticcheck // the published function takes a restful.Route
 		GetDefinitionName:     namer,
 		GetDefinitions:        definitions,
 	})
@@ -181,7 +181,7 @@ func (s *static) buildV2() (*spec.Swagger, error) {
 		DefaultResponse: &spec.Response{
 			ResponseProps: spec.ResponseProps{Description: "Default Response."},
 		},
-		GetOperationIDAndTags: apiopenapi.GetOperationIDAndTags,
+		GetOperationIDAndTags: apiopenapi.GetOperationIDAndTags, //nolint:staticcheck // the published function takes a restful.Route
 		GetDefinitionName:     namer,
 		GetDefinitions:        definitions,
 	})

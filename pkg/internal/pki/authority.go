@@ -90,7 +90,8 @@ func (l *ledger) checkAuthority(ca *authority) (string, error) {
 	case !belongs(ca.key, ca.cert):
 		return caKey, fmt.Errorf("%w %s", ErrMismatch, l.path(caCert))
 	case l.now.Before(ca.cert.NotBefore):
-		return caCert, fmt.Errorf("%w: it begins on %s: check the clock of this machine", ErrValidity, ca.cert.NotBefore.Format(time.DateOnly))
+		return caCert, fmt.Errorf("%w: it begins on %s: check the clock of this machine",
+			ErrValidity, ca.cert.NotBefore.Format(time.DateOnly))
 	case !l.now.Add(renewBefore).Before(ca.cert.NotAfter):
 		return caCert, fmt.Errorf("%w: it ends on %s", ErrValidity, ca.cert.NotAfter.Format(time.DateOnly))
 	}

@@ -115,7 +115,9 @@ func (l *ledger) newKey(name string) (*ecdsa.PrivateKey, error) {
 
 // sign makes a certificate of the template and notes it under name. A nil
 // parent makes the certificate sign itself.
-func (l *ledger) sign(name string, template, parent *x509.Certificate, public crypto.PublicKey, signer crypto.Signer) (*x509.Certificate, error) {
+func (l *ledger) sign(
+	name string, template, parent *x509.Certificate, public crypto.PublicKey, signer crypto.Signer,
+) (*x509.Certificate, error) {
 	if parent == nil {
 		parent = template
 	}

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"errors"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -103,7 +104,9 @@ func serve(t *testing.T, id *Identity) net.Addr {
 	go func() { done <- server.ServeTLS(listener, "", "") }()
 	t.Cleanup(func() {
 		_ = server.Shutdown(context.Background())
-		<-done
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
 	})
 	return listener.Addr()
 }

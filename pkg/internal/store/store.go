@@ -108,6 +108,8 @@ func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (gene
 }
 
 // cached is a generic.StorageDecorator: an etcd3 store behind a watch cache.
+//
+//nolint:revive // the parameters are generic.StorageDecorator's
 func (b *Backend) cached(
 	config *storagebackend.ConfigForResource, prefix string,
 	keyFunc func(runtime.Object) (string, error),

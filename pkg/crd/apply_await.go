@@ -1,0 +1,88 @@
+package crd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// awaitEstablished returns when the informer has seen all the named CRDs
+// established. It ends with an error when one cannot be, because its names are
+// taken or its schema is not structural, and with ctx, naming those it waits for.
+func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, names []string) (err error) {
+	changed := make(chan struct{}, 1)
+	changed <- struct{}{} // look once before the first event
+	notify := func(object any) {
+		if crd, ok := object.(*apiextensionsv1.CustomResourceDefinition); !ok || !slices.Contains(names, crd.Name) {
+			return
+		}
+		select {
+		case changed <- struct{}{}:
+		default: // a look is due already
+		}
+	}
+	registration, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    notify,
+		UpdateFunc: func(_, object any) { notify(object) },
+	})
+	if err != nil {
+		return fmt.Errorf("watch CRDs: %w", err)
+	}
+	defer func() { err = errors.Join(err, informer.RemoveEventHandler(registration)) }()
+
+	pending := slices.Clone(names)
+	patience := time.NewTimer(refusalPatience)
+	defer patience.Stop()
+	final := false
+	for {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait until CRDs are established: %w: %s", context.Cause(ctx), strings.Join(pending, ", "))
+		case <-changed:
+			patience.Reset(refusalPatience)
+		case <-patience.C:
+			final = true // nothing moves any more: what conditions say is about what was applied
+		}
+		// The store is written before handlers hear of it.
+		var refused []error
+		pending = slices.DeleteFunc(pending, func(name string) bool {
+			object, _, err := informer.GetStore().GetByKey(name)
+			crd, ok := object.(*apiextensionsv1.CustomResourceDefinition)
+			if err != nil || !ok {
+				return false
+			}
+			refused = append(refused, refusal(crd))
+			return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
+		})
+		if len(pending) == 0 {
+			return nil
+		}
+		if err := errors.Join(refused...); err != nil && final {
+			return err
+		}
+	}
+}
+
+// refusalPatience is how long conditions that say no must stand. After a CRD
+// was corrected they still say what was wrong before, until the controllers
+// have looked at it again.
+const refusalPatience = time.Second
+
+// refusal says why a CRD will not be established, or not with all of its names,
+// until somebody changes it.
+func refusal(crd *apiextensionsv1.CustomResourceDefinition) error {
+	for _, c := range crd.Status.Conditions {
+		if c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse ||
+			c.Type == apiextensionsv1.NonStructuralSchema && c.Status == apiextensionsv1.ConditionTrue {
+			return fmt.Errorf("CRD %s: %s is %s: %s: %s", crd.Name, c.Type, c.Status, c.Reason, c.Message)
+		}
+	}
+	return nil
+}

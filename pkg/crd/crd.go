@@ -1,0 +1,123 @@
+// Package crd serves CustomResourceDefinitions and the resources they define,
+// with everything Kubernetes offers for them: structural schemas, CEL rules,
+// defaulting, pruning, several versions, conversion webhooks by URL, status and
+// scale sub-resources, selectable fields and printer columns.
+//
+// It is upstream's apiextensions server below the plane's groups. Two waits are
+// taken out of it, which are made for several replicas and cost three seconds
+// between a CRD and its first object: see establishAtOnce here, and the waiting
+// store in pkg/internal/store.
+package crd
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// Definitions serves CustomResourceDefinitions.
+type Definitions struct {
+	// FS holds CRDs that are applied at start, in every *.yaml, *.yml and
+	// *.json file of it: the server is ready when they are established. Objects
+	// of other APIs are left out, which is logged. Nil: none; CRDs come through
+	// the API.
+	FS fs.FS
+}
+
+// PartName implements the name errors use.
+func (Definitions) PartName() string { return "crds" }
+
+// Install declares the server of custom resources and the CRDs to apply.
+func (d Definitions) Install(p *controlplane.Plan) error {
+	g := &groups{}
+	p.Below("custom resources", g.link)
+	p.Dynamic(g)
+	p.Admit("establish CRDs at once", establishAtOnce{})
+	if d.FS != nil {
+		p.Prepare("given CRDs", func(ctx context.Context, plane *controlplane.Plane) error {
+			return d.apply(ctx, plane, g)
+		})
+	}
+	return nil
+}
+
+// apply applies the given CRDs and waits until they are established.
+func (d Definitions) apply(ctx context.Context, plane *controlplane.Plane, g *groups) error {
+	definitions, others, err := load(d.FS)
+	if err != nil {
+		return err
+	}
+	for _, other := range others {
+		klog.FromContext(ctx).Info("Left out an object that is no CustomResourceDefinition", "object", other)
+	}
+	if err := apply(ctx, plane.Config(), definitions); err != nil {
+		return err
+	}
+	names := make([]string, 0, len(definitions))
+	for _, def := range definitions {
+		names = append(names, def.name())
+	}
+	return awaitEstablished(ctx, g.informer, names)
+}
+
+// groups are the group versions of the established CRDs of one plane.
+type groups struct {
+	informer cache.SharedIndexInformer
+	lister   listers.CustomResourceDefinitionLister
+}
+
+// The rank of CRD groups in discovery, as kube-apiserver has it: behind its own.
+const (
+	groupPriority   = 1000
+	versionPriority = 100
+)
+
+// GroupVersions implements controlplane.DynamicGroups.
+func (g *groups) GroupVersions() []controlplane.GroupVersion {
+	crds, err := g.lister.List(labels.Everything())
+	if err != nil {
+		return nil // a lister over a synced informer does not fail
+	}
+	seen := map[controlplane.GroupVersion]bool{}
+	var all []controlplane.GroupVersion
+	for _, crd := range crds {
+		if !apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+			continue
+		}
+		for _, v := range crd.Spec.Versions {
+			gv := controlplane.GroupVersion{
+				Group: crd.Spec.Group, Version: v.Name, GroupPriority: groupPriority, VersionPriority: versionPriority,
+			}
+			if v.Served && !seen[gv] {
+				seen[gv] = true
+				all = append(all, gv)
+			}
+		}
+	}
+	return all
+}
+
+// Subscribe implements controlplane.DynamicGroups.
+func (g *groups) Subscribe(f func()) error {
+	_, err := g.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { f() },
+		UpdateFunc: func(any, any) { f() },
+		DeleteFunc: func(any) { f() },
+	})
+	if err != nil {
+		return fmt.Errorf("watch CRDs: %w", err)
+	}
+	return nil
+}
+
+// Documents implements controlplane.DynamicGroups.
+func (g *groups) Documents() controlplane.OpenAPISource { return newOpenAPISource(g.lister) }

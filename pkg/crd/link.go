@@ -1,0 +1,85 @@
+package crd
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	generatedopenapi "k8s.io/apiextensions-apiserver/pkg/generated/openapi"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/util/webhook"
+	openapicommon "k8s.io/kube-openapi/pkg/common"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// link makes the server of CRDs and custom resources.
+func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
+	codec, encode, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
+		StorageMediaType:  runtime.ContentTypeJSON,
+		StorageSerializer: apiextensionsserver.Codecs,
+		StorageVersion:    apiextensionsv1.SchemeGroupVersion,
+		MemoryVersion:     schema.GroupVersion{Group: apiextensionsv1.GroupName, Version: runtime.APIVersionInternal},
+	})
+	if err != nil {
+		return nil, err
+	}
+	generic := p.ServerConfig(apiextensionsserver.Codecs)
+	generic.RESTOptionsGetter = p.RESTOptions(codec, encode)
+	generic.MergedResourceConfig = apiextensionsserver.DefaultAPIResourceConfigSource()
+	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
+		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme))
+	// link.Start does what these hooks do, in order and without polling; the
+	// second also ends the process when the server stops while it starts.
+	generic.DisabledPostStartHooks.Insert("start-apiextensions-informers", "crd-informer-synced")
+	config := apiextensionsserver.Config{
+		GenericConfig: generic,
+		ExtraConfig: apiextensionsserver.ExtraConfig{
+			CRDRESTOptionsGetter: p.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
+			MasterCount:          1,
+			ServiceResolver:      noServices{},
+			AuthResolverWrapper:  webhook.NewDefaultAuthenticationInfoResolverWrapper(nil, nil, p.Config(), generic.TracerProvider),
+		},
+	}
+	server, err := config.Complete().New(delegate)
+	if err != nil {
+		return nil, err
+	}
+	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
+	g.informer, g.lister = crds.Informer(), crds.Lister()
+	return &controlplane.Link{
+		Server: server.GenericAPIServer,
+		Start: func(ctx context.Context) error {
+			server.Informers.StartWithContext(ctx)
+			if res := server.Informers.WaitForCacheSyncWithContext(ctx); res.Err != nil {
+				return fmt.Errorf("read the CRDs: %w", res.AsError())
+			}
+			return nil
+		},
+		Stop: server.Informers.Shutdown,
+		Definitions: func() (openapicommon.GetOpenAPIDefinitions, error) {
+			return generatedopenapi.GetOpenAPIDefinitions, nil
+		},
+		Schemes: func() ([]*runtime.Scheme, error) { return []*runtime.Scheme{apiextensionsserver.Scheme}, nil },
+		GroupVersions: []controlplane.GroupVersion{{
+			Group: apiextensionsv1.GroupName, Version: apiextensionsv1.SchemeGroupVersion.Version,
+			GroupPriority: 16700, VersionPriority: 15,
+		}},
+	}, nil
+}
+
+// noServices refuses conversion webhooks that name a Service: there are none
+// in a plane without nodes.
+type noServices struct{}
+
+// ResolveEndpoint implements webhook.ServiceResolver.
+func (noServices) ResolveEndpoint(namespace, name string, _ int32) (*url.URL, error) {
+	return nil, fmt.Errorf("service %s/%s: this control plane has no Services: give the conversion webhook a url instead", namespace, name)
+}

@@ -1,0 +1,183 @@
+package loopback_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func client(h http.HandlerFunc) (*http.Client, *loopback.Transport) {
+	t := &loopback.Transport{}
+	t.Serve(h)
+	return &http.Client{Transport: t}, t
+}
+
+func get(ctx context.Context, c *http.Client) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://loopback/a?b=c", strings.NewReader("in"))
+	if err != nil {
+		return nil, err
+	}
+	return c.Do(req)
+}
+
+func TestRoundTrip(t *testing.T) {
+	t.Parallel()
+	c, _ := client(func(w http.ResponseWriter, r *http.Request) {
+		in, _ := io.ReadAll(r.Body)
+		w.Header().Set("X-Seen", r.RequestURI+" "+r.Host+" "+string(in))
+		w.WriteHeader(http.StatusTeapot)
+		w.Header().Set("X-Late", "lost") // after the header was sent, as on a connection
+		_, _ = io.WriteString(w, "out")
+	})
+	resp, err := get(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || string(body) != "out" || resp.StatusCode != http.StatusTeapot {
+		t.Errorf("got %d %q, %v", resp.StatusCode, body, err)
+	}
+	if got := resp.Header.Get("X-Seen"); got != "/a?b=c loopback in" {
+		t.Errorf("the handler saw %q", got)
+	}
+	if resp.Header.Get("X-Late") != "" {
+		t.Error("a header set after WriteHeader was sent")
+	}
+}
+
+func TestEnds(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason  string
+		handler http.HandlerFunc
+		check   func(t *testing.T, resp *http.Response, err error)
+	}{
+		"empty answer": {
+			reason:  "a handler that writes nothing answers 200",
+			handler: func(http.ResponseWriter, *http.Request) {},
+			check: func(t *testing.T, resp *http.Response, err error) {
+				if err != nil || resp.StatusCode != http.StatusOK {
+					t.Errorf("got %v, %v", resp, err)
+				}
+			},
+		},
+		"panic before the header": {
+			reason:  "the client gets an error, the process lives",
+			handler: func(http.ResponseWriter, *http.Request) { panic("seized") },
+			check: func(t *testing.T, _ *http.Response, err error) {
+				if err == nil || !strings.Contains(err.Error(), "seized") {
+					t.Errorf("got %v", err)
+				}
+			},
+		},
+		"abort in the body": {
+			reason: "http.ErrAbortHandler cuts the body off, as it does a connection",
+			handler: func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, "half")
+				panic(http.ErrAbortHandler)
+			},
+			check: func(t *testing.T, resp *http.Response, err error) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				if string(body) != "half" || !errors.Is(err, io.ErrUnexpectedEOF) {
+					t.Errorf("got %q, %v", body, err)
+				}
+			},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, _ := client(tc.handler)
+			resp, err := get(t.Context(), c)
+			if resp != nil {
+				defer resp.Body.Close()
+			}
+			t.Log(tc.reason)
+			tc.check(t, resp, err)
+		})
+	}
+}
+
+// TestStream checks that a body arrives while the handler runs, and that the
+// handler's context ends when the client closes it.
+func TestStream(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	c, transport := client(func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		_, _ = io.WriteString(w, "event")
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			t.Errorf("flush: %v", err)
+		}
+		<-r.Context().Done()
+	})
+	resp, err := get(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := make([]byte, 5)
+	if _, err := io.ReadFull(resp.Body, event); err != nil || string(event) != "event" {
+		t.Errorf("got %q, %v", event, err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	<-ended
+	transport.Close()
+}
+
+func TestCancelBeforeAnswer(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	c, transport := client(func(_ http.ResponseWriter, r *http.Request) {
+		cancel()
+		<-r.Context().Done()
+	})
+	if _, err := get(ctx, c); !errors.Is(err, context.Canceled) { //nolint:bodyclose // there is no response
+		t.Errorf("got %v", err)
+	}
+	transport.Close()
+}
+
+func TestCloseWaitsAndRefuses(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	c, transport := client(func(http.ResponseWriter, *http.Request) { <-release })
+	var wg sync.WaitGroup
+	for range 10 {
+		wg.Go(func() {
+			resp, err := get(t.Context(), c)
+			if err == nil {
+				_ = resp.Body.Close()
+			} else if !errors.Is(err, loopback.ErrClosed) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	closed := make(chan struct{})
+	go func() { transport.Close(); close(closed) }()
+	close(release)
+	<-closed
+	wg.Wait()
+	if _, err := get(t.Context(), c); !errors.Is(err, loopback.ErrClosed) { //nolint:bodyclose // there is no response
+		t.Errorf("after Close: %v", err)
+	}
+	early := &http.Client{Transport: &loopback.Transport{}}
+	if _, err := get(t.Context(), early); !errors.Is(err, loopback.ErrNoHandler) { //nolint:bodyclose // there is no response
+		t.Errorf("before Serve: %v", err)
+	}
+}

@@ -1,0 +1,174 @@
+package sqlite
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/storagetest"
+)
+
+// files returns a function that describes a new file each time.
+func files(t testing.TB) func() controlplane.Datastore {
+	dir := t.TempDir()
+	n := 0
+	return func() controlplane.Datastore {
+		n++
+		return File{Path: filepath.Join(dir, "sub", strings.Repeat("x", n)+".db")}
+	}
+}
+
+func TestContract(t *testing.T) { storagetest.Run(t, files(t)) }
+
+func TestPersistence(t *testing.T) { storagetest.RunPersistent(t, files(t)) }
+
+func BenchmarkStart(b *testing.B)  { storagetest.BenchmarkStart(b, files(b)) }
+func BenchmarkCreate(b *testing.B) { storagetest.BenchmarkCreate(b, files(b)) }
+
+func TestFilesArePrivate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "b", "state.db")
+	s := File{Path: path}.Open()
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	for name, want := range map[string]os.FileMode{
+		filepath.Dir(path): 0o700 | os.ModeDir,
+		path:               0o600,
+		path + ".lock":     0o600,
+		path + "-wal":      0o600,
+	} {
+		info, err := os.Stat(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode() != want {
+			t.Errorf("%s has mode %v, want %v", name, info.Mode(), want)
+		}
+	}
+}
+
+func TestSynchronous(t *testing.T) {
+	for name, c := range map[string]struct {
+		unsafe bool
+		want   int
+		reason string
+	}{
+		"default": {false, 2, "an acknowledged write survives a power loss: FULL"},
+		"unsafe":  {true, 1, "only the file's consistency does: NORMAL"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := File{Path: filepath.Join(t.TempDir(), "state.db"), UnsafeNoSync: c.unsafe}.Open().(*storage)
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.Stop(context.Background()); err != nil {
+					t.Error(err)
+				}
+			}()
+			var level int
+			var mode string
+			if err := s.db.DB.QueryRow("PRAGMA synchronous").Scan(&level); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.db.DB.QueryRow("PRAGMA journal_mode").Scan(&mode); err != nil {
+				t.Fatal(err)
+			}
+			if level != c.want || mode != "wal" {
+				t.Errorf("%s: got synchronous=%d journal_mode=%s, want %d and wal", c.reason, level, mode, c.want)
+			}
+		})
+	}
+}
+
+func TestWrongFiles(t *testing.T) {
+	for name, c := range map[string]struct {
+		prepare func(t *testing.T, path string)
+		path    string
+		want    string
+		reason  string
+	}{
+		"directory": {
+			prepare: func(t *testing.T, path string) { must(t, os.Mkdir(path, 0o700)) },
+			want:    "is a directory", reason: "a directory is not a file",
+		},
+		"no database": {
+			prepare: func(t *testing.T, path string) {
+				must(t, os.WriteFile(path, []byte(strings.Repeat("no database", 500)), 0o600))
+			},
+			want: "no SQLite database", reason: "somebody else's file is left alone",
+		},
+		"damaged": {
+			prepare: damage,
+			want:    "damaged", reason: "a damaged database is found at the start",
+		},
+		"file above": {
+			prepare: func(t *testing.T, path string) { must(t, os.WriteFile(filepath.Dir(path), nil, 0o600)) },
+			path:    filepath.Join("file", "state.db"),
+			want:    "create the directory", reason: "a directory cannot be made below a file",
+		},
+		"parameters": {
+			path: "state.db?mode=memory", want: "choose another",
+			reason: "SQLite would take a part of the path for something else",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.path == "" {
+				c.path = "state.db"
+			}
+			path := filepath.Join(t.TempDir(), c.path)
+			if c.prepare != nil {
+				c.prepare(t, path)
+			}
+			s := File{Path: path}.Open()
+			err := s.Start(t.Context())
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("%s: got %v, want an error with %q and the path", c.reason, err, c.want)
+			}
+			if err := s.Stop(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestReadOnlyDirectory(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root writes everywhere")
+	}
+	dir := t.TempDir()
+	must(t, os.Chmod(dir, 0o500))
+	path := filepath.Join(dir, "state.db")
+	err := File{Path: path}.Open().Start(t.Context())
+	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "writable") {
+		t.Errorf("got %v, want an error with the path that says writable", err)
+	}
+}
+
+// damage makes a database with a good header and broken pages.
+func damage(t *testing.T, path string) {
+	s := File{Path: path}.Open()
+	must(t, s.Start(t.Context()))
+	must(t, s.Stop(t.Context()))
+	data, err := os.ReadFile(path)
+	must(t, err)
+	for i := 100; i < len(data); i++ {
+		data[i] = 0xff
+	}
+	must(t, os.WriteFile(path, data, 0o600))
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
