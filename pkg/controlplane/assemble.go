@@ -46,7 +46,7 @@ type shared struct {
 func newPlane(name string, plan *Plan, backend *store.Backend, shared *shared) (*Plane, error) {
 	p := &Plane{
 		name: name, address: shared.external, plan: plan, backend: backend, shared: shared,
-		transport: shared.door, signals: newSignals(), ready: make(chan struct{}),
+		transport: shared.door, signals: newSignals(), ready: make(chan struct{}), endWork: func() {},
 		requests: &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
 	}
 	p.loopback = loopbackConfig(name, p.transport, shared.token)

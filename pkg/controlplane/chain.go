@@ -66,17 +66,21 @@ type chain struct {
 type signals struct {
 	// complete is closed when every path is installed.
 	complete chan struct{}
-	// stopping is closed when the plane takes no new requests.
+	// draining is closed when the plane takes no new requests.
+	draining chan struct{}
+	// stopping is closed when watches are to end: after the requests that run
+	// and the plane's own informers.
 	stopping chan struct{}
 
-	completeOnce, stoppingOnce sync.Once
+	completeOnce, drainingOnce, stoppingOnce sync.Once
 }
 
 func newSignals() *signals {
-	return &signals{complete: make(chan struct{}), stopping: make(chan struct{})}
+	return &signals{complete: make(chan struct{}), draining: make(chan struct{}), stopping: make(chan struct{})}
 }
 
 func (s *signals) markComplete() { s.completeOnce.Do(func() { close(s.complete) }) }
+func (s *signals) markDraining() { s.drainingOnce.Do(func() { close(s.draining) }) }
 func (s *signals) markStopping() { s.stoppingOnce.Do(func() { close(s.stopping) }) }
 
 func (s *signals) completed(context.Context) bool {
@@ -167,7 +171,7 @@ func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.H
 	h = genericapifilters.WithCacheControl(h)
 	h = genericfilters.WithHSTS(h, config.HSTSDirectives)
 	if config.ShutdownSendRetryAfter {
-		h = genericfilters.WithRetryAfter(h, c.signals.stopping)
+		h = genericfilters.WithRetryAfter(h, c.signals.draining)
 	}
 	h = genericfilters.WithHTTPLogging(h)
 	h = genericapifilters.WithLatencyTrackers(h)

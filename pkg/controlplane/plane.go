@@ -43,7 +43,7 @@ type Plane struct {
 
 	requests *utilwaitgroup.SafeWaitGroup
 	watches  *utilwaitgroup.RateLimitedSafeWaitGroup
-	cancel   context.CancelFunc
+	endWork  context.CancelFunc
 	work     sync.WaitGroup
 	ready    chan struct{}
 }
@@ -94,7 +94,7 @@ func (p *Plane) Dynamic() []DynamicGroups { return p.plan.dynamic }
 // the start, the second the plane's life.
 func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 	log := klog.FromContext(ctx)
-	life, p.cancel = context.WithCancel(life)
+	life, p.endWork = context.WithCancel(life)
 	phase := time.Now()
 	done := func(name string) {
 		log.V(1).Info("Started", "phase", name, "plane", p.name, "ms", time.Since(phase).Milliseconds())
@@ -147,34 +147,38 @@ func (p *Plane) synced(ctx context.Context) error {
 	return upstream.AwaitHooks(ctx, p.top)
 }
 
-// drain takes no new request and waits for those that run, watches included.
-// The context bounds the wait.
+// drain takes no new request, waits for those that run, ends the plane's
+// informers and then all watches. The context bounds the wait for requests.
+// Informers end first, so that they do not try to watch again.
 func (p *Plane) drain(ctx context.Context) error {
-	p.signals.markStopping()
+	p.signals.markDraining()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
 		p.requests.Wait()
 	}()
+	var late error
 	select {
 	case <-drained:
-		return nil
 	case <-ctx.Done():
-		return errors.New("requests were still running when the time to drain was over")
+		late = errors.New("requests were still running when the time to drain was over")
 	}
-}
-
-// stop ends the plane's work and waits for all of it. Call drain before.
-func (p *Plane) stop() error {
-	if p.cancel != nil {
-		p.cancel()
-	}
+	p.endWork()
 	p.signals.markStopping()
-	err := p.top.RunPreShutdownHooks()
 	_, _, watches := p.watches.Wait(func(int) (utilwaitgroup.RateLimiter, context.Context, context.CancelFunc) {
 		ctx, cancel := context.WithTimeout(context.Background(), watchesTimeout)
 		return rate.NewLimiter(rate.Inf, 1), ctx, cancel
 	})
+	return errors.Join(late, watches)
+}
+
+// stop waits for the plane's work and closes its stores. Call drain before,
+// unless the plane was never served.
+func (p *Plane) stop() error {
+	p.signals.markDraining()
+	p.endWork()
+	p.signals.markStopping()
+	err := p.top.RunPreShutdownHooks()
 	p.work.Wait()
 	p.informers.Shutdown()
 	for _, l := range p.links {
@@ -184,7 +188,7 @@ func (p *Plane) stop() error {
 	}
 	p.transport.Close()
 	p.top.Destroy()
-	return errors.Join(err, watches)
+	return err
 }
 
 // watchesTimeout bounds how long a stopping plane waits for watch handlers to
@@ -207,7 +211,7 @@ func (p *Plane) addChecks() error {
 		}),
 		healthz.NamedCheck("plane-serving", func(*http.Request) error {
 			select {
-			case <-p.signals.stopping:
+			case <-p.signals.draining:
 				return errors.New("stopping")
 			default:
 				return nil

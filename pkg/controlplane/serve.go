@@ -3,15 +3,18 @@ package controlplane
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"syscall"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
@@ -54,25 +57,84 @@ func (r *run) serve(ctx context.Context, plan *Plan, listener net.Listener, h ht
 	if err != nil {
 		return fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
 	}
-	info := &genericapiserver.SecureServingInfo{
-		Listener: listener, Cert: identity.Serving, ClientCA: identity.ClientCA,
-	}
-	end := make(chan struct{})
-	stopped, _, err := info.Serve(h, connectionsTimeout, end)
+	config, err := r.tlsConfig(identity)
 	if err != nil {
-		return fmt.Errorf("serve at %s: %w", listener.Addr(), err)
+		return fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
 	}
-	r.later(func(context.Context) error {
-		close(end)
-		<-stopped
+	server := httpServer(h, config)
+	done := make(chan error, 1)
+	go func() {
+		err := server.ServeTLS(listener, "", "")
+		if !errors.Is(err, http.ErrServerClosed) {
+			r.fail(fmt.Errorf("serve at %s: %w", listener.Addr(), err))
+		}
+		done <- err
+	}()
+	r.later(func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, connectionsTimeout)
+		defer cancel()
+		// Shutdown waits a second for every idle HTTP/2 connection. Requests
+		// are drained by now, so what it gets is the time to send the last bytes.
+		if server.Shutdown(ctx) != nil {
+			_ = server.Close() // the listener's error is the only one; it is closed below
+		}
+		<-done
 		return nil
 	})
 	return nil
 }
 
-// connectionsTimeout bounds how long a stopping server waits for its
-// connections to go idle; by then requests are drained and watches have ended.
-const connectionsTimeout = 5 * time.Second
+// connectionsTimeout is how long connections may take to send what is left
+// when requests are drained and watches have ended.
+const connectionsTimeout = 100 * time.Millisecond
+
+// tlsConfig answers with the identity's certificate and asks clients for one.
+// It follows the identity when that changes.
+func (r *run) tlsConfig(identity Identity) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	if identity.ClientCA != nil {
+		// Certificates are asked for, not demanded: authenticators verify them,
+		// and there are other ways to log in.
+		config.ClientAuth = tls.RequestClientCert
+	}
+	controller := dynamiccertificates.NewDynamicServingCertificateController(config, identity.ClientCA, identity.Serving, nil, nil)
+	if identity.ClientCA != nil {
+		identity.ClientCA.AddListener(controller)
+	}
+	identity.Serving.AddListener(controller)
+	if err := controller.RunOnce(); err != nil {
+		return nil, err
+	}
+	end, done := make(chan struct{}), make(chan struct{})
+	go func() { defer close(done); controller.Run(1, end) }()
+	r.later(func(context.Context) error {
+		close(end)
+		<-done
+		return nil
+	})
+	config.GetConfigForClient = controller.GetConfigForClient
+	return config, nil
+}
+
+// httpServer has the limits of kube-apiserver.
+// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/server/secure_serving.go#L158
+func httpServer(h http.Handler, config *tls.Config) *http.Server {
+	const bodyPercentile99 = 256 << 10 // bytes; few requests are larger
+	return &http.Server{
+		Handler: h, TLSConfig: config,
+		MaxHeaderBytes:    1 << 20,
+		ReadHeaderTimeout: 32 * time.Second,
+		IdleTimeout:       90 * time.Second,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams:          100, // per connection, against rapid reset (CVE-2023-44487)
+			MaxReceiveBufferPerStream:     bodyPercentile99,
+			MaxReadFrameSize:              bodyPercentile99,
+			MaxReceiveBufferPerConnection: 4<<20 - 1,
+		},
+		// Failed handshakes are the client's business: scanners make them by the thousand.
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+}
 
 // externalAddress is what clients are told to connect to.
 func externalAddress(l net.Listener) string {

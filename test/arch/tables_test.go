@@ -22,13 +22,15 @@ var mayImport = map[string][]string{
 	"pkg/group":                           {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
 
 	// Parts.
-	"pkg/builtin/core": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/crd":          {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
-	"pkg/aggregator":   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
-	"pkg/authn":        {"pkg/controlplane", "pkg/internal/pki"},
-	"pkg/authz":        {"pkg/controlplane"},
-	"pkg/admit":        {"pkg/controlplane"},
-	"pkg/middleware":   {"pkg/controlplane"},
+	"pkg/builtin/core":         {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/coordination": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+
+	"pkg/crd":        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
+	"pkg/aggregator": {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
+	"pkg/authn":      {"pkg/controlplane", "pkg/internal/pki"},
+	"pkg/authz":      {"pkg/controlplane"},
+	"pkg/admit":      {"pkg/controlplane"},
+	"pkg/middleware": {"pkg/controlplane"},
 
 	// Storage.
 	"pkg/etcd":        {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},

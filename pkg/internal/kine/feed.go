@@ -47,8 +47,11 @@ func newFeed(b server.Backend, current int64) *feed {
 	return &feed{backend: b, revision: current, forgotten: current, streams: map[*stream]struct{}{}}
 }
 
+// start begins to read before it returns: kine's SQL drivers only start to poll
+// with the first watch, and hang where that comes after their end.
 func (f *feed) start(ctx context.Context) {
-	f.reader.Go(func() { f.read(ctx) })
+	first := f.backend.Watch(ctx, "", "", f.revision+1)
+	f.reader.Go(func() { f.read(ctx, first) })
 	f.ticker.Go(func() { f.notify(ctx) })
 }
 
@@ -69,15 +72,9 @@ func (f *feed) endStreams() {
 
 // read follows the backend from where it stopped until the context ends or,
 // while stopping, the backend ends.
-func (f *feed) read(ctx context.Context) {
-	for ctx.Err() == nil {
-		f.mu.Lock()
-		next := f.revision + 1
-		f.mu.Unlock()
-		source := f.backend.Watch(ctx, "", "", next)
-		for events := range source.Events {
-			f.distribute(events)
-		}
+func (f *feed) read(ctx context.Context, source server.WatchResult) {
+	for {
+		f.drain(ctx, source.Events)
 		if source.CompactRevision != 0 {
 			f.skip(source.CurrentRevision, source.CompactRevision)
 		}
@@ -87,6 +84,26 @@ func (f *feed) read(ctx context.Context) {
 		select {
 		case <-time.After(retryDelay):
 		case <-ctx.Done():
+			return
+		}
+		f.mu.Lock()
+		next := f.revision + 1
+		f.mu.Unlock()
+		source = f.backend.Watch(ctx, "", "", next)
+	}
+}
+
+// drain distributes events until the source or the context ends.
+func (f *feed) drain(ctx context.Context, source <-chan []*server.Event) {
+	for {
+		select {
+		case events, ok := <-source:
+			if !ok {
+				return
+			}
+			f.distribute(events)
+		case <-ctx.Done():
+			return
 		}
 	}
 }

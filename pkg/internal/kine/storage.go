@@ -19,6 +19,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/k3s-io/kine/pkg/server"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -30,6 +31,10 @@ import (
 // emulatedVersion is the etcd version the storage claims in its status: one
 // whose watch progress requests API servers rely on.
 const emulatedVersion = "3.6.0"
+
+// lastQuery is how long a stop lets the driver finish its last query, which
+// was cancelled, before it closes the connections under it.
+const lastQuery = 2 * time.Second
 
 // Driver is one kine driver with what a storage must know about it.
 type Driver struct {
@@ -113,7 +118,7 @@ func (r *running) start(ctx, life context.Context, d Driver) error {
 	guarded.acknowledge(current)
 	r.feed = newFeed(guarded, current)
 	guarded.compacted = r.feed.compact
-	reading, stopFeed := context.WithCancel(life)
+	reading, stopFeed := context.WithCancel(context.WithoutCancel(life))
 	r.stopFeed = stopFeed
 	r.feed.start(reading)
 
@@ -161,7 +166,11 @@ func (r *running) stop(ctx context.Context, d Driver) error {
 	}
 	if r.feed != nil {
 		if d.FeedEnds {
-			errs = append(errs, wait(ctx, "the last query", r.feed.reader.Wait))
+			// Running out of patience is no error: what the feed still
+			// waits for ends with its context below.
+			patient, cancel := context.WithTimeout(ctx, lastQuery)
+			_ = wait(patient, "the last query", r.feed.reader.Wait)
+			cancel()
 		}
 		r.stopFeed()
 		errs = append(errs, wait(ctx, "the feed of events", r.feed.wait))

@@ -68,14 +68,17 @@ func testLifecycle(t *testing.T, open func() controlplane.Datastore) {
 // testCycles checks that starting and stopping leaves no goroutine and no open
 // file behind.
 func testCycles(t *testing.T, open func() controlplane.Datastore) {
+	d := open()
+	n := 0
 	once := func() {
-		s := open().Open()
+		s := d.Open()
 		if err := s.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		h := &harness{storage: s, client: connect(t, s)}
 		forgotten := &harness{storage: s, client: connect(t, s)}
-		w := h.watch(t, "/t/", h.create(t, "/t/a", "1"))
+		n++
+		w := h.watch(t, "/t/", h.create(t, fmt.Sprintf("/t/%d", n), "1"))
 		w.events(t, 1)
 		w.cancel()
 		forgotten.watch(t, "/t/", 0)

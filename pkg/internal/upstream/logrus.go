@@ -43,10 +43,20 @@ func (f *kineFilter) Format(entry *logrus.Entry) ([]byte, error) {
 	if !strings.HasPrefix(caller, kinePackages) {
 		return f.next.Format(entry)
 	}
-	if entry.Level <= logrus.ErrorLevel && !strings.HasPrefix(caller, kinePackages+"pkg/server.") {
+	if entry.Level <= logrus.ErrorLevel && !ofRequest(caller) && !ofStop(entry.Message) {
 		klog.ErrorS(nil, "Datastore driver reported an error", "driver", "kine", "message", entry.Message)
 	}
 	return nil, nil
+}
+
+// ofRequest says that a function of kine serves a request.
+func ofRequest(function string) bool {
+	return strings.HasPrefix(function, kinePackages+"pkg/server.")
+}
+
+// ofStop recognises the complaints of work that a stop cut off.
+func ofStop(message string) bool {
+	return strings.Contains(message, "database is closed") || strings.Contains(message, "context canceled")
 }
 
 // logCaller returns the function that made the log entry being formatted.

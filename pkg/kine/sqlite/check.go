@@ -8,7 +8,16 @@ import (
 	"strings"
 )
 
-// check opens the database, reads from it and takes its write lock.
+// emptyLegacy stands for the table of objects that kine's first release had.
+// At every start kine counts the rows of that table and of its present one and,
+// where the first count fails or is 0, never reads the second answer: a
+// connection that stays open for good
+// (https://github.com/k3s-io/kine/blob/v0.16.4/pkg/drivers/generic/generic.go).
+// This view has one row to count and none to import.
+const emptyLegacy = `CREATE VIEW IF NOT EXISTS key_value AS
+	SELECT NULL AS id, NULL AS name, NULL AS value, 0 AS ttl`
+
+// check opens the database, reads from it and writes to it.
 func check(ctx context.Context, dsn string) (err error) {
 	db, err := sql.Open(driverName, checkDSN(dsn))
 	if err != nil {
@@ -32,7 +41,7 @@ func check(ctx context.Context, dsn string) (err error) {
 			return explain(err)
 		}
 	}
-	for _, statement := range []string{"BEGIN IMMEDIATE", "ROLLBACK"} {
+	for _, statement := range []string{"BEGIN IMMEDIATE", emptyLegacy, "COMMIT"} {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return explain(err)
 		}

@@ -17,7 +17,6 @@ import (
 	"github.com/k3s-io/kine/pkg/drivers/generic"
 	driver "github.com/k3s-io/kine/pkg/drivers/sqlite"
 	"github.com/k3s-io/kine/pkg/server"
-	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
@@ -73,19 +72,17 @@ type storage struct {
 func (s *storage) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lock == nil {
-		if err := s.prepare(ctx); err != nil {
-			return fmt.Errorf("sqlite file %q: %w", s.file.Path, errors.Join(err, s.unlock()))
-		}
+	if s.lock != nil {
+		return fmt.Errorf("sqlite file %q: started before; open the datastore again", s.file.Path)
+	}
+	if err := s.prepare(ctx); err != nil {
+		return fmt.Errorf("sqlite file %q: %w", s.file.Path, errors.Join(err, s.unlock()))
 	}
 	if err := s.Storage.Start(ctx); err != nil {
-		return errors.Join(err, s.Storage.Stop(context.Background()), s.unlock())
+		return errors.Join(err, s.unlock())
 	}
 	return nil
 }
-
-// Client implements controlplane.Storage.
-func (s *storage) Client() (*clientv3.Client, error) { return s.Storage.Client() }
 
 // Stop implements controlplane.Storage.
 func (s *storage) Stop(ctx context.Context) error {

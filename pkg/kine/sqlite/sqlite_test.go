@@ -2,10 +2,13 @@ package sqlite
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/storagetest"
@@ -150,6 +153,33 @@ func TestReadOnlyDirectory(t *testing.T) {
 	err := File{Path: path}.Open().Start(t.Context())
 	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "writable") {
 		t.Errorf("got %v, want an error with the path that says writable", err)
+	}
+}
+
+// TestKilled opens a copy of the files of a server that runs: what a killed
+// process leaves.
+func TestKilled(t *testing.T) {
+	dir := t.TempDir()
+	s := File{Path: filepath.Join(dir, "state.db")}.Open()
+	must(t, s.Start(t.Context()))
+	defer func() { must(t, s.Stop(context.Background())) }()
+	c, err := s.Client()
+	must(t, err)
+	for i := range 500 {
+		_, err := c.Put(t.Context(), fmt.Sprintf("/t/%d", i), "1")
+		must(t, err)
+	}
+	left := filepath.Join(t.TempDir(), "copy")
+	must(t, os.CopyFS(left, os.DirFS(dir)))
+	again := File{Path: filepath.Join(left, "state.db")}.Open()
+	must(t, again.Start(t.Context()))
+	defer func() { must(t, again.Stop(context.Background())) }()
+	c, err = again.Client()
+	must(t, err)
+	r, err := c.Get(t.Context(), "/t/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+	must(t, err)
+	if r.Count != 500 {
+		t.Errorf("got %d keys, want the 500 acknowledged", r.Count)
 	}
 }
 

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/aggregator"
+	"github.com/sailplane-dev/sailplane/pkg/authn"
+	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/crd"
+)
+
+// serve is what the flags of "sailplane serve" say.
+type serve struct {
+	listen     string
+	storage    string
+	dataDir    string
+	kubeconfig string
+	crds       string
+	verbosity  int
+	tls        tlsFiles
+}
+
+func serveCommand() *cobra.Command {
+	s := &serve{}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the Kubernetes API until interrupted",
+		Long: `Serve the Kubernetes API until interrupted.
+
+The keys, the certificates and, by default, the objects are kept in the data
+directory. When the server is ready it writes a kubeconfig and prints one line.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&s.listen, "listen", "127.0.0.1:6443", "address to serve HTTPS at; port 0 picks a free one")
+	f.StringVar(&s.storage, "storage", "", "where objects are kept: "+strings.Join(storageForms(), ", ")+" (default etcd: in the data directory)")
+	f.StringVar(&s.dataDir, "data-dir", "sailplane-data", "directory for keys, certificates and the default storage")
+	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file to write the administrator's kubeconfig to (default admin.kubeconfig in the data directory)")
+	f.StringVar(&s.crds, "crds", "", "directory of CustomResourceDefinitions to apply before the server is ready")
+	f.IntVar(&s.verbosity, "v", 0, "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
+	f.StringVar(&s.tls.ca, "storage-ca", "", "CA file to verify an external etcd with")
+	f.StringVar(&s.tls.cert, "storage-cert", "", "client certificate file for an external etcd")
+	f.StringVar(&s.tls.key, "storage-key", "", "client key file for an external etcd")
+	_ = c.MarkFlagDirname("data-dir")
+	_ = c.MarkFlagDirname("crds")
+	_ = c.RegisterFlagCompletionFunc("storage", cobra.FixedCompletions(
+		[]string{"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://"}, cobra.ShellCompDirectiveNoSpace))
+	return c
+}
+
+func (s *serve) run(ctx context.Context, out, log io.Writer) error {
+	begun := time.Now()
+	ctx, err := s.logging(ctx, log)
+	if err != nil {
+		return err
+	}
+	if s.kubeconfig == "" {
+		s.kubeconfig = filepath.Join(s.dataDir, "admin.kubeconfig")
+	}
+	storage, err := parseStorage(s.storage, s.dataDir, s.tls)
+	if err != nil {
+		return err
+	}
+	definitions := crd.Definitions{}
+	if s.crds != "" {
+		if info, err := os.Stat(s.crds); err != nil {
+			return fmt.Errorf("--crds: %w", err)
+		} else if !info.IsDir() {
+			return fmt.Errorf("--crds: %s is not a directory", s.crds)
+		}
+		definitions.FS = os.DirFS(s.crds)
+	}
+	return controlplane.New("sailplane").
+		Listen(s.listen).
+		Storage(storage).
+		With(
+			authn.Admin{Dir: filepath.Join(s.dataDir, "pki"), Kubeconfig: s.kubeconfig},
+			authz.Groups{},
+			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
+			coordination.Leases{},
+			definitions,
+			aggregator.APIServices{},
+			controlplane.PartFunc(func(p *controlplane.Plan) error {
+				p.WhenReady("ready line", func(_ context.Context, addr net.Addr) error {
+					_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",
+						addr, time.Since(begun).Milliseconds(), s.kubeconfig)
+					return err
+				})
+				return nil
+			}),
+		).
+		Run(ctx)
+}
+
+// logging sends klog and its contextual loggers to a slog handler.
+func (s *serve) logging(ctx context.Context, w io.Writer) (context.Context, error) {
+	if s.verbosity < 0 || s.verbosity > 10 {
+		return nil, fmt.Errorf("--v: %d: want 0 to 10", s.verbosity)
+	}
+	// logr's verbosity V(n) is slog's level -n.
+	// At 0, what k8s.io modules log as information is left out too.
+	level := slog.LevelWarn
+	if s.verbosity > 0 {
+		level = slog.Level(-s.verbosity)
+	}
+	handler := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
+	logger := logr.FromSlogHandler(handler)
+	setKlog(logger, s.verbosity)
+	return klog.NewContext(ctx, logger), nil
+}

@@ -1,0 +1,157 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"net"
+	"net/url"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/storagetest"
+)
+
+// clusters returns a function that starts an etcd of its own, on a port picked
+// by the kernel, each time it is called.
+func clusters(t testing.TB) func() controlplane.Datastore {
+	dir := t.TempDir()
+	n := 0
+	return func() controlplane.Datastore {
+		n++
+		return Cluster{Endpoints: []string{serve(t, filepath.Join(dir, strconv.Itoa(n)))}}
+	}
+}
+
+// serve runs an etcd until the test ends and returns its client URL.
+func serve(t testing.TB, dir string) string { return serveAs(t, dir, "http") }
+
+// serveAs runs an etcd that speaks http, or https with a certificate it makes
+// in dir.
+func serveAs(t testing.TB, dir, scheme string) string {
+	t.Helper()
+	c := embed.NewConfig()
+	c.Dir = dir
+	c.UnsafeNoFsync = true
+	c.TickMs, c.ElectionMs = 10, 50
+	c.ClientAutoTLS, c.SelfSignedCertValidity = scheme == "https", 1
+	local := url.URL{Scheme: scheme, Host: "127.0.0.1:0"}
+	c.ListenPeerUrls = nil
+	c.AdvertisePeerUrls = []url.URL{local}
+	c.ListenClientUrls = []url.URL{local}
+	c.AdvertiseClientUrls = []url.URL{local}
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	c.EnableGRPCGateway = false
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
+	e, err := embed.StartEtcd(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	select {
+	case <-e.Server.ReadyNotify():
+	case <-time.After(30 * time.Second):
+		t.Fatal("etcd does not start")
+	}
+	return scheme + "://" + e.Clients[0].Addr().String()
+}
+
+func TestCluster(t *testing.T) { storagetest.Run(t, clusters(t)) }
+
+func BenchmarkClusterStart(b *testing.B)  { storagetest.BenchmarkStart(b, clusters(b)) }
+func BenchmarkClusterCreate(b *testing.B) { storagetest.BenchmarkCreate(b, clusters(b)) }
+
+func TestClusterOutOfReach(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	address := "http://" + listener.Addr().String()
+	must(t, listener.Close())
+	for name, c := range map[string]struct {
+		cluster Cluster
+		want    string
+		reason  string
+	}{
+		"nobody": {
+			Cluster{Endpoints: []string{address}, DialTimeout: 200 * time.Millisecond},
+			"connection refused", "the error tells what a connection meets",
+		},
+		"not etcd's": {
+			Cluster{Endpoints: []string{"https" + strings.TrimPrefix(serve(t, t.TempDir()), "http")}, DialTimeout: 200 * time.Millisecond},
+			"certificates", "the error says what to look at",
+		},
+		"no such file": {
+			Cluster{Endpoints: []string{address}, CAFile: "missing.pem"},
+			"missing.pem", "the error names the file",
+		},
+		"half a pair": {
+			Cluster{Endpoints: []string{address}, CertFile: "client.pem"},
+			"KeyFile", "a certificate without a key is of no use",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := c.cluster.Open()
+			begin := time.Now()
+			err := s.Start(t.Context())
+			t.Log(err)
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got %v, want an error with %q", c.reason, err, c.want)
+			}
+			if waited := time.Since(begin); waited > 3*time.Second {
+				t.Errorf("the error took %v", waited)
+			}
+			must(t, s.Stop(t.Context()))
+		})
+	}
+}
+
+func TestClusterWithCertificates(t *testing.T) {
+	dir := t.TempDir()
+	address := serveAs(t, dir, "https")
+	certificate := filepath.Join(dir, "fixtures", "client", "cert.pem")
+	for name, c := range map[string]struct {
+		cluster Cluster
+		want    string
+		reason  string
+	}{
+		"trusted": {
+			Cluster{Endpoints: []string{address}, CAFile: certificate},
+			"", "the certificate of the member is one to trust",
+		},
+		"with its own": {
+			Cluster{
+				Endpoints: []string{address}, CAFile: certificate, CertFile: certificate,
+				KeyFile: filepath.Join(dir, "fixtures", "client", "key.pem"),
+			},
+			"", "a client may have a certificate too",
+		},
+		"unknown": {
+			Cluster{Endpoints: []string{address}, TLS: &tls.Config{}, DialTimeout: 200 * time.Millisecond},
+			"x509", "the error says why the member is not trusted",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := c.cluster.Open()
+			err := s.Start(t.Context())
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: got %v, want %q", c.reason, err, c.want)
+			}
+			must(t, s.Stop(t.Context()))
+		})
+	}
+}
+
+func TestTooOld(t *testing.T) {
+	for v, want := range map[string]bool{
+		"3.3.0": true, "3.4.30": true, "3.4.31": false, "3.5.0": true, "3.5.12": true, "3.5.13": false, "3.6.0": false,
+	} {
+		if got := tooOld(version.MustParseSemantic(v)); got != want {
+			t.Errorf("%s: got %v, want %v", v, got, want)
+		}
+	}
+}

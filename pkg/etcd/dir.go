@@ -1,0 +1,94 @@
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
+)
+
+// databaseWait is how long the check of a database waits for its lock. Our own
+// lock is held by then, so only an etcd that is not ours can have it.
+const databaseWait = 100 * time.Millisecond
+
+// prepare makes and locks a data directory and finds what is wrong with it:
+// what etcd would wait for without end, or end the process over.
+func prepare(path string) (string, *filelock.Lock, error) {
+	dir, err := filepath.Abs(path)
+	if err != nil {
+		return "", nil, err
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return "", nil, errors.New("is a file, not a directory; choose another path")
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", nil, fmt.Errorf("create: %w", err)
+	}
+	lock, err := filelock.Take(filepath.Join(dir, "lock"))
+	if err != nil {
+		var held *filelock.HeldError
+		if errors.As(err, &held) {
+			return "", nil, fmt.Errorf("%w; stop that server or choose another directory", err)
+		}
+		return "", nil, fmt.Errorf("lock: %w; the directory must be writable", err)
+	}
+	if err := checkDatabase(filepath.Join(dir, "member", "snap", "db")); err != nil {
+		return "", nil, errors.Join(err, lock.Release())
+	}
+	return dir, lock, nil
+}
+
+// checkDatabase opens the database and reads its root, where there is one.
+// etcd does the same in a goroutine in which a panic cannot be caught.
+func checkDatabase(path string) (err error) {
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	// The file is mapped into memory, and a page that is missing is a fault.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = damaged(path, fmt.Errorf("%v", p))
+		}
+	}()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true, Timeout: databaseWait})
+	if errors.Is(err, bbolt.ErrTimeout) {
+		return fmt.Errorf("database %s: in use by another program; stop that or choose another directory", path)
+	}
+	if err != nil {
+		return damaged(path, err)
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
+		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+			b.Cursor().Last()
+			return nil
+		})
+	})
+	if err != nil {
+		err = damaged(path, err)
+	}
+	return errors.Join(err, db.Close())
+}
+
+// advise says what to do about an error of etcd's start.
+func advise(err error) error {
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return fmt.Errorf("%w; the disk is full: make room", err)
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w; the directory must be writable", err)
+	default:
+		return fmt.Errorf("%w; where the directory is damaged, restore a copy of it or choose another", err)
+	}
+}
+
+func damaged(path string, err error) error {
+	return fmt.Errorf("database %s: %w; it is damaged: restore a copy of the directory or choose another", path, err)
+}

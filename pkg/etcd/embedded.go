@@ -1,0 +1,280 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/etcdclient"
+	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
+)
+
+const (
+	// notifyInterval is how often a watch that asked for progress and saw no
+	// event hears of it: what Kubernetes asks of etcd.
+	notifyInterval = 5 * time.Second
+	// electionRetry is how often a starting etcd is told to elect itself.
+	electionRetry = time.Millisecond
+	// failedStop is how long a stop waits for an etcd that failed: parts of it
+	// may wait for a part that is gone.
+	failedStop = 2 * time.Second
+	// memberName and memberURL name the only member in its own data. Nothing
+	// listens there.
+	memberName = "sailplane"
+	memberURL  = "127.0.0.1:2380"
+)
+
+// Embedded is an etcd with one member in this process. It opens no socket and
+// belongs to this process alone: a second server on the same directory is an
+// error.
+//
+// A damaged directory, a full disk and the like are errors of the start. Once
+// it runs, an error etcd cannot go on from (a failing write of its log, say)
+// goes to klog, stops etcd, and every request is refused from then on; the
+// process goes on. What etcd does not report but panics with in a goroutine of
+// its own, and a fault in a memory-mapped file that another program truncates,
+// still end the process.
+type Embedded struct {
+	// Dir is the data directory. It is created with mode 0700. Empty: "data"
+	// in the working directory.
+	Dir string
+	// UnsafeNoFsync leaves it to the operating system when writes reach the
+	// disk: faster, and after a power loss the directory may be unusable. A
+	// killed process loses nothing. False: every write is on disk before it is
+	// acknowledged.
+	UnsafeNoFsync bool
+	// QuotaBytes is the size of the database from which on etcd refuses to
+	// write. 0: etcd's default of 2 GiB.
+	QuotaBytes int64
+	// SnapshotCount is after how many writes etcd drops the log before them. 0:
+	// etcd's default of 10000.
+	SnapshotCount uint64
+}
+
+var _ controlplane.Datastore = Embedded{}
+
+// Open implements controlplane.Datastore.
+func (e Embedded) Open() controlplane.Storage {
+	if e.Dir == "" {
+		e.Dir = "data"
+	}
+	return &embedded{description: e, failure: newFailure()}
+}
+
+// embedded is a storage on an etcd in this process.
+type embedded struct {
+	description Embedded
+	clients     etcdclient.Pool
+	failure     *failure
+
+	mu      sync.Mutex
+	started bool
+	lock    *filelock.Lock
+	etcd    *embed.Etcd
+	servers etcdclient.Servers
+	// abandoned closes when a start that was given up has cleaned up.
+	abandoned chan struct{}
+}
+
+// Start implements controlplane.Storage.
+func (s *embedded) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started {
+		return fmt.Errorf("etcd directory %q: started before; open the datastore again", s.description.Dir)
+	}
+	s.started = true
+	if err := s.start(ctx); err != nil {
+		return fmt.Errorf("etcd directory %q: %w", s.description.Dir, err)
+	}
+	return nil
+}
+
+func (s *embedded) start(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("start: %w", context.Cause(ctx))
+	}
+	dir, lock, err := prepare(s.description.Dir)
+	if err != nil {
+		return err
+	}
+	s.lock = lock
+	if err := s.launch(ctx, s.config(dir)); err != nil {
+		return err
+	}
+	if err := s.elect(ctx); err != nil {
+		return errors.Join(err, s.stop(context.Background()))
+	}
+	s.failure.started.Store(true)
+	server := s.etcd.Server
+	s.servers = etcdclient.Servers{
+		KV:          &guardedKV{KVServer: v3rpc.NewQuotaKVServer(server), failure: s.failure},
+		Watch:       v3rpc.NewWatchServer(server),
+		Lease:       v3rpc.NewQuotaLeaseServer(server),
+		Maintenance: v3rpc.NewMaintenanceServer(server, nil),
+		Cluster:     v3rpc.NewClusterServer(server),
+	}
+	return nil
+}
+
+func (s *embedded) config(dir string) *embed.Config {
+	c := embed.NewConfig()
+	c.Name = memberName
+	c.Dir = dir
+	c.ListenPeerUrls, c.ListenClientUrls, c.AdvertiseClientUrls = nil, nil, nil
+	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: memberURL}}
+	c.InitialCluster = c.InitialClusterFromName(c.Name)
+	c.EnableGRPCGateway = false
+	c.UnsafeNoFsync = s.description.UnsafeNoFsync
+	c.QuotaBackendBytes = s.description.QuotaBytes
+	c.WatchProgressNotifyInterval = notifyInterval
+	if n := s.description.SnapshotCount; n > 0 {
+		c.SnapshotCount = n
+	}
+	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger(dir))
+	return c
+}
+
+// launch runs embed.StartEtcd, which has no context and may never return after
+// an error: then it is left behind with the lock, and cleaned up if it ends.
+func (s *embedded) launch(ctx context.Context, c *embed.Config) error {
+	type result struct {
+		etcd *embed.Etcd
+		err  error
+	}
+	done := make(chan result, 1)
+	go func() {
+		var r result
+		defer func() {
+			// Runs also when a fatal log entry has ended this goroutine.
+			if p := recover(); p != nil {
+				r.err = fmt.Errorf("%v", p)
+			}
+			if r.etcd == nil && r.err == nil {
+				r.err = s.failure.err()
+			}
+			done <- r
+		}()
+		r.etcd, r.err = embed.StartEtcd(c)
+	}()
+	var err error
+	select {
+	case r := <-done:
+		s.etcd = r.etcd
+		if r.err != nil {
+			return errors.Join(advise(r.err), s.unlock())
+		}
+		return nil
+	case <-s.failure.happened:
+		err = advise(s.failure.err())
+	case <-ctx.Done():
+		err = fmt.Errorf("start: %w", context.Cause(ctx))
+	}
+	lock := s.lock
+	s.lock = nil
+	abandoned := make(chan struct{})
+	s.abandoned = abandoned
+	go func() {
+		defer close(abandoned)
+		if r := <-done; r.etcd != nil {
+			r.etcd.Close()
+		}
+		_ = lock.Release()
+	}()
+	return err
+}
+
+// elect makes the only member leader. By itself it waits for others for about
+// a second. etcd tells nobody when it is ready to be elected, and ignores the
+// message before it is and after it was.
+func (s *embedded) elect(ctx context.Context) error {
+	server := s.etcd.Server
+	id := uint64(server.MemberID())
+	now := raftpb.Message{Type: raftpb.MsgTimeoutNow, From: id, To: id}
+	tick := time.NewTicker(electionRetry)
+	defer tick.Stop()
+	for {
+		select {
+		case <-server.ReadyNotify():
+			return nil
+		case <-s.failure.happened:
+			return advise(s.failure.err())
+		case <-server.StopNotify():
+			return errors.New("etcd stopped while it started")
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the election: %w", context.Cause(ctx))
+		case <-tick.C:
+		}
+		if server.Leader() == 0 {
+			if err := server.Process(ctx, now); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("elect: %w", err)
+			}
+		}
+	}
+}
+
+// Client implements controlplane.Storage.
+func (s *embedded) Client() (*clientv3.Client, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.servers.KV == nil {
+		return nil, fmt.Errorf("etcd directory %q: not running", s.description.Dir)
+	}
+	return s.clients.Add(etcdclient.InProcess(s.servers))
+}
+
+// Stop implements controlplane.Storage.
+func (s *embedded) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.started = true
+	s.clients.Close()
+	s.servers = etcdclient.Servers{}
+	if err := s.stop(ctx); err != nil {
+		return fmt.Errorf("etcd directory %q: %w", s.description.Dir, err)
+	}
+	return nil
+}
+
+func (s *embedded) stop(ctx context.Context) error {
+	done := s.abandoned
+	if s.etcd != nil {
+		done = make(chan struct{})
+		go func() {
+			defer close(done)
+			s.etcd.Close()
+		}()
+	}
+	if done == nil || s.etcd == nil && s.failure.err() != nil {
+		// What failed in a goroutine of etcd's start leaves the rest of the
+		// start waiting for it without end.
+		return s.unlock()
+	}
+	if s.failure.err() != nil {
+		limited, cancel := context.WithTimeout(ctx, failedStop)
+		defer cancel()
+		ctx = limited
+	}
+	select {
+	case <-done:
+		s.etcd, s.abandoned = nil, nil
+		return s.unlock()
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("stop: %w", context.Cause(ctx)), s.failure.err())
+	}
+}
+
+func (s *embedded) unlock() error {
+	lock := s.lock
+	s.lock = nil
+	return lock.Release()
+}

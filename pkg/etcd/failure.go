@@ -1,0 +1,175 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"k8s.io/klog/v2"
+)
+
+// failure is what etcd could not go on from. etcd says so with a fatal or
+// panicking log entry, which would end the process; here it ends the goroutine
+// that wrote it, and is kept.
+type failure struct {
+	once     sync.Once
+	happened chan struct{}
+	cause    error
+	// started: from here on errors are no longer returned by the start.
+	started atomic.Bool
+}
+
+func newFailure() *failure { return &failure{happened: make(chan struct{})} }
+
+// err returns what happened, or nil.
+func (f *failure) err() error {
+	select {
+	case <-f.happened:
+		return f.cause
+	default:
+		return nil
+	}
+}
+
+// logger returns the logger for an etcd in the directory: errors go to klog,
+// warnings and what the start returns anyway to its second level, the rest
+// nowhere.
+func (f *failure) logger(dir string) *zap.Logger {
+	return zap.New(&klogCore{dir: dir, started: &f.started}, zap.WithFatalHook(f), zap.WithPanicHook(f))
+}
+
+// OnWrite implements zapcore.CheckWriteHook.
+func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	f.once.Do(func() {
+		f.cause = entryError(entry.Message, fields)
+		close(f.happened)
+	})
+	runtime.Goexit()
+}
+
+// entryError makes an error of a log entry: its message, the paths in it and
+// the error it carries.
+func entryError(message string, fields []zapcore.Field) error {
+	var errs []error
+	for _, field := range fields {
+		switch {
+		case field.Type == zapcore.ErrorType:
+			if err, ok := field.Interface.(error); ok {
+				errs = append(errs, err)
+			}
+		case field.Type == zapcore.StringType && (field.Key == "path" || field.Key == "dir"):
+			message += " " + field.String
+		}
+	}
+	if len(errs) == 0 {
+		return errors.New(message)
+	}
+	return fmt.Errorf("%s: %w", message, errors.Join(errs...))
+}
+
+// notYet is what every new etcd reports as an error and tries again 4 s later:
+// nothing was written yet from which it could tell.
+const notYet = "failed to update storage version"
+
+// klogCore writes etcd's log entries to klog.
+type klogCore struct {
+	dir     string
+	started *atomic.Bool
+	fields  []zapcore.Field
+}
+
+// Enabled implements zapcore.Core.
+func (c *klogCore) Enabled(level zapcore.Level) bool {
+	return level >= zapcore.ErrorLevel || level == zapcore.WarnLevel && klog.V(2).Enabled()
+}
+
+// With implements zapcore.Core.
+func (c *klogCore) With(fields []zapcore.Field) zapcore.Core {
+	return &klogCore{dir: c.dir, started: c.started, fields: append(c.fields[:len(c.fields):len(c.fields)], fields...)}
+}
+
+// Check implements zapcore.Core.
+func (c *klogCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if !c.Enabled(entry.Level) {
+		return checked
+	}
+	return checked.AddCore(entry, c)
+}
+
+// Write implements zapcore.Core.
+func (c *klogCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
+	values := zapcore.NewMapObjectEncoder()
+	for _, field := range append(c.fields[:len(c.fields):len(c.fields)], fields...) {
+		field.AddTo(values)
+	}
+	if entry.Level == zapcore.WarnLevel || !c.started.Load() || entry.Message == notYet {
+		klog.V(2).InfoS("Embedded etcd warns", "dir", c.dir, "message", entry.Message, "details", values.Fields)
+		return nil
+	}
+	klog.ErrorS(nil, "Embedded etcd reports an error", "dir", c.dir, "message", entry.Message, "details", values.Fields)
+	return nil
+}
+
+// Sync implements zapcore.Core.
+func (c *klogCore) Sync() error { return nil }
+
+// guardedKV refuses what a failed etcd would leave without an answer.
+type guardedKV struct {
+	pb.KVServer
+	failure *failure
+}
+
+func (g *guardedKV) check() error {
+	if err := g.failure.err(); err != nil {
+		return status.Error(codes.Unavailable, fmt.Sprintf("embedded etcd has stopped: %v", err))
+	}
+	return nil
+}
+
+// Range implements the etcd KV service.
+func (g *guardedKV) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.KVServer.Range(ctx, r)
+}
+
+// Put implements the etcd KV service.
+func (g *guardedKV) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.KVServer.Put(ctx, r)
+}
+
+// DeleteRange implements the etcd KV service.
+func (g *guardedKV) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.KVServer.DeleteRange(ctx, r)
+}
+
+// Txn implements the etcd KV service.
+func (g *guardedKV) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.KVServer.Txn(ctx, r)
+}
+
+// Compact implements the etcd KV service.
+func (g *guardedKV) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return g.KVServer.Compact(ctx, r)
+}

@@ -1,0 +1,204 @@
+package examples
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/cli"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+)
+
+// binaries is where TestMain has put the examples.
+var binaries string
+
+func TestMain(m *testing.M) {
+	testscript.Main(&suite{m}, map[string]func(){"kubectl": kubectl})
+}
+
+// kubectl is cmd/kubectl of Kubernetes, which this binary is when it is called so.
+func kubectl() {
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+		util.CheckErr(err)
+	}
+}
+
+// suite runs the tests with the examples built and kubectl on PATH.
+type suite struct{ m *testing.M }
+
+func (s *suite) Run() int {
+	dir, err := os.MkdirTemp("", "sailplane-examples-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	binaries = dir
+	return s.m.Run()
+}
+
+// build builds every example as it is, but for the address of the minimal one,
+// which has no flag.
+func build(dir string) error {
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		return err
+	}
+	original := filepath.Join(root, "examples", "minimal", "main.go")
+	source, err := os.ReadFile(original)
+	if err != nil {
+		return err
+	}
+	const address = `"127.0.0.1:6443"`
+	if n := bytes.Count(source, []byte(address)); n != 1 {
+		return fmt.Errorf("%s has %s %d times, want once", original, address, n)
+	}
+	copied, overlay := filepath.Join(dir, "minimal.go.txt"), filepath.Join(dir, "overlay.json")
+	if err := os.WriteFile(copied, bytes.Replace(source, []byte(address), []byte(`"127.0.0.1:0"`), 1), 0o600); err != nil {
+		return err
+	}
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{original: copied}})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
+		return err
+	}
+	// The flags are those of the Makefile's tests: the build is shared with them.
+	c := exec.Command("go", "build", "-pgo=off", "-overlay="+overlay, "-o", dir+string(filepath.Separator), "./examples/...")
+	c.Dir = root
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build ./examples/...: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// TestReadmes does what the README of every example says.
+func TestReadmes(t *testing.T) {
+	t.Parallel()
+	for _, name := range names(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			readme, err := os.ReadFile(filepath.Join("..", "..", "examples", name, "README.md"))
+			if err != nil {
+				t.Fatalf("an example needs a README.md: %v", err)
+			}
+			if strings.Contains(string(readme), "```sh") {
+				t.Error("README.md: a block of sh is not run by this test: use console")
+			}
+			commands, err := parse(string(readme))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "go run ./examples/" + name
+			if len(commands) < 2 || commands[0].text != want {
+				t.Fatalf("README.md: the first command must be %q, followed by others", want)
+			}
+			s := prepare(t)
+			s.start(name)
+			for _, c := range commands[1:] {
+				s.run(c)
+			}
+			s.printed(commands[0])
+			s.stop()
+		})
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, name := range names(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := prepare(t)
+			config, err := clientcmd.BuildConfigFromFlags("", s.start(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			client, err := discovery.NewDiscoveryClientForConfig(rest.AnonymousClientConfig(config))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := client.ServerGroups(); !apierrors.IsUnauthorized(err) {
+				t.Errorf("without credentials: %v, want Unauthorized", err)
+			}
+			s.stop()
+		})
+	}
+}
+
+// TestObjectsOutliveTheServer is what the examples with a storage in files say.
+func TestObjectsOutliveTheServer(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		reason, resource string
+		object           map[string]any
+	}{
+		"minimal": {
+			reason: "the embedded etcd is in a folder", resource: "configmaps",
+			object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"},
+		},
+		"crds": {
+			reason: "the SQLite database is a file; the CRDs are applied again over those it has", resource: "probes",
+			object: map[string]any{"apiVersion": "space.example.com/v1", "kind": "Probe", "spec": map[string]any{"target": "pluto"}},
+		},
+		"typed": {
+			reason: "the SQLite database is a file", resource: "apples",
+			object: map[string]any{"apiVersion": "fruit.example.com/v1", "kind": "Apple", "spec": map[string]any{"variety": "Elstar"}},
+		},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := prepare(t)
+			object := &unstructured.Unstructured{Object: c.object}
+			object.SetName("kept")
+			gvr := object.GroupVersionKind().GroupVersion().WithResource(c.resource)
+			created, err := s.client(s.start(name)).Resource(gvr).Namespace("default").Create(t.Context(), object, metav1.CreateOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.stop()
+			got, err := s.client(s.start(name)).Resource(gvr).Namespace("default").Get(t.Context(), "kept", metav1.GetOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(created, got); diff != "" {
+				t.Errorf("%s: the object is not what was created (-created +kept):\n%s", c.reason, diff)
+			}
+			s.stop()
+		})
+	}
+}
+
+// names are the names of the examples.
+func names(t *testing.T) []string {
+	t.Helper()
+	mains, err := filepath.Glob(filepath.Join("..", "..", "examples", "*", "main.go"))
+	if err != nil || len(mains) == 0 {
+		t.Fatalf("%d examples, %v", len(mains), err)
+	}
+	var all []string
+	for _, main := range mains {
+		all = append(all, filepath.Base(filepath.Dir(main)))
+	}
+	return all
+}

@@ -1,0 +1,216 @@
+package examples
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// patience is how long is waited for what takes milliseconds, on a machine busy with all tests at once.
+const patience = 30 * time.Second
+
+// command is a command of a README and what it prints.
+type command struct {
+	line   int
+	text   string
+	output []string
+}
+
+// parse reads the console blocks of a README.
+func parse(readme string) ([]command, error) {
+	var commands []command
+	inside, first := false, false
+	for i, line := range strings.Split(readme, "\n") {
+		switch {
+		case strings.HasPrefix(line, "```"):
+			inside = line == "```console"
+			first = inside
+		case !inside:
+		case strings.HasPrefix(line, "$ "):
+			commands = append(commands, command{line: i + 1, text: strings.TrimPrefix(line, "$ ")})
+			first = false
+		case first:
+			return nil, fmt.Errorf("README.md:%d: a console block starts with a command: \"$ kubectl get namespaces\"", i+1)
+		default:
+			c := &commands[len(commands)-1]
+			c.output = append(c.output, line)
+		}
+	}
+	return commands, nil
+}
+
+// session is a running example and the shell beside it.
+type session struct {
+	t       *testing.T
+	dir     string
+	program *exec.Cmd
+	out     buffer
+	env     []string
+	ended   chan error
+}
+
+// buffer is written by the process and read by the test.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// prepare makes a session in a folder of its own, in which examples is that of the repository.
+func prepare(t *testing.T) *session {
+	t.Helper()
+	s := &session{t: t, dir: t.TempDir()}
+	examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(examples, filepath.Join(s.dir, "examples")); err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(os.Environ(), "HOME="+s.dir) // where kubectl keeps what it discovered
+	return s
+}
+
+// start starts an example and waits for its kubeconfig, whose path it returns.
+func (s *session) start(name string) string {
+	s.t.Helper()
+	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
+	if err := os.Remove(kubeconfig); err != nil && !os.IsNotExist(err) {
+		s.t.Fatal(err)
+	}
+	var args []string
+	if name != "minimal" { // which has no flags
+		args = []string{"-listen=127.0.0.1:0"}
+	}
+	program := exec.Command(filepath.Join(binaries, name), args...)
+	program.Dir, program.Stdout, program.Stderr = s.dir, &s.out, &s.out
+	if err := program.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.program, s.ended = program, make(chan error, 1)
+	ended := s.ended
+	go func() {
+		defer close(ended)
+		ended <- program.Wait()
+	}()
+	s.t.Cleanup(func() {
+		_ = program.Process.Kill() // when the test did not get to stop
+		for range ended {          // until it is closed
+		}
+	})
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(kubeconfig); err == nil {
+			return kubeconfig
+		}
+		select {
+		case err := <-s.ended:
+			s.t.Fatalf("%s ended: %v\n%s", name, err, &s.out)
+		default:
+		}
+		if time.Since(begun) > patience {
+			s.t.Fatalf("%s has written no kubeconfig in %v\n%s", name, patience, &s.out)
+		}
+	}
+}
+
+// run runs a command and compares what it prints.
+func (s *session) run(c command) {
+	s.t.Helper()
+	if assignment, ok := strings.CutPrefix(c.text, "export "); ok {
+		s.env = append(s.env, assignment)
+		return
+	}
+	shell := exec.Command("sh", "-c", c.text)
+	shell.Dir, shell.Env = s.dir, s.env
+	out, err := shell.CombinedOutput()
+	// A command that fails says so in what it prints, which is compared.
+	if err != nil && len(c.output) == 0 {
+		s.t.Fatalf("README.md:%d: %s: %v\n%s", c.line, c.text, err, out)
+	}
+	want := strings.Join(c.output, "\n")
+	if !pattern(want).MatchString(normal(strings.TrimSuffix(string(out), "\n"))) {
+		s.t.Errorf("README.md:%d: $ %s\nprints:\n%s\nand not:\n%s", c.line, c.text, out, want)
+	}
+}
+
+// printed waits until the program has printed the lines of its command.
+func (s *session) printed(c command) {
+	s.t.Helper()
+	want := "..." + strings.Join(c.output, "\n...") + "..."
+	for begun := time.Now(); !pattern(want).MatchString(normal(s.out.String())); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > patience {
+			s.t.Errorf("README.md:%d: $ %s\nprints:\n%s\nand not:\n%s", c.line, c.text, &s.out, strings.Join(c.output, "\n"))
+			return
+		}
+	}
+}
+
+// client is a client with the rights of a kubeconfig.
+func (s *session) client(kubeconfig string) dynamic.Interface {
+	s.t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return client
+}
+
+// stop interrupts the program, as a user does, and wants it to end well.
+func (s *session) stop() {
+	s.t.Helper()
+	if err := s.program.Process.Signal(os.Interrupt); err != nil {
+		s.t.Fatal(err)
+	}
+	select {
+	case err := <-s.ended:
+		if err != nil || strings.Contains(s.out.String(), "panic") {
+			s.t.Errorf("the program ended badly: %v\n%s", err, &s.out)
+		}
+	case <-time.After(patience):
+		s.t.Errorf("the program still runs %v after an interrupt\n%s", patience, &s.out)
+	}
+}
+
+var (
+	age   = regexp.MustCompile(`\b(\d+[hms])+\b`)
+	space = regexp.MustCompile(`[ \t]+`)
+)
+
+// normal is text without what differs from run to run.
+func normal(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(space.ReplaceAllString(age.ReplaceAllString(line, "<age>"), " "))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// pattern is what matches the text, in which "..." stands for anything.
+func pattern(text string) *regexp.Regexp {
+	return regexp.MustCompile(`(?s)^` + strings.ReplaceAll(regexp.QuoteMeta(normal(text)), `\.\.\.`, `.*`) + `$`)
+}
