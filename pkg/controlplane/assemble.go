@@ -121,6 +121,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.WatchRequestWaitGroup = p.watches
 	c.BuildHandlerChainFunc = (&chain{middleware: p.plan.middleware, signals: p.signals}).build
 	c.AggregatedDiscoveryGroupManager = discoveryendpoint.NewResourceManager("apis")
+	c.AggregatedDiscoveryGroupManager.AddInvalidationCallback(p.discovered.signal)
 	c.StorageObjectCountTracker = p.backend.Objects
 	// The plane starts and awaits informers itself; the storage readiness hook
 	// and the informer hook poll.

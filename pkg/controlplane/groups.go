@@ -35,6 +35,7 @@ func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error)
 			return nil, fmt.Errorf("group %q: %w", g.api.group, err)
 		}
 	}
+	p.root = server
 	return &Link{
 		Server: server, GroupVersions: p.plan.groupVersions(),
 		Definitions: p.plan.definitions, Schemes: p.plan.schemes,
@@ -225,7 +226,7 @@ func (i *installer) installVersion(
 	return resources, err
 }
 
-// announce adds the group to unaggregated discovery.
+// announce adds the group's own document to unaggregated discovery.
 func (i *installer) announce(g *planned) {
 	container := i.server.Handler.GoRestfulContainer
 	if g.api.group == "" {
@@ -235,13 +236,9 @@ func (i *installer) announce(g *planned) {
 		container.Add(wrapped.GenerateWebService("/api", metav1.APIVersions{}))
 		return
 	}
-	group := metav1.APIGroup{Name: g.api.group}
-	for _, v := range g.versions() {
-		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{
-			GroupVersion: g.api.group + "/" + v, Version: v,
-		})
+	var served []GroupVersion
+	for n, v := range g.versions() {
+		served = append(served, GroupVersion{Group: g.api.group, Version: v, VersionPriority: int32(-n)})
 	}
-	group.PreferredVersion = group.Versions[0]
-	i.server.DiscoveryGroupManager.AddGroup(group)
-	container.Add(discovery.NewAPIGroupHandler(i.server.Serializer, group).WebService())
+	container.Add(discovery.NewAPIGroupHandler(i.server.Serializer, apiGroups(served)[0]).WebService())
 }

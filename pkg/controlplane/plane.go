@@ -39,6 +39,7 @@ type Plane struct {
 	signals   *signals
 	base      *genericapiserver.RecommendedConfig
 	links     []*Link
+	root      *genericapiserver.GenericAPIServer // the link of the groups
 	top       *genericapiserver.GenericAPIServer
 
 	requests *utilwaitgroup.SafeWaitGroup
@@ -46,6 +47,9 @@ type Plane struct {
 	endWork  context.CancelFunc
 	work     sync.WaitGroup
 	ready    chan struct{}
+
+	announcer  *announcer
+	discovered change
 }
 
 // Link is one server of a plane's delegation chain.
@@ -108,6 +112,10 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 		if err := l.Start(life); err != nil {
 			return err
 		}
+	}
+	p.announcer = &announcer{plane: p, manager: p.root.DiscoveryGroupManager}
+	if err := p.announcer.follow(); err != nil {
+		return err
 	}
 	p.informers.StartWithContext(life)
 	// Before any work of the parts: admission plugins poll for informers that

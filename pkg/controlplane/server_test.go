@@ -2,11 +2,14 @@ package controlplane_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,8 +25,10 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
 )
@@ -299,5 +304,34 @@ func TestMetricsAndIndex(t *testing.T) {
 	v, err := c.Discovery().ServerVersion()
 	if err != nil || v.Major != "1" || v.Minor != "36" || !strings.HasPrefix(v.GitVersion, "v1.36.") || !strings.Contains(v.GitVersion, "+sailplane") {
 		t.Errorf("/version: %+v, %v", v, err)
+	}
+}
+
+// TestGroupListIsComplete: without an aggregator, GET /apis lists the groups of
+// every part, and those of CRDs come and go.
+func TestGroupListIsComplete(t *testing.T) {
+	t.Parallel()
+	s := build(t, core.Namespaces{}, coordination.Leases{}, crd.Definitions{FS: os.DirFS("../../config")})
+	run(t, s)
+	c := client(t, s.ClientConfig())
+	list := func() (names []string) {
+		t.Helper()
+		var groups metav1.APIGroupList
+		raw, err := c.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", "application/json").DoRaw(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal(raw, &groups); err != nil {
+			t.Fatal(err)
+		}
+		for _, g := range groups.Groups {
+			names = append(names, g.Name)
+		}
+		slices.Sort(names)
+		return names
+	}
+	want := []string{"apiextensions.k8s.io", "coordination.k8s.io", "example.com"}
+	if got := list(); !slices.Equal(got, want) {
+		t.Errorf("groups: %v, want %v", got, want)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -66,7 +67,27 @@ func (d Definitions) apply(ctx context.Context, plane *controlplane.Plane, g *gr
 	for _, def := range definitions {
 		names = append(names, def.name())
 	}
-	return awaitEstablished(ctx, g.informer, names)
+	if err := awaitEstablished(ctx, g.informer, names); err != nil {
+		return err
+	}
+	return plane.AwaitDiscovery(ctx, g.resources(names))
+}
+
+// resources are those that the named CRDs serve.
+func (g *groups) resources(names []string) []schema.GroupVersionResource {
+	var all []schema.GroupVersionResource
+	for _, name := range names {
+		crd, err := g.lister.Get(name)
+		if err != nil {
+			continue // deleted meanwhile
+		}
+		for _, v := range crd.Spec.Versions {
+			if v.Served {
+				all = append(all, schema.GroupVersionResource{Group: crd.Spec.Group, Version: v.Name, Resource: crd.Spec.Names.Plural})
+			}
+		}
+	}
+	return all
 }
 
 // groups are the group versions of the established CRDs of one plane.

@@ -24,6 +24,8 @@ const (
 	notifyInterval = 5 * time.Second
 	// electionRetry is how often a starting etcd is told to elect itself.
 	electionRetry = time.Millisecond
+	// failedStart is how long a start that failed has to end by itself.
+	failedStart = 100 * time.Millisecond
 	// failedStop is how long a stop waits for an etcd that failed: parts of it
 	// may wait for a part that is gone.
 	failedStop = 2 * time.Second
@@ -176,6 +178,12 @@ func (s *embedded) launch(ctx context.Context, c *embed.Config) error {
 		return nil
 	case <-s.failure.happened:
 		err = advise(s.failure.err())
+		// Where it was the start itself that failed, it ends now.
+		select {
+		case <-done:
+			return errors.Join(err, s.unlock())
+		case <-time.After(failedStart):
+		}
 	case <-ctx.Done():
 		err = fmt.Errorf("start: %w", context.Cause(ctx))
 	}

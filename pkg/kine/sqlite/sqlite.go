@@ -163,7 +163,7 @@ func (s *storage) connect(ctx context.Context, wg *sync.WaitGroup) (server.Backe
 		PollBatchSize:    batchSize,
 	})
 	if err != nil {
-		return nil, err
+		return nil, explain(err)
 	}
 	// SQLite has one writer at a time. Waiting for a lock of ours costs
 	// nothing; SQLite's own waiting sleeps up to 100 ms.
