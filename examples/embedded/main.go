@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
@@ -23,7 +24,7 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:6443", "address to serve HTTPS at")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *listen); err != nil {
 		fmt.Fprintln(os.Stderr, "embedded:", err)

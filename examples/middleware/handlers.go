@@ -7,12 +7,10 @@ import (
 	"os"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/warning"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/sailplane-dev/sailplane/pkg/middleware"
 )
 
 const (
@@ -48,7 +46,7 @@ func notice(next http.Handler) http.Handler {
 // than the server itself, whether it will be allowed or not.
 func audit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if u, info := caller(r); u != user.APIServerUser && !readOnly(info) {
+		if u, info := caller(r); !middleware.Internal(r) && !readOnly(info) {
 			fmt.Printf("audit: request %s: %s: %s %s\n", r.Header.Get(idHeader), u, info.Verb, info.Path)
 		}
 		next.ServeHTTP(w, r)
@@ -59,13 +57,11 @@ func audit(next http.Handler) http.Handler {
 // server is closed, but not its own.
 func maintenance(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if u, info := caller(r); u == user.APIServerUser || readOnly(info) || !inMaintenance() {
+		if _, info := caller(r); middleware.Internal(r) || readOnly(info) || !inMaintenance() {
 			next.ServeHTTP(w, r)
 			return
 		}
-		// Clients want a Status object, in the encoding they speak: kubectl prints its message.
-		err := apierrors.NewServiceUnavailable("closed for maintenance")
-		responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
+		middleware.Refuse(w, r, apierrors.NewServiceUnavailable("closed for maintenance"))
 	})
 }
 

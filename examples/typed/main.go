@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"syscall"
 
 	"github.com/sailplane-dev/sailplane/examples/typed/fruit/v1"
 	"github.com/sailplane-dev/sailplane/pkg/admit"
@@ -21,7 +22,7 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:6443", "address to serve HTTPS at")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	err := controlplane.New("typed").
 		Listen(*listen).

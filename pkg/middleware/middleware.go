@@ -10,7 +10,12 @@ import (
 	"fmt"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/client-go/kubernetes/scheme"
+
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 )
 
 // Func wraps a handler. It must call next once or answer itself, and must pass
@@ -37,6 +42,18 @@ func AfterAuthentication(name string, f Func) controlplane.Part {
 func Innermost(name string, f Func) controlplane.Part {
 	return part{controlplane.Innermost, name, f}
 }
+
+// Refuse answers with an error as the API does: a Status object in the encoding
+// the client speaks. An error of k8s.io/apimachinery/pkg/api/errors keeps its
+// code and reason; any other is 500.
+func Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
+}
+
+// Internal tells requests of the server itself, its controllers and its
+// ClientConfig: they pass through the middleware too, and a server that
+// refuses its own requests does not start.
+func Internal(r *http.Request) bool { return loopback.From(r.Context()) }
 
 type part struct {
 	slot controlplane.Slot

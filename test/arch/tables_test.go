@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"pkg/authn":      {"pkg/controlplane", "pkg/internal/pki"},
 	"pkg/authz":      {"pkg/controlplane"},
 	"pkg/admit":      {"pkg/controlplane"},
-	"pkg/middleware": {"pkg/controlplane"},
+	"pkg/middleware": {"pkg/controlplane", "pkg/internal/loopback"},
 
 	// Storage.
 	"pkg/etcd":        {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},

@@ -93,9 +93,17 @@ func (t *Transport) enter() (*http.Handler, error) {
 	return h, nil
 }
 
+type contextKey struct{}
+
+// From tells whether the context is that of a request that came this way.
+func From(ctx context.Context) bool {
+	came, _ := ctx.Value(contextKey{}).(bool)
+	return came
+}
+
 // inbound is the request as the handler's side sees it.
 func inbound(ctx context.Context, req *http.Request) *http.Request {
-	in := req.Clone(ctx)
+	in := req.Clone(context.WithValue(ctx, contextKey{}, true))
 	in.RequestURI = req.URL.RequestURI()
 	in.RemoteAddr = "127.0.0.1:0"
 	in.Proto, in.ProtoMajor, in.ProtoMinor = "HTTP/2.0", 2, 0

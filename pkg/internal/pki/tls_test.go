@@ -1,9 +1,9 @@
 package pki
 
 import (
-	"errors"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
