@@ -55,7 +55,7 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	f.StringVar(&s.dataDir, "data-dir", "sailplane-data", "directory for keys, certificates and the default storage")
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file to write the administrator's kubeconfig to (default admin.kubeconfig in the data directory)")
 	f.StringVar(&s.crds, "crds", "", "directory of CustomResourceDefinitions to apply before the server is ready")
-	f.IntVar(&s.verbosity, "v", 0, "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
+	f.IntVarP(&s.verbosity, "v", "v", 0, "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
 	f.StringVar(&s.tls.ca, "storage-ca", "", "CA file to verify an external etcd with")
 	f.StringVar(&s.tls.cert, "storage-cert", "", "client certificate file for an external etcd")
 	f.StringVar(&s.tls.key, "storage-key", "", "client key file for an external etcd")
@@ -94,7 +94,7 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 		With(
 			authn.Admin{Dir: filepath.Join(s.dataDir, "pki"), Kubeconfig: s.kubeconfig},
 			authz.Groups{},
-			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
+			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Events{},
 			coordination.Leases{},
 			definitions,
 			aggregator.APIServices{},
@@ -121,8 +121,16 @@ func (s *serve) logging(ctx context.Context, w io.Writer) (context.Context, erro
 	if s.verbosity > 0 {
 		level = slog.Level(-s.verbosity)
 	}
-	handler := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})
+	handler := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: verbosityName})
 	logger := logr.FromSlogHandler(handler)
 	setKlog(logger, s.verbosity)
 	return klog.NewContext(ctx, logger), nil
+}
+
+// verbosityName writes the level of V(n) as Vn, where slog would write DEBUG+3.
+func verbosityName(_ []string, a slog.Attr) slog.Attr {
+	if level, ok := a.Value.Any().(slog.Level); ok && a.Key == slog.LevelKey && level < slog.LevelInfo {
+		return slog.String(slog.LevelKey, fmt.Sprintf("V%d", -int(level)))
+	}
+	return a
 }

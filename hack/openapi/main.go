@@ -83,6 +83,7 @@ func outputs() []output {
 			lists("namespace", "k8s.io/api/core/v1.Namespace"),
 			lists("configMap", "k8s.io/api/core/v1.ConfigMap"),
 			lists("secret", "k8s.io/api/core/v1.Secret"),
+			lists("event", "k8s.io/api/core/v1.Event"),
 		},
 	}, {
 		dir:      "pkg/builtin/coordination",

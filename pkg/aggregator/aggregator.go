@@ -91,6 +91,7 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	if err != nil {
 		return nil, err
 	}
+	generic.OpenAPIV3Config.Definitions = nil // needed to install, not to be kept
 	r.informers = server.APIRegistrationInformers
 	return &controlplane.Link{
 		Server: server.GenericAPIServer,

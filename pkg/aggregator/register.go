@@ -27,8 +27,18 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	}
 	controller := autoregister.NewAutoRegisterController(r.informers.Apiregistration().V1().APIServices(), client.ApiregistrationV1())
 	for _, gv := range p.GroupVersions() {
+		if gv.Group == apiregistrationv1.GroupName {
+			continue // upstream's handler lists its own group by itself
+		}
 		controller.AddAPIServiceToSyncOnStart(apiService(gv))
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		controller.Run(1, ctx.Done())
+	}()
+	defer func() { cancel(); <-done }() // the controller's queue ends with its run
 	changed := make(chan struct{}, 1)
 	for _, d := range p.Dynamic() {
 		err := d.Subscribe(func() {
@@ -41,18 +51,12 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 			return err
 		}
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		controller.Run(1, ctx.Done())
-	}()
 	registered := map[string]bool{}
 	for {
 		registered = follow(controller, p.Dynamic(), registered)
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			<-done
 			return nil
 		}
 	}

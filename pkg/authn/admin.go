@@ -113,6 +113,6 @@ func (a Admin) load(ctx context.Context, addr net.Addr) (*loaded, error) {
 	}
 	return &loaded{
 		identity: identity, serving: serving, clientCA: clientCA,
-		certificates: x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion),
+		certificates: remember(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion)),
 	}, nil
 }

@@ -48,6 +48,7 @@ type Plane struct {
 	work     sync.WaitGroup
 	ready    chan struct{}
 
+	hooksOnce  sync.Once
 	announcer  *announcer
 	discovered change
 }
@@ -125,7 +126,7 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 	}
 	p.signals.markComplete()
 	done("informers")
-	p.top.RunPostStartHooks(life)
+	p.runHooks(life)
 	for _, w := range p.plan.background {
 		p.work.Go(func() {
 			if err := w.value(life, p); err != nil && life.Err() == nil {
@@ -145,6 +146,11 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 	done("caches")
 	close(p.ready)
 	return nil
+}
+
+// runHooks runs the post-start hooks of the chain, once in the plane's life.
+func (p *Plane) runHooks(ctx context.Context) {
+	p.hooksOnce.Do(func() { p.top.RunPostStartHooks(ctx) })
 }
 
 // synced waits for every watch cache and post-start hook.
@@ -186,6 +192,14 @@ func (p *Plane) stop() error {
 	p.signals.markDraining()
 	p.endWork()
 	p.signals.markStopping()
+	// Controllers own queues from the moment they are made and end them when
+	// they end, so those of a plane that never got to run them run now, to end.
+	ended, end := context.WithCancel(context.Background())
+	end()
+	p.runHooks(ended)
+	waited, cancel := context.WithTimeout(context.Background(), hooksTimeout)
+	defer cancel()
+	_ = upstream.AwaitHooks(waited, p.top) // what takes longer ends with the process
 	err := p.top.RunPreShutdownHooks()
 	p.work.Wait()
 	p.informers.Shutdown()
@@ -198,6 +212,10 @@ func (p *Plane) stop() error {
 	p.top.Destroy()
 	return err
 }
+
+// hooksTimeout bounds how long a stopping plane waits for its post-start hooks,
+// which return at once when their context has ended.
+const hooksTimeout = 2 * time.Second
 
 // watchesTimeout bounds how long a stopping plane waits for watch handlers to
 // return. They return at once: their signal was given.

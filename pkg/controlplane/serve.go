@@ -47,21 +47,25 @@ func (r *run) bind(ctx context.Context) (net.Listener, error) {
 	return listener, nil
 }
 
-// serve answers HTTPS at the listener, if there is one.
-func (r *run) serve(ctx context.Context, plan *Plan, listener net.Listener, h http.Handler) error {
+// identify makes the TLS configuration of the listener, if there is one.
+func (r *run) identify(ctx context.Context, plan *Plan, listener net.Listener) (*tls.Config, error) {
 	if listener == nil {
-		return nil
+		return nil, nil
 	}
 	from := plan.identity[0]
 	identity, err := from.value(ctx, listener.Addr())
 	if err != nil {
-		return fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
+		return nil, fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
 	}
 	config, err := r.tlsConfig(identity)
 	if err != nil {
-		return fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
+		return nil, fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
 	}
-	server := httpServer(h, config)
+	return config, nil
+}
+
+// serve answers HTTPS at the listener.
+func (r *run) serve(listener net.Listener, server *http.Server) {
 	done := make(chan error, 1)
 	go func() {
 		err := server.ServeTLS(listener, "", "")
@@ -81,7 +85,6 @@ func (r *run) serve(ctx context.Context, plan *Plan, listener net.Listener, h ht
 		<-done
 		return nil
 	})
-	return nil
 }
 
 // connectionsTimeout is how long connections may take to send what is left

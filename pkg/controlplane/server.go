@@ -134,16 +134,20 @@ func (r *run) start(ctx, life context.Context) error {
 	if err != nil {
 		return err
 	}
+	plan := &Plan{}
+	if err := plan.install(s.parts); err != nil {
+		return err
+	}
+	config, err := r.identify(ctx, plan, listener)
+	if err != nil {
+		return err
+	}
 	backend, err := r.openStorage(ctx)
 	if err != nil {
 		return err
 	}
 	log.V(1).Info("Started", "phase", "storage", "ms", time.Since(r.begun).Milliseconds())
 
-	plan := &Plan{}
-	if err := plan.install(s.parts); err != nil {
-		return err
-	}
 	shared := &shared{external: externalAddress(listener), documents: &openapi.Cache{}, door: s.door, token: s.token}
 	phase := time.Now()
 	plane, err := newPlane(s.name, plan, backend, shared)
@@ -155,8 +159,8 @@ func (r *run) start(ctx, life context.Context) error {
 	handler := http.Handler(plane.top.Handler)
 	s.handler.Store(&handler)
 	r.later(func(context.Context) error { s.handler.Store(nil); return nil })
-	if err := r.serve(ctx, plan, listener, handler); err != nil {
-		return err
+	if listener != nil {
+		r.serve(listener, httpServer(handler, config))
 	}
 	r.later(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, drainTimeout)

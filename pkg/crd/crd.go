@@ -43,6 +43,7 @@ func (d Definitions) Install(p *controlplane.Plan) error {
 	p.Below("custom resources", g.link)
 	p.Dynamic(g)
 	p.Admit("establish CRDs at once", establishAtOnce{})
+	p.Wrap(controlplane.Innermost, "no protobuf for custom resources", g.withoutProtobuf)
 	if d.FS != nil {
 		p.Prepare("given CRDs", func(ctx context.Context, plane *controlplane.Plane) error {
 			return d.apply(ctx, plane, g)

@@ -33,8 +33,9 @@ func (establishAtOnce) Admit(_ context.Context, a admission.Attributes, _ admiss
 	}
 	for i := range crd.Status.Conditions {
 		c := &crd.Status.Conditions[i]
-		if c.Type == apiextensions.Established && c.Status == apiextensions.ConditionTrue &&
-			time.Since(c.LastTransitionTime.Time) < establishDelay {
+		// Whatever its status: requests are served, and sleep, as soon as the
+		// names are accepted, a moment before the CRD is established.
+		if c.Type == apiextensions.Established && time.Since(c.LastTransitionTime.Time) < establishDelay {
 			c.LastTransitionTime = metav1.NewTime(time.Now().Add(-establishDelay))
 		}
 	}

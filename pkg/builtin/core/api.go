@@ -27,7 +27,7 @@ var sharedAPI = sync.OnceValue(func() *controlplane.API {
 
 func addToScheme(s *runtime.Scheme) error {
 	var errs []error
-	for _, d := range []*resource.Definition{namespaces(), configMaps(), secrets()} {
+	for _, d := range []*resource.Definition{namespaces(), configMaps(), secrets(), events()} {
 		errs = append(errs, d.Register(s, corev1.SchemeGroupVersion))
 	}
 	return errors.Join(errs...)
@@ -35,7 +35,9 @@ func addToScheme(s *runtime.Scheme) error {
 
 func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := meta.Definitions(ref)
-	for _, more := range []common.GetOpenAPIDefinitions{namespaceDefinitions, configMapDefinitions, secretDefinitions} {
+	for _, more := range []common.GetOpenAPIDefinitions{
+		namespaceDefinitions, configMapDefinitions, secretDefinitions, eventDefinitions,
+	} {
 		maps.Copy(all, more(ref))
 	}
 	return all

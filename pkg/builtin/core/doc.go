@@ -5,6 +5,7 @@
 //     those that are missing or terminating
 //   - [ConfigMaps]
 //   - [Secrets]
+//   - [Events], which go away by themselves after an hour
 //
 // They take the published types of k8s.io/api/core/v1 and behave as
 // kube-apiserver's do: defaults, validation and its messages, immutability,

@@ -53,15 +53,15 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	ctx, cancel := context.WithCancel(req.Context())
 	in := inbound(ctx, req)
-	body, pipe := io.Pipe()
-	w := &writer{header: make(http.Header), pipe: pipe, wrote: make(chan struct{}), gone: make(chan bool, 1)}
+	body := newPipe()
+	w := &writer{header: make(http.Header), pipe: body, wrote: make(chan struct{}), gone: make(chan bool, 1)}
 	go func() {
 		defer t.running.Done()
 		defer cancel()
 		defer closeBody(req)
-		pipe.CloseWithError(w.serve(*h, in))
+		body.end(w.serve(*h, in))
 	}()
-	stop := context.AfterFunc(req.Context(), func() { _ = body.CloseWithError(req.Context().Err()) })
+	stop := context.AfterFunc(req.Context(), func() { body.end(req.Context().Err()) })
 	select {
 	case <-w.wrote:
 	case <-req.Context().Done():
@@ -75,7 +75,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &http.Response{
 		Status: fmt.Sprintf("%d %s", w.status, http.StatusText(w.status)), StatusCode: w.status,
 		Proto: "HTTP/2.0", ProtoMajor: 2, Header: w.sent, ContentLength: -1, Request: req,
-		Body: &responseBody{PipeReader: body, end: func() { stop(); cancel() }},
+		Body: &responseBody{pipe: body, end: func() { stop(); cancel() }},
 	}, nil
 }
 
@@ -124,20 +124,20 @@ func closeBody(req *http.Request) {
 
 // responseBody ends the handler's request when the client closes the body.
 type responseBody struct {
-	*io.PipeReader
+	*pipe
 	end func()
 }
 
 func (b *responseBody) Close() error {
 	b.end()
-	return b.PipeReader.Close()
+	return b.pipe.Close()
 }
 
-// writer is the handler's http.ResponseWriter. Writes block until the client
-// reads, as on a connection with a full window.
+// writer is the handler's http.ResponseWriter. Writes block while the buffer is
+// full, as on a connection with a full window.
 type writer struct {
 	header http.Header
-	pipe   *io.PipeWriter
+	pipe   *pipe
 	gone   chan bool
 
 	once   sync.Once
