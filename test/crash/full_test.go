@@ -1,0 +1,92 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// limited is the server in a shell that limits the size of every file it
+// writes, in blocks of 512 or 1024 bytes. To the server that is a disk with no room
+// left: what goes beyond fails with EFBIG, which takes the way of ENOSPC.
+func limited(blocks int, args []string) *exec.Cmd {
+	script := fmt.Sprintf("trap '' XFSZ; ulimit -f %d; exec \"$0\" \"$@\"", blocks)
+	return exec.Command("sh", append([]string{"-c", script, binary}, args...)...)
+}
+
+// TestFullDisk writes until the storage has no more room. Writes are refused
+// and not acknowledged, reads go on, and nothing acknowledged is lost.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	storage := storages()["sqlite"](dir)
+	p := launch(t, limited(4096, serveArgs(dir, storage)))
+	if err := p.awaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	cms, err := p.configMaps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var acked []string
+	for i := range 400 {
+		cm := &v1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cm-%d", i)},
+			Data:       map[string]string{"value": strings.Repeat("x", 64<<10)},
+		}
+		if _, err = cms.Create(context.Background(), cm, metav1.CreateOptions{}); err != nil {
+			break
+		}
+		acked = append(acked, cm.Name)
+	}
+	if err == nil {
+		t.Fatalf("%d objects of 64 KiB were written, and the disk is not full", len(acked))
+	}
+	if reason := apierrors.ReasonForError(err); reason == metav1.StatusReasonConflict || reason == metav1.StatusReasonAlreadyExists {
+		t.Errorf("a full disk is reported as %s: %v", reason, err)
+	}
+	t.Logf("after %d objects: %v", len(acked), err)
+	list, err := cms.List(context.Background(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != len(acked) {
+		t.Errorf("the server with a full disk lists %d objects, want %d: %v", len(list.Items), len(acked), err)
+	}
+	if err := p.interrupt(); err != nil {
+		t.Errorf("stop with a full disk: %v", err)
+	}
+	again := serve(t, dir, storage)
+	if cms, err = again.configMaps(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range acked {
+		if _, err := cms.Get(context.Background(), name, metav1.GetOptions{}); err != nil {
+			t.Errorf("acknowledged: %v", err)
+		}
+	}
+	if _, err := cms.Create(context.Background(), &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "room"}}, metav1.CreateOptions{}); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+	if err := again.interrupt(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFullDiskAtStart starts servers where there is no room for what a storage needs at least.
+func TestFullDiskAtStart(t *testing.T) {
+	for name, storage := range storages() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			text := fails(t, limited(16, serveArgs(dir, storage(dir))))
+			if !strings.Contains(text, dir) {
+				t.Errorf("stderr does not name %s", dir)
+			}
+			t.Logf("%s", text)
+		})
+	}
+}

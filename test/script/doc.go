@@ -1,0 +1,21 @@
+// Package script runs scripts that drive the binary with the real kubectl.
+//
+// Each file in testdata is one script that shows one thing, in the language of
+// github.com/rogpeppe/go-internal/testscript, with these commands besides:
+//
+//	serve [FLAG...]     starts "sailplane serve" and waits for its ready line;
+//	                    it is stopped at the end of the script
+//	shutdown            stops the server with SIGTERM; it must exit with status 0
+//	crash               kills the server with SIGKILL
+//	anonymous PATH      requests a path of the server without credentials;
+//	                    the status is on stdout, then the body
+//	eventually CMD...   repeats a command until it succeeds, where kubectl cannot wait
+//	each FILE CMD...    runs a command for each line of a file, which replaces {}
+//
+// Scripts in testdata/api and testdata/crds run on every storage,
+// those in testdata/persistent on every storage that keeps objects in files, and
+// those in testdata/binary once.
+//
+// $SERVER is the address of the running server, $STORAGE the storage of the
+// run, and $CONFIG the folder config of the repository.
+package script

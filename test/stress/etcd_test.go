@@ -1,0 +1,16 @@
+package stress
+
+import (
+	"path/filepath"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/etcd"
+)
+
+// addEtcd adds the embedded etcd.
+func addEtcd(all map[string]store) {
+	all["etcd"] = store{
+		at:         func(dir string) controlplane.Datastore { return etcd.Embedded{Dir: filepath.Join(dir, "etcd")} },
+		persistent: true, files: []string{"etcd"},
+	}
+}
