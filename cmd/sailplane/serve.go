@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,7 +32,7 @@ type serve struct {
 	dataDir    string
 	kubeconfig string
 	crds       string
-	verbosity  int
+	verbosity  verbosity
 	tls        tlsFiles
 }
 
@@ -55,7 +56,7 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	f.StringVar(&s.dataDir, "data-dir", "sailplane-data", "directory for keys, certificates and the default storage")
 	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file to write the administrator's kubeconfig to (default admin.kubeconfig in the data directory)")
 	f.StringVar(&s.crds, "crds", "", "directory of CustomResourceDefinitions to apply before the server is ready")
-	f.IntVarP(&s.verbosity, "v", "v", 0, "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
+	f.VarP(&s.verbosity, "v", "v", "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
 	f.StringVar(&s.tls.ca, "storage-ca", "", "CA file to verify an external etcd with")
 	f.StringVar(&s.tls.cert, "storage-cert", "", "client certificate file for an external etcd")
 	f.StringVar(&s.tls.key, "storage-key", "", "client key file for an external etcd")
@@ -68,10 +69,7 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 
 func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 	begun := time.Now()
-	ctx, err := s.logging(ctx, log)
-	if err != nil {
-		return err
-	}
+	ctx = s.logging(ctx, log)
 	if s.kubeconfig == "" {
 		s.kubeconfig = filepath.Join(s.dataDir, "admin.kubeconfig")
 	}
@@ -111,10 +109,7 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 }
 
 // logging sends klog and its contextual loggers to a slog handler.
-func (s *serve) logging(ctx context.Context, w io.Writer) (context.Context, error) {
-	if s.verbosity < 0 || s.verbosity > 10 {
-		return nil, fmt.Errorf("--v: %d: want 0 to 10", s.verbosity)
-	}
+func (s *serve) logging(ctx context.Context, w io.Writer) context.Context {
 	// logr's verbosity V(n) is slog's level -n.
 	// At 0, what k8s.io modules log as information is left out too.
 	level := slog.LevelWarn
@@ -123,8 +118,25 @@ func (s *serve) logging(ctx context.Context, w io.Writer) (context.Context, erro
 	}
 	handler := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: verbosityName})
 	logger := logr.FromSlogHandler(handler)
-	setKlog(logger, s.verbosity)
-	return klog.NewContext(ctx, logger), nil
+	setKlog(logger, int(s.verbosity))
+	return klog.NewContext(ctx, logger)
+}
+
+// verbosity is the value of --v.
+type verbosity int
+
+const maxVerbosity = 10
+
+func (v *verbosity) String() string { return strconv.Itoa(int(*v)) }
+func (v *verbosity) Type() string   { return "int" }
+
+func (v *verbosity) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > maxVerbosity {
+		return fmt.Errorf("want a number from 0 to %d", maxVerbosity)
+	}
+	*v = verbosity(n)
+	return nil
 }
 
 // verbosityName writes the level of V(n) as Vn, where slog would write DEBUG+3.

@@ -112,7 +112,7 @@ func openFiles() []string {
 }
 
 func testRestart(t *testing.T, d controlplane.Datastore) {
-	const rounds, keys = 4, 20
+	const rounds, keys = 4, 200
 	want := map[string]string{}
 	var last int64
 	for round := range rounds {
