@@ -52,9 +52,11 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	}
 	f := c.Flags()
 	f.StringVar(&s.listen, "listen", "127.0.0.1:6443", "address to serve HTTPS at; port 0 picks a free one")
-	f.StringVar(&s.storage, "storage", "", "where objects are kept: "+strings.Join(storageForms(), ", ")+" (default etcd: in the data directory)")
+	f.StringVar(&s.storage, "storage", "",
+		"where objects are kept: "+strings.Join(storageForms(), ", ")+" (default etcd: in the data directory)")
 	f.StringVar(&s.dataDir, "data-dir", "sailplane-data", "directory for keys, certificates and the default storage")
-	f.StringVar(&s.kubeconfig, "kubeconfig", "", "file to write the administrator's kubeconfig to (default admin.kubeconfig in the data directory)")
+	f.StringVar(&s.kubeconfig, "kubeconfig", "",
+		"file to write the administrator's kubeconfig to (default admin.kubeconfig in the data directory)")
 	f.StringVar(&s.crds, "crds", "", "directory of CustomResourceDefinitions to apply before the server is ready")
 	f.VarP(&s.verbosity, "v", "v", "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
 	f.StringVar(&s.tls.ca, "storage-ca", "", "CA file to verify an external etcd with")

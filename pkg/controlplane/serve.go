@@ -66,13 +66,12 @@ func (r *run) identify(ctx context.Context, plan *Plan, listener net.Listener) (
 
 // serve answers HTTPS at the listener.
 func (r *run) serve(listener net.Listener, server *http.Server) {
-	done := make(chan error, 1)
+	done := make(chan struct{})
 	go func() {
-		err := server.ServeTLS(listener, "", "")
-		if !errors.Is(err, http.ErrServerClosed) {
+		defer close(done)
+		if err := server.ServeTLS(listener, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			r.fail(fmt.Errorf("serve at %s: %w", listener.Addr(), err))
 		}
-		done <- err
 	}()
 	r.later(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, connectionsTimeout)

@@ -227,7 +227,7 @@ func TestLoadBroken(t *testing.T) {
 		"EndlessMerge":         {edit: []string{"maximum: 10", "default: &a {<<: *a}"}},
 		"MergeScalar":          {edit: []string{"maximum: 10", "<<: 1"}},
 		"GrowingAlias":         {edit: []string{"maximum: 10", "enum: [&a [x,x,x,x,x,x,x,x,x,x], &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a], &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b], &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c], &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d], &f [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e], &g [*f,*f,*f,*f,*f,*f,*f,*f,*f,*f]]"}},
-		"NoSchema":             {edit: []string{widgets[strings.Index(widgets, "    schema:"):], ""}},
+		"NoSchema":             {edit: []string{widgets[max(0, strings.Index(widgets, "    schema:")):], ""}},
 		"NoName":               {edit: []string{"  name: widgets.example.com\n", "  labels: {}\n"}},
 		"WrongName":            {edit: []string{"name: widgets.example.com", "name: widget.example.com"}},
 		"NoType":               {reason: "a line of the schema, although the internal form has it elsewhere", edit: []string{"type: integer\n", "description: how big\n"}},

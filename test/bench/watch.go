@@ -45,8 +45,12 @@ func fanOut(ctx context.Context, l *lab, s *server) error {
 		if watchers[i], err = watch(ctx, clients[i/watchersPerClient], l.writes); err != nil {
 			return err
 		}
-		defer watchers[i].body.Close()
 	}
+	defer func() {
+		for _, w := range watchers {
+			_ = w.body.Close()
+		}
+	}()
 	cpu, err := s.spent(func() error {
 		return s.phase("watch", func() error {
 			var reading sync.WaitGroup

@@ -207,7 +207,7 @@ func each(ts *testscript.TestScript, neg bool, args []string) {
 		out, err := run(ts, words)
 		fmt.Fprintf(ts.Stdout(), "%s", out)
 		if ended := (&exec.ExitError{}); (err != nil) != neg || err != nil && !errors.As(err, &ended) {
-			errs = append(errs, fmt.Errorf("%v: %v\n%s", words, cmp.Or(err, errors.New("succeeded")), out))
+			errs = append(errs, fmt.Errorf("%v: %w\n%s", words, cmp.Or(err, errors.New("succeeded")), out))
 		}
 	}
 	ts.Check(errors.Join(errs...))

@@ -50,6 +50,8 @@ func (g *guarded) Get(ctx context.Context, key string, revision int64, keysOnly 
 }
 
 // List implements server.Backend.
+//
+//nolint:revive // the parameters are server.Backend's
 func (g *guarded) List(ctx context.Context, key, end string, limit, revision int64, keysOnly bool) (int64, []*server.KeyValue, error) {
 	before := g.acked.Load()
 	current, kvs, err := g.Backend.List(ctx, key, end, limit, revision, keysOnly)

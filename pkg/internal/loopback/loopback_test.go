@@ -147,7 +147,7 @@ func TestCancelBeforeAnswer(t *testing.T) {
 		cancel()
 		<-r.Context().Done()
 	})
-	if _, err := get(ctx, c); !errors.Is(err, context.Canceled) { //nolint:bodyclose // there is no response
+	if _, err := get(ctx, c); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 	transport.Close()
@@ -173,11 +173,11 @@ func TestCloseWaitsAndRefuses(t *testing.T) {
 	close(release)
 	<-closed
 	wg.Wait()
-	if _, err := get(t.Context(), c); !errors.Is(err, loopback.ErrClosed) { //nolint:bodyclose // there is no response
+	if _, err := get(t.Context(), c); !errors.Is(err, loopback.ErrClosed) {
 		t.Errorf("after Close: %v", err)
 	}
 	early := &http.Client{Transport: &loopback.Transport{}}
-	if _, err := get(t.Context(), early); !errors.Is(err, loopback.ErrNoHandler) { //nolint:bodyclose // there is no response
+	if _, err := get(t.Context(), early); !errors.Is(err, loopback.ErrNoHandler) {
 		t.Errorf("before Serve: %v", err)
 	}
 }

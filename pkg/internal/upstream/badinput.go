@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -56,14 +56,15 @@ func BadInput(next http.Handler) http.Handler {
 
 // badRequest finds mistakes in the URL.
 func badRequest(info *request.RequestInfo, r *http.Request) error {
-	if info.Namespace != "" && len(path.IsValidPathSegmentName(info.Resource)) == 0 {
-		if msgs := path.IsValidPathSegmentName(info.Namespace); len(msgs) > 0 {
+	if info.Namespace != "" && len(content.IsPathSegmentName(info.Resource)) == 0 {
+		if msgs := content.IsPathSegmentName(info.Namespace); len(msgs) > 0 {
 			return apierrors.NewBadRequest("namespace " + strconv.Quote(info.Namespace) + ": " + msgs[0])
 		}
 	}
 	if version := r.URL.Query().Get("resourceVersion"); version != "" && r.Method == http.MethodGet {
 		if _, err := strconv.ParseUint(version, 10, 64); err != nil {
-			return apierrors.NewBadRequest("resourceVersion: Invalid value: " + strconv.Quote(version) + ": want one that a list or an object carries")
+			return apierrors.NewBadRequest("resourceVersion: Invalid value: " + strconv.Quote(version) +
+				": want one that a list or an object carries")
 		}
 	}
 	return nil
