@@ -83,7 +83,7 @@ func build(dir string) error {
 		return err
 	}
 	// The flags are those of the Makefile's tests: the build is shared with them.
-	c := exec.Command("go", "build", "-pgo=off", "-overlay="+overlay, "-o", dir+string(filepath.Separator), "./examples/...")
+	c := exec.Command("go", "build", "-pgo=off", "-overlay="+overlay, "-o", dir+string(filepath.Separator), "./examples/...", "./cmd/sailplane")
 	c.Dir = root
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build ./examples/...: %w\n%s", err, bytes.TrimSpace(out))

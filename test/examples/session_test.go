@@ -103,7 +103,13 @@ func (s *session) start(name string) string {
 	if name != "minimal" { // which has no flags
 		args = []string{"-listen=127.0.0.1:0"}
 	}
-	program := exec.Command(filepath.Join(binaries, name), args...)
+	s.launch(exec.Command(filepath.Join(binaries, name), args...), kubeconfig)
+	return kubeconfig
+}
+
+// launch starts a program in the session's folder and waits for its kubeconfig.
+func (s *session) launch(program *exec.Cmd, kubeconfig string) {
+	s.t.Helper()
 	program.Dir, program.Stdout, program.Stderr = s.dir, &s.out, &s.out
 	if err := program.Start(); err != nil {
 		s.t.Fatal(err)
@@ -121,15 +127,15 @@ func (s *session) start(name string) string {
 	})
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(kubeconfig); err == nil {
-			return kubeconfig
+			return
 		}
 		select {
 		case err := <-s.ended:
-			s.t.Fatalf("%s ended: %v\n%s", name, err, &s.out)
+			s.t.Fatalf("%s ended: %v\n%s", program.Path, err, &s.out)
 		default:
 		}
 		if time.Since(begun) > patience {
-			s.t.Fatalf("%s has written no kubeconfig in %v\n%s", name, patience, &s.out)
+			s.t.Fatalf("%s has written no kubeconfig in %v\n%s", program.Path, patience, &s.out)
 		}
 	}
 }

@@ -3,12 +3,15 @@
 //
 // Reads and transactions go through kine's own translation of the etcd API
 // (kine/pkg/server), on a backend that is guarded where the drivers are looser
-// than etcd. Watches do not: kine's watch server may announce progress to a
-// revision before it delivered the events up to it, which makes a watch cache
-// miss objects for good, and it answers a progress request up to a second
-// late. One feed per storage takes their place. It reads every event once, in
-// order, hands each to the watches it concerns, and so knows exactly what was
-// delivered when it announces progress.
+// than etcd. Watches do not go through kine's watch server. It hands out the
+// byte slices the driver keeps, the in-memory driver repeats events after every
+// compaction, and progress notifications are not ordered with events: the
+// server looks whether a watch is idle, not whether it was handed everything up
+// to the revision it announces, so that a watch cache could miss objects for
+// good. With SQL it may also wait for the next write, or a second, before it
+// answers a progress request. Instead one feed per storage reads every event
+// once and in order, hands each to the watches it concerns, and so knows what
+// was delivered when it announces progress.
 //
 // Who compacts: the API server, as with etcd. Drivers keep all history until a
 // client sends a compaction; kine's own compactor stays off.

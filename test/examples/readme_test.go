@@ -1,0 +1,85 @@
+package examples
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestReadme does what the project's README says after `make run`: with the
+// flags that the Makefile gives the server, but for the port.
+func TestReadme(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	commands, err := parse(string(readme))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(commands) < 5 {
+		t.Fatalf("README.md has %d commands: is it read right?", len(commands))
+	}
+	s := prepare(t)
+	if err := os.Symlink(filepath.Join(root, "config"), filepath.Join(s.dir, "config")); err != nil {
+		t.Fatal(err)
+	}
+	s.launch(serverOf(t, root), filepath.Join(s.dir, ".sailplane", "admin.kubeconfig"))
+	for _, c := range commands {
+		if strings.Contains(c.text, "--watch") {
+			s.watch(c)
+		} else {
+			s.run(c)
+		}
+	}
+	s.stop()
+}
+
+// serverOf is the command `make run` runs, listening at a free port.
+func serverOf(t *testing.T, root string) *exec.Cmd {
+	t.Helper()
+	dry := exec.Command("make", "--no-print-directory", "--dry-run", "run")
+	dry.Dir = root
+	out, err := dry.Output()
+	if err != nil {
+		t.Fatalf("make --dry-run run: %v", err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	words := strings.Fields(lines[len(lines)-1])
+	at := slices.Index(words, "bin/sailplane")
+	if at < 0 {
+		t.Fatalf("make run ends with %q, not with bin/sailplane", lines[len(lines)-1])
+	}
+	return exec.Command(filepath.Join(binaries, "sailplane"), append(words[at+1:], "--listen=127.0.0.1:0")...)
+}
+
+// watch runs a command that goes on, until it has printed what it shall print.
+func (s *session) watch(c command) {
+	s.t.Helper()
+	var out buffer
+	words := strings.Fields(c.text)
+	program := exec.Command(words[0], words[1:]...)
+	program.Dir, program.Env, program.Stdout, program.Stderr = s.dir, s.env, &out, &out
+	if err := program.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	want := pattern(strings.Join(c.output, "\n"))
+	for begun := time.Now(); !want.MatchString(normal(string(bytes.TrimSpace([]byte(out.String()))))); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > patience {
+			s.t.Errorf("README.md:%d: $ %s\nprints:\n%s\nand not:\n%s", c.line, c.text, &out, strings.Join(c.output, "\n"))
+			break
+		}
+	}
+	_ = program.Process.Kill()
+	_ = program.Wait() // it was killed
+}
