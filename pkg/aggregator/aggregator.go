@@ -95,8 +95,8 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	r.informers = server.APIRegistrationInformers
 	return &controlplane.Link{
 		Server: server.GenericAPIServer,
-		Start: func(ctx context.Context) error {
-			server.APIRegistrationInformers.StartWithContext(ctx)
+		Start: func(ctx, life context.Context) error {
+			server.APIRegistrationInformers.StartWithContext(life)
 			if res := server.APIRegistrationInformers.WaitForCacheSyncWithContext(ctx); res.Err != nil {
 				return fmt.Errorf("read the APIServices: %w", res.AsError())
 			}

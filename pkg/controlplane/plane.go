@@ -48,7 +48,6 @@ type Plane struct {
 	work     sync.WaitGroup
 	ready    chan struct{}
 
-	hooksOnce  sync.Once
 	announcer  *announcer
 	discovered change
 }
@@ -57,11 +56,12 @@ type Plane struct {
 type Link struct {
 	// Server answers, or hands on to its delegate.
 	Server *genericapiserver.GenericAPIServer
-	// Start runs before the server's post-start hooks: start informers here and
-	// wait for them, since the hooks' controllers poll every 100 ms for caches
-	// that are not yet synced. May be nil. The context ends with the plane.
-	Start func(context.Context) error
-	// Stop waits for what Start started, after its context ended. May be nil.
+	// Start runs before the server's post-start hooks: start informers here, to
+	// run until life ends, and wait for them as long as ctx lasts, since the
+	// hooks' controllers poll every 100 ms for caches that are not yet synced.
+	// May be nil.
+	Start func(ctx, life context.Context) error
+	// Stop waits for what Start started, after life ended. May be nil.
 	Stop func()
 	// Definitions gives the OpenAPI definitions of what the server installed,
 	// when a document is first asked for.
@@ -106,14 +106,10 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 		phase = time.Now()
 	}
 	p.transport.Serve(p.top.Handler)
-	for _, l := range p.links {
-		if l.Start == nil {
-			continue
-		}
-		if err := l.Start(life); err != nil {
-			return err
-		}
+	if err := p.startLinks(ctx, life); err != nil {
+		return err
 	}
+	done("links")
 	p.announcer = &announcer{plane: p, manager: p.root.DiscoveryGroupManager}
 	if err := p.announcer.follow(); err != nil {
 		return err
@@ -126,7 +122,6 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 	}
 	p.signals.markComplete()
 	done("informers")
-	p.runHooks(life)
 	for _, w := range p.plan.background {
 		p.work.Go(func() {
 			if err := w.value(life, p); err != nil && life.Err() == nil {
@@ -148,9 +143,18 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 	return nil
 }
 
-// runHooks runs the post-start hooks of the chain, once in the plane's life.
-func (p *Plane) runHooks(ctx context.Context) {
-	p.hooksOnce.Do(func() { p.top.RunPostStartHooks(ctx) })
+// startLinks starts what the links watch and then, whatever came of it, the
+// post-start hooks: controllers own queues from the moment they are made, and
+// only their run ends them.
+func (p *Plane) startLinks(ctx, life context.Context) error {
+	defer p.top.RunPostStartHooks(life)
+	var errs []error
+	for _, l := range p.links {
+		if l.Start != nil {
+			errs = append(errs, l.Start(ctx, life))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // synced waits for every watch cache and post-start hook.
@@ -165,6 +169,12 @@ func (p *Plane) synced(ctx context.Context) error {
 // informers and then all watches. The context bounds the wait for requests.
 // Informers end first, so that they do not try to watch again.
 func (p *Plane) drain(ctx context.Context) error {
+	// A hook whose context ends while it waits for another one never runs its
+	// controller, whose queue then never ends. Those of a plane that was ready
+	// are done.
+	settled, cancel := context.WithTimeout(ctx, hooksTimeout)
+	defer cancel()
+	_ = upstream.AwaitHooks(settled, p.top) // what takes longer ends with the process
 	p.signals.markDraining()
 	drained := make(chan struct{})
 	go func() {
@@ -192,14 +202,6 @@ func (p *Plane) stop() error {
 	p.signals.markDraining()
 	p.endWork()
 	p.signals.markStopping()
-	// Controllers own queues from the moment they are made and end them when
-	// they end, so those of a plane that never got to run them run now, to end.
-	ended, end := context.WithCancel(context.Background())
-	end()
-	p.runHooks(ended)
-	waited, cancel := context.WithTimeout(context.Background(), hooksTimeout)
-	defer cancel()
-	_ = upstream.AwaitHooks(waited, p.top) // what takes longer ends with the process
 	err := p.top.RunPreShutdownHooks()
 	p.work.Wait()
 	p.informers.Shutdown()
@@ -213,8 +215,8 @@ func (p *Plane) stop() error {
 	return err
 }
 
-// hooksTimeout bounds how long a stopping plane waits for its post-start hooks,
-// which return at once when their context has ended.
+// hooksTimeout bounds how long a plane that stops while it starts waits for its
+// post-start hooks.
 const hooksTimeout = 2 * time.Second
 
 // watchesTimeout bounds how long a stopping plane waits for watch handlers to

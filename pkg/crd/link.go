@@ -57,8 +57,8 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	g.informer, g.lister = crds.Informer(), crds.Lister()
 	return &controlplane.Link{
 		Server: server.GenericAPIServer,
-		Start: func(ctx context.Context) error {
-			server.Informers.StartWithContext(ctx)
+		Start: func(ctx, life context.Context) error {
+			server.Informers.StartWithContext(life)
 			if res := server.Informers.WaitForCacheSyncWithContext(ctx); res.Err != nil {
 				return fmt.Errorf("read the CRDs: %w", res.AsError())
 			}
