@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"crypto/rand"
 	"fmt"
 	"sync"
 
@@ -21,6 +22,7 @@ import (
 //
 // Make one with NewAPI; an API must not be copied.
 type API struct {
+	id       string // tells this value from every other of the process
 	group    string
 	versions []string
 	config   APIConfig
@@ -49,7 +51,7 @@ type APIConfig struct {
 // NewAPI returns the API of a group ("" is the core group, served below /api)
 // with its versions in order of preference.
 func NewAPI(group string, versions []string, config APIConfig) *API {
-	a := &API{group: group, versions: versions, config: config}
+	a := &API{id: rand.Text(), group: group, versions: versions, config: config}
 	a.scheme = sync.OnceValues(a.buildScheme)
 	a.codecs = sync.OnceValues(a.buildCodecs)
 	a.definitions = sync.OnceValues(config.Definitions)

@@ -2,11 +2,44 @@ package controlplane
 
 import (
 	"fmt"
+	"sync"
+	"weak"
 
 	restful "github.com/emicklei/go-restful/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
 )
+
+// caches are the document caches in use, by the APIs whose documents they keep.
+// Servers that serve the same API values share the bytes; a cache goes with the
+// last of them.
+type caches struct {
+	mu    sync.Mutex
+	inUse map[string]weak.Pointer[openapi.Cache]
+}
+
+var documentCaches = sync.OnceValue(func() *caches { return &caches{inUse: map[string]weak.Pointer[openapi.Cache]{}} })
+
+// of returns the cache of the plan's APIs.
+func (c *caches) of(p *Plan) *openapi.Cache {
+	key := ""
+	for _, g := range p.groups() {
+		key += g.api.id + " "
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if cache := c.inUse[key].Value(); cache != nil {
+		return cache
+	}
+	for key, kept := range c.inUse {
+		if kept.Value() == nil {
+			delete(c.inUse, key)
+		}
+	}
+	cache := &openapi.Cache{}
+	c.inUse[key] = weak.Make(cache)
+	return cache
+}
 
 // installOpenAPI serves /openapi/v2 and /openapi/v3 of the whole chain from the
 // top server. Nothing is built before somebody asks.

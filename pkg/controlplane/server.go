@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -148,7 +147,7 @@ func (r *run) start(ctx, life context.Context) error {
 	}
 	log.V(1).Info("Started", "phase", "storage", "ms", time.Since(r.begun).Milliseconds())
 
-	shared := &shared{external: externalAddress(listener), documents: &openapi.Cache{}, door: s.door, token: s.token}
+	shared := &shared{external: externalAddress(listener), documents: documentCaches().of(plan), door: s.door, token: s.token}
 	phase := time.Now()
 	plane, err := newPlane(s.name, plan, backend, shared)
 	if err != nil {

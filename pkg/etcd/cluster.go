@@ -14,7 +14,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -242,7 +243,7 @@ func (s *cluster) hangUp() error {
 	}
 	base := s.base
 	s.base = nil
-	if err := base.Close(); err != nil && !errors.Is(err, context.Canceled) && !errors.Is(err, grpc.ErrClientConnClosing) {
+	if err := base.Close(); err != nil && !errors.Is(err, context.Canceled) && status.Code(err) != codes.Canceled {
 		return err
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	bbolterrors "go.etcd.io/bbolt/errors"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
 )
@@ -59,7 +60,7 @@ func checkDatabase(path string) (err error) {
 		}
 	}()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true, Timeout: databaseWait})
-	if errors.Is(err, bbolt.ErrTimeout) {
+	if errors.Is(err, bbolterrors.ErrTimeout) {
 		return fmt.Errorf("database %s: in use by another program; stop that or choose another directory", path)
 	}
 	if err != nil {

@@ -201,9 +201,9 @@ func (s *embedded) launch(ctx context.Context, c *embed.Config) error {
 	return err
 }
 
-// elect makes the only member leader. By itself it waits for others for about
-// a second. etcd tells nobody when it is ready to be elected, and ignores the
-// message before it is and after it was.
+// elect makes the only member leader, for which etcd alone waits up to a
+// second. etcd tells nobody when it can be elected, and ignores the message
+// before it can and after it was.
 func (s *embedded) elect(ctx context.Context) error {
 	server := s.etcd.Server
 	id := uint64(server.MemberID())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -46,8 +47,20 @@ func (f *failure) logger(dir string) *zap.Logger {
 	return zap.New(&klogCore{dir: dir, started: &f.started}, zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
 
-// OnWrite implements zapcore.CheckWriteHook.
+// earlyElection begins the panic of an election that comes while the member
+// replays its log and etcd already dropped the first entry of that from memory:
+// raft cannot look for a change of members in it. It is only reached by a member
+// that has replayed its own joining, and there are no others, so the answer is
+// that there is none, and the election goes on
+// (https://github.com/etcd-io/raft/blob/v3.6.0/raft.go, hasUnappliedConfChanges).
+const earlyElection = "error scanning unapplied entries"
+
+// OnWrite implements zapcore.CheckWriteHook. Where it returns, so does the call
+// that wrote the entry.
 func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
+	if !f.started.Load() && strings.HasPrefix(entry.Message, earlyElection) {
+		return
+	}
 	f.once.Do(func() {
 		f.cause = entryError(entry.Message, fields)
 		close(f.happened)

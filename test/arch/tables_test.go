@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	// Inside.
 	"pkg/internal/etcdclient":        {},
 	"pkg/internal/filelock":          {},
-	"pkg/internal/kine":              {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/upstream"},
+	"pkg/internal/kine":              {"pkg/controlplane", "pkg/internal/etcdclient"},
 	"pkg/internal/loopback":          {},
 	"pkg/internal/openapi":           {"pkg/internal/openapi/reflected"},
 	"pkg/internal/openapi/meta":      {},
@@ -84,7 +84,7 @@ var onlyIn = map[string]home{
 		[]string{"pkg/etcd"}, "etcd's server logs with it; everything else logs through the context",
 	},
 	"github.com/sirupsen/logrus": {
-		[]string{"pkg/internal/kine", "pkg/internal/upstream"}, "kine logs with it; everything else logs through the context",
+		[]string{"pkg/internal/kine"}, "kine logs with it; everything else logs through the context",
 	},
 	"github.com/k3s-io/kine": {
 		[]string{"pkg/internal/kine", "pkg/kine/..."}, "who keeps objects elsewhere must not link kine",

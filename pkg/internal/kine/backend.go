@@ -41,19 +41,25 @@ func (g *guarded) CurrentRevision(ctx context.Context) (int64, error) {
 
 // Get implements server.Backend.
 func (g *guarded) Get(ctx context.Context, key string, revision int64, keysOnly bool) (int64, *server.KeyValue, error) {
-	before := g.acked.Load()
+	before, err := g.CurrentRevision(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
 	current, kv, err := g.Backend.Get(ctx, key, revision, keysOnly)
 	if err = readError(ctx, err); err != nil {
 		return current, nil, err
 	}
-	return max(current, before), own(kv), nil
+	return seen(before, current, kv != nil), own(kv), nil
 }
 
 // List implements server.Backend.
 //
 //nolint:revive // the parameters are server.Backend's
 func (g *guarded) List(ctx context.Context, key, end string, limit, revision int64, keysOnly bool) (int64, []*server.KeyValue, error) {
-	before := g.acked.Load()
+	before, err := g.CurrentRevision(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
 	current, kvs, err := g.Backend.List(ctx, key, end, limit, revision, keysOnly)
 	if err = readError(ctx, err); err != nil {
 		return current, nil, err
@@ -61,14 +67,19 @@ func (g *guarded) List(ctx context.Context, key, end string, limit, revision int
 	for i, kv := range kvs {
 		kvs[i] = own(kv)
 	}
-	return max(current, before), kvs, nil
+	return seen(before, current, len(kvs) > 0), kvs, nil
 }
 
-// Count implements server.Backend.
+// Count implements server.Backend. kine counts what remains behind a page and
+// then takes the revision of the count for that of the page. So a count at a
+// revision answers with this one: a later one would hide what was written
+// between the two.
 func (g *guarded) Count(ctx context.Context, key, end string, revision int64) (int64, int64, error) {
-	before := g.acked.Load()
 	current, n, err := g.Backend.Count(ctx, key, end, revision)
-	return max(current, before), n, readError(ctx, err)
+	if revision > 0 {
+		current = revision
+	}
+	return current, n, readError(ctx, err)
 }
 
 // Create implements server.Backend.
@@ -140,6 +151,17 @@ func own(kv *server.KeyValue) *server.KeyValue {
 	c := *kv
 	c.Value = slices.Clone(kv.Value)
 	return &c
+}
+
+// seen is the revision of a read that began when before was current. Where it
+// found something, that came with its revision. Where it found nothing, the SQL
+// drivers ask for the revision afterwards, when a key may have been written
+// that was not found: a watch from there on would miss it.
+func seen(before, current int64, found bool) int64 {
+	if found {
+		return max(before, current)
+	}
+	return before
 }
 
 // readError adds what kine drops: a query that was cut short by its context

@@ -28,7 +28,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdclient"
-	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 // emulatedVersion is the etcd version the storage claims in its status: one
@@ -86,7 +85,7 @@ func (s *Storage) Start(ctx context.Context) error {
 		return fmt.Errorf("%s: started before; open the datastore again", s.driver.Name)
 	}
 	s.started = true
-	upstream.QuietKine()
+	quiet()
 
 	life, closeAll := context.WithCancel(context.Background())
 	// A driver may retry a connection for minutes: the start's context ends it.

@@ -35,6 +35,7 @@ func Run(t *testing.T, open func() controlplane.Datastore) {
 		"watch previous":      testWatchPrevious,
 		"watch far back":      testWatchFarBack,
 		"watch storm":         testWatchStorm,
+		"empty lists":         testEmptyLists,
 		"watch compacted":     testWatchCompacted,
 		"watch after compact": testWatchAfterCompact,
 		"progress":            testProgress,

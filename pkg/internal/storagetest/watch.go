@@ -102,27 +102,26 @@ func testWatchFarBack(t *testing.T, h *harness) {
 }
 
 // testWatchStorm lists and watches while others write: nothing is lost between
-// the list and the watch, and nothing comes twice.
+// the list and the watch, and nothing comes twice. Half of the lists come in
+// pages.
 func testWatchStorm(t *testing.T, h *harness) {
-	const writers, rounds, watchers = 4, 60, 6
+	const writers, rounds, watchers = 4, 60, 12
 	var group sync.WaitGroup
 	for i := range writers {
 		group.Go(func() {
 			for j := range rounds {
-				h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1")
+				h.create(t, fmt.Sprintf("/t/%d/%d", j%7, i*rounds+j), "1")
 			}
 		})
 	}
-	for range watchers {
+	for i := range watchers {
 		group.Go(func() {
-			r, err := h.client.List(t.Context(), "/t/", kubernetes.ListOptions{})
+			found, revision, err := listAll(t, h, int64(i%2*5))
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			rest := writers*rounds - len(r.Kvs)
-			revision := r.Revision
-			for _, e := range h.watch(t, "/t/", revision+1).events(t, rest) {
+			for _, e := range h.watch(t, "/t/", revision+1).events(t, writers*rounds-found) {
 				if e.Kv.ModRevision <= revision {
 					t.Errorf("%s after revision %d", describe(e), revision)
 					return
@@ -132,6 +131,47 @@ func testWatchStorm(t *testing.T, h *harness) {
 		})
 	}
 	group.Wait()
+}
+
+// listAll counts the keys below /t/ in pages of the size given, or in one, and
+// returns the revision to watch from.
+func listAll(t testing.TB, h *harness, limit int64) (found int, revision int64, err error) {
+	o := kubernetes.ListOptions{Limit: limit}
+	for {
+		r, err := h.client.List(t.Context(), "/t/", o)
+		if err != nil {
+			return 0, 0, err
+		}
+		found += len(r.Kvs)
+		if o.Revision == 0 {
+			o.Revision = r.Revision
+		}
+		if r.Count <= int64(len(r.Kvs)) {
+			return found, o.Revision, nil
+		}
+		o.Continue = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// testEmptyLists lists what is empty while the first key comes: the list has
+// it, or a watch from the revision of the list does.
+func testEmptyLists(t *testing.T, h *harness) {
+	for round := range 100 {
+		prefix := fmt.Sprintf("/t/%d/", round)
+		var writer sync.WaitGroup
+		writer.Go(func() { h.create(t, prefix+"first", "1") })
+		r := h.list(t, prefix, kubernetes.ListOptions{})
+		writer.Wait()
+		if len(r.Kvs) == 0 {
+			h.watch(t, prefix, r.Revision+1).events(t, 1)
+		}
+		writer.Go(func() { h.create(t, prefix+"second", "1") })
+		got := h.get(t, prefix+"second", 0)
+		writer.Wait()
+		if got.KV == nil {
+			h.watch(t, prefix+"second", got.Revision+1).events(t, 1)
+		}
+	}
 }
 
 func testWatchCompacted(t *testing.T, h *harness) {

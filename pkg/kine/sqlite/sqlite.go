@@ -16,6 +16,8 @@ import (
 	"github.com/k3s-io/kine/pkg/drivers"
 	"github.com/k3s-io/kine/pkg/drivers/generic"
 	driver "github.com/k3s-io/kine/pkg/drivers/sqlite"
+	"github.com/k3s-io/kine/pkg/logstructured"
+	"github.com/k3s-io/kine/pkg/logstructured/sqllog"
 	"github.com/k3s-io/kine/pkg/server"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -23,7 +25,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/kine"
 )
 
-// batchSize is how many rows one query of the event feed reads at most.
+// batchSize is how many rows one query of the event feed reads at most. kine's
+// minimum is 100.
 const batchSize = 500
 
 // File is a SQLite database. Beside it lie a lock file (Path + ".lock") and,
@@ -157,11 +160,7 @@ func (s *storage) dsn() string {
 }
 
 func (s *storage) connect(ctx context.Context, wg *sync.WaitGroup) (server.Backend, error) {
-	backend, db, err := driver.NewVariant(ctx, wg, "sqlite3", &drivers.Config{
-		DataSourceName:   s.dsn(),
-		CompactBatchSize: batchSize,
-		PollBatchSize:    batchSize,
-	})
+	_, db, err := driver.NewVariant(ctx, wg, "sqlite3", &drivers.Config{DataSourceName: s.dsn()})
 	if err != nil {
 		return nil, explain(err)
 	}
@@ -169,5 +168,23 @@ func (s *storage) connect(ctx context.Context, wg *sync.WaitGroup) (server.Backe
 	// nothing; SQLite's own waiting sleeps up to 100 ms.
 	db.LockWrites = true
 	s.db = db
-	return backend, nil
+	// The zeros turn kine's own compaction off; compact does its work.
+	return logstructured.New(sqllog.New(dialect{db}, 0, 0, 0, 0, batchSize, batchSize)), nil
+}
+
+// dialect is kine's, with an answer where a watch begins while the storage
+// stops. kine takes the error for a reason to have no channel of events, and
+// waits on that without end
+// (https://github.com/k3s-io/kine/blob/v0.16.4/pkg/logstructured/sqllog/sql.go, Watch).
+type dialect struct {
+	*generic.Generic
+}
+
+// CurrentRevision implements server.Dialect.
+func (d dialect) CurrentRevision(ctx context.Context) (int64, error) {
+	revision, err := d.Generic.CurrentRevision(ctx)
+	if err != nil && ctx.Err() != nil {
+		return 0, nil //nolint:nilerr // see above: the storage stops
+	}
+	return revision, err
 }

@@ -1,4 +1,4 @@
-package upstream
+package kine
 
 import (
 	"runtime"
@@ -12,10 +12,10 @@ import (
 // kinePackages is the prefix of every function that belongs to kine.
 const kinePackages = "github.com/k3s-io/kine/"
 
-// quietKine makes QuietKine act once per process: there is one standard logger.
-var quietKine sync.Once
+// quietOnce makes quiet act once per process: there is one standard logger.
+var quietOnce sync.Once //nolint:gochecknoglobals // what it guards is global
 
-// QuietKine keeps kine's log lines off the program's standard error.
+// quiet keeps kine's log lines off the program's standard error.
 //
 // kine logs through logrus's process-global standard logger, which a library
 // cannot replace per instance: ten lines at every start, and on a refused
@@ -27,8 +27,8 @@ var quietKine sync.Once
 // difference. A program that calls logrus.SetFormatter later gets kine's lines
 // back and nothing worse. Errors of kine's background work, which nobody else
 // would report, go to klog; errors of requests reach their callers.
-func QuietKine() {
-	quietKine.Do(func() {
+func quiet() {
+	quietOnce.Do(func() {
 		logrus.SetFormatter(&kineFilter{next: logrus.StandardLogger().Formatter})
 	})
 }
@@ -76,5 +76,5 @@ func logCaller() string {
 }
 
 func isOurs(function string) bool {
-	return strings.Contains(function, "upstream.(*kineFilter)")
+	return strings.Contains(function, "internal/kine.(*kineFilter)")
 }

@@ -1,4 +1,4 @@
-package upstream
+package kine
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ func TestQuietKine(t *testing.T) {
 	logrus.SetOutput(&out)
 	t.Cleanup(func() { logrus.SetOutput(os.Stderr) })
 
-	QuietKine()
-	QuietKine()
+	quiet()
+	quiet()
 	logrus.Info("from the program")
 	if _, _, err := memory.New(t.Context(), nil, &drivers.Config{}); err != nil {
 		t.Fatal(err)

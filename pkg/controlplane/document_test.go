@@ -1,0 +1,38 @@
+package controlplane
+
+import (
+	"runtime"
+	"testing"
+)
+
+// TestDocumentsAreSharedByServers: the same API values have one cache in the
+// process, others have their own, and none outlives its servers.
+func TestDocumentsAreSharedByServers(t *testing.T) {
+	a, b := NewAPI("a.example.com", []string{"v1"}, APIConfig{}), NewAPI("b.example.com", []string{"v1"}, APIConfig{})
+	plan := func(apis ...*API) *Plan {
+		p := &Plan{}
+		for _, api := range apis {
+			p.Serve(api)
+		}
+		return p
+	}
+	registry := documentCaches()
+	first := registry.of(plan(a, b))
+	if registry.of(plan(a, b)) != first {
+		t.Error("two servers of the same APIs have two caches")
+	}
+	if registry.of(plan(a)) == first || registry.of(plan(a, NewAPI("b.example.com", []string{"v1"}, APIConfig{}))) == first {
+		t.Error("servers of different APIs have one cache")
+	}
+	runtime.KeepAlive(first)
+	first = nil
+	runtime.GC()
+	registry.of(plan(b)) // sweeps
+	registry.mu.Lock()
+	defer registry.mu.Unlock()
+	for key, kept := range registry.inUse {
+		if kept.Value() == nil {
+			t.Errorf("the cache of %q is gone, its entry is not", key)
+		}
+	}
+}
