@@ -54,6 +54,7 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 		return a.link(plane, delegate, r)
 	})
 	p.Background("register APIServices", r.run)
+	p.Prepare("APIServices", r.await)
 	if a.Available != nil {
 		p.Background("check remote APIServices", a.Available)
 	}

@@ -2,9 +2,11 @@ package aggregator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 	"k8s.io/kube-aggregator/pkg/client/informers/externalversions"
@@ -58,6 +60,45 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 		case <-changed:
 		case <-ctx.Done():
 			return nil
+		}
+	}
+}
+
+// await returns when every group version served now is registered, so that
+// unaggregated discovery is complete.
+func (r *registration) await(ctx context.Context, p *controlplane.Plane) (err error) {
+	services := r.informers.Apiregistration().V1().APIServices()
+	changed := make(chan struct{}, 1)
+	changed <- struct{}{} // look once before the first event
+	handler, err := services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+		select {
+		case changed <- struct{}{}:
+		default: // a look is due already
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, services.Informer().RemoveEventHandler(handler)) }()
+	wanted := p.GroupVersions()
+	for _, d := range p.Dynamic() {
+		wanted = append(wanted, d.GroupVersions()...)
+	}
+	for {
+		missing := ""
+		for _, gv := range wanted {
+			name := apiService(gv).Name
+			if _, err := services.Lister().Get(name); err != nil && gv.Group != apiregistrationv1.GroupName {
+				missing = name
+			}
+		}
+		if missing == "" {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("%s was not registered: %w", missing, context.Cause(ctx))
 		}
 	}
 }

@@ -40,8 +40,8 @@ func (v *verified) AuthenticateRequest(req *http.Request) (*authenticator.Respon
 	if req.TLS == nil || len(req.TLS.PeerCertificates) == 0 {
 		return v.Request.AuthenticateRequest(req)
 	}
-	// The TLS stack parses a certificate once per connection: the pointer stands
-	// for the whole chain that was presented there.
+	// The TLS stack parses a certificate once per connection, and shares it with
+	// connections that resume: the pointer stands for the chain presented there.
 	leaf, now := req.TLS.PeerCertificates[0], v.clock.Now()
 	if kept, ok := v.known.Get(leaf); ok && now.Before(kept.(answer).until) {
 		return kept.(answer).response, true, nil

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -79,6 +80,20 @@ func (a *API) Scheme() (*runtime.Scheme, error) { return a.scheme() }
 
 // Definitions are the OpenAPI definitions of the group's types, shared by all planes.
 func (a *API) Definitions() (openapi.GetOpenAPIDefinitions, error) { return a.definitions() }
+
+// check returns what is wrong with the API's configuration.
+func (a *API) check(part string) error {
+	var errs []error
+	if len(a.versions) == 0 {
+		errs = append(errs, fmt.Errorf("part %q: group %q: it has no version", part, a.group))
+	} else if _, err := a.scheme(); err != nil {
+		errs = append(errs, fmt.Errorf("part %q: %w", part, err))
+	}
+	if a.config.Definitions == nil {
+		errs = append(errs, fmt.Errorf("part %q: group %q: Definitions is missing", part, a.group))
+	}
+	return errors.Join(errs...)
+}
 
 // root is the URL path the group's versions are served below.
 func (a *API) root() string {

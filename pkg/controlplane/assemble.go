@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -28,6 +29,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 // shared is what the planes of one server have in common.
@@ -86,12 +88,32 @@ func (p *Plane) assemble() error {
 	return p.installOpenAPI()
 }
 
-// discard ends what the stores of a plane that was not started already run.
+// discard ends what a plane that was not started already runs: the watch caches
+// of its stores, and the queues that controllers own from the moment they are
+// made and that only their run ends.
 func (p *Plane) discard() {
-	p.transport.Close()
-	if p.top != nil {
-		p.top.Destroy()
+	if p.top == nil {
+		p.transport.Close()
+		return
 	}
+	life, end := context.WithCancel(context.Background())
+	settled, cancel := context.WithTimeout(life, hooksTimeout)
+	defer cancel()
+	p.transport.Serve(p.top.Handler)
+	// What does not settle in time ends with the process: the error that led
+	// here is the one to tell.
+	if p.startLinks(settled, life) == nil {
+		_ = upstream.AwaitHooks(settled, p.top)
+	}
+	end()
+	for _, l := range p.links {
+		if l.Stop != nil {
+			l.Stop()
+		}
+	}
+	p.signals.markStopping()
+	p.transport.Close()
+	p.top.Destroy()
 }
 
 // ServerConfig is a fresh configuration for one server of the chain, with the
@@ -123,8 +145,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.AggregatedDiscoveryGroupManager = discoveryendpoint.NewResourceManager("apis")
 	c.AggregatedDiscoveryGroupManager.AddInvalidationCallback(p.discovered.signal)
 	c.StorageObjectCountTracker = p.backend.Objects
-	// The plane starts and awaits informers itself; the storage readiness hook
-	// and the informer hook poll.
+	// The plane starts its informers itself, and waits for them without polling.
 	c.DisabledPostStartHooks.Insert("generic-apiserver-start-informers")
 	c.Authentication.Authenticator = p.authenticator()
 	c.Authorization.Authorizer = p.authorizer()
@@ -159,7 +180,10 @@ func (p *Plane) admission(client kubernetes.Interface) (admission.Interface, err
 	var chain []admission.Interface
 	var errs []error
 	for _, a := range p.plan.admission {
-		p.initialize(a.value, client)
+		if err := p.initialize(a.value, client); err != nil {
+			errs = append(errs, fmt.Errorf("part %q: admission %q: %w", a.part, a.name, err))
+			continue
+		}
 		if v, ok := a.value.(admission.InitializationValidator); ok {
 			if err := v.ValidateInitialization(); err != nil {
 				errs = append(errs, fmt.Errorf("part %q: admission %q: %w", a.part, a.name, err))

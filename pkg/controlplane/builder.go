@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"path"
 	"slices"
+	"strings"
 )
 
 // Builder collects what a server is made of. Its methods may be called in any
@@ -13,13 +15,14 @@ import (
 type Builder struct {
 	name    string
 	listen  string
+	prefix  string
 	storage Datastore
 	parts   []Part
 }
 
 // New starts a server of the given name, which logs and the user agent of its
 // own clients carry.
-func New(name string) *Builder { return &Builder{name: name} }
+func New(name string) *Builder { return &Builder{name: name, prefix: "/registry"} }
 
 // Listen has the server serve HTTPS at a TCP address, "127.0.0.1:6443"; port 0
 // picks a free one. Without it the server is reached through Handler and
@@ -32,6 +35,13 @@ func (b *Builder) Listen(address string) *Builder {
 // Storage says where the server keeps its objects. Required.
 func (b *Builder) Storage(d Datastore) *Builder {
 	b.storage = d
+	return b
+}
+
+// Prefix sets what every key in the storage starts with, "/registry" by default
+// as in Kubernetes. Servers that share an etcd cluster need different ones.
+func (b *Builder) Prefix(prefix string) *Builder {
+	b.prefix = prefix
 	return b
 }
 
@@ -52,6 +62,9 @@ func (b *Builder) Build() (*Server, error) {
 	if b.storage == nil {
 		errs = append(errs, errors.New("no storage: call Storage with one, such as memory.Store{}"))
 	}
+	if !strings.HasPrefix(b.prefix, "/") || path.Clean(b.prefix) != b.prefix || b.prefix == "/" {
+		errs = append(errs, fmt.Errorf(`prefix %q: want a path such as "/registry"`, b.prefix))
+	}
 	if b.listen != "" {
 		if _, _, err := net.SplitHostPort(b.listen); err != nil {
 			errs = append(errs, fmt.Errorf("listen: %w: want HOST:PORT, such as 127.0.0.1:6443", err))
@@ -63,7 +76,9 @@ func (b *Builder) Build() (*Server, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return newServer(b.name, b.listen, b.storage, slices.Clone(b.parts)), nil
+	clone := *b
+	clone.parts = slices.Clone(b.parts)
+	return newServer(clone), nil
 }
 
 // Run builds the server and runs it until the context ends.

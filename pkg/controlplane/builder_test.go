@@ -46,6 +46,27 @@ func TestBuildErrors(t *testing.T) {
 			build:  controlplane.New("x").Listen("localhost").Storage(memory.Store{}).With(authn.Admin{}),
 			want:   []string{"listen: address localhost: missing port in address: want HOST:PORT, such as 127.0.0.1:6443"},
 		},
+		"prefix": {
+			reason: "keys are paths",
+			build:  controlplane.New("x").Prefix("registry/").Storage(memory.Store{}),
+			want:   []string{`prefix "registry/": want a path such as "/registry"`},
+		},
+		"nil everywhere": {
+			reason: "what is nil is told before it is called",
+			build: controlplane.New("x").Storage(memory.Store{}).With(controlplane.PartFunc(func(p *controlplane.Plan) error {
+				p.Serve(nil)
+				p.Serve(controlplane.NewAPI("x.example.com", nil, controlplane.APIConfig{}), controlplane.Resource{Name: "xs"})
+				p.Prepare("work", nil)
+				p.Authenticate("who", nil)
+				p.Wrap(controlplane.Innermost, "wrap", nil)
+				return nil
+			})),
+			want: []string{
+				"it serves a nil API", `group "x.example.com": it has no version`, `group "x.example.com": Definitions is missing`,
+				`resource "xs.x.example.com": it needs a version and a Build function`,
+				`prepare "work": it is nil`, `authenticator "who": it is nil`, `middleware "wrap": it is nil`,
+			},
+		},
 		"resource twice": {
 			reason: "two parts cannot serve one resource",
 			build:  controlplane.New("x").Storage(memory.Store{}).With(core.ConfigMaps{}, core.ConfigMaps{}),

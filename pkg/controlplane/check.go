@@ -26,8 +26,7 @@ type gvk = schema.GroupVersionKind
 
 // check returns everything that is wrong with what the parts declared.
 func (p *Plan) check() error {
-	errs := append([]error{}, p.errs...)
-	errs = append(errs, p.checkGroups()...)
+	errs := p.checkGroups()
 	errs = append(errs, p.checkNames()...)
 	errs = append(errs, p.checkAdmission()...)
 	for _, w := range p.middleware {
@@ -47,11 +46,13 @@ func (p *Plan) checkGroups() []error {
 	apis := map[string]served{}
 	seen := map[string]string{}
 	for _, s := range p.served {
+		if s.api == nil {
+			errs = append(errs, fmt.Errorf("part %q: it serves a nil API", s.part))
+			continue
+		}
 		if first, ok := apis[s.api.group]; !ok {
 			apis[s.api.group] = s
-			if _, err := s.api.scheme(); err != nil {
-				errs = append(errs, fmt.Errorf("part %q: %w", s.part, err))
-			}
+			errs = append(errs, s.api.check(s.part))
 		} else if first.api != s.api {
 			errs = append(errs, fmt.Errorf("part %q: group %q: part %q serves it from another API value: share one",
 				s.part, s.api.group, first.part))
@@ -62,6 +63,9 @@ func (p *Plan) checkGroups() []error {
 				errs = append(errs, fmt.Errorf("part %q: resource %q: part %q serves it already", s.part, key, other))
 			}
 			seen[key] = s.part
+			if len(r.Versions) == 0 || r.Build == nil {
+				errs = append(errs, fmt.Errorf("part %q: resource %q: it needs a version and a Build function", s.part, key))
+			}
 			for _, v := range r.Versions {
 				if !slices.Contains(s.api.versions, v) {
 					errs = append(errs, fmt.Errorf("part %q: resource %q: version %q is not one of the group's: %s",
@@ -82,8 +86,13 @@ func (p *Plan) checkNames() []error {
 	errs = append(errs, duplicates("server", append(slices.Clone(p.below), p.above...))...)
 	errs = append(errs, duplicates("prepare", p.prepares)...)
 	errs = append(errs, duplicates("background", p.background)...)
+	errs = append(errs, duplicates("serving certificate", p.identity)...)
+	errs = append(errs, duplicates("when ready", p.ready)...)
 	seen := map[string]string{}
 	for _, w := range p.middleware {
+		if w.wrap == nil {
+			errs = append(errs, fmt.Errorf("part %q: middleware %q: it is nil", w.part, w.name))
+		}
 		if other, ok := seen[w.name]; ok {
 			errs = append(errs, fmt.Errorf("part %q: middleware %q: part %q has one of that name", w.part, w.name, other))
 		}
@@ -96,6 +105,9 @@ func duplicates[T any](kind string, list []named[T]) []error {
 	var errs []error
 	seen := map[string]string{}
 	for _, n := range list {
+		if nilValue(n.value) {
+			errs = append(errs, fmt.Errorf("part %q: %s %q: it is nil", n.part, kind, n.name))
+		}
 		if n.name == "" {
 			errs = append(errs, fmt.Errorf("part %q: %s: the name is empty", n.part, kind))
 		}
@@ -115,8 +127,7 @@ func (p *Plan) checkAdmission() []error {
 	var errs []error
 	for _, a := range p.admission {
 		if nilValue(a.value) {
-			errs = append(errs, fmt.Errorf("part %q: admission %q: the plugin is nil", a.part, a.name))
-			continue
+			continue // reported with the names
 		}
 		wanted, err := informersOf(a.value)
 		if err != nil {
@@ -171,7 +182,7 @@ func informersOf(plugin admission.Interface) ([]gvk, error) {
 // servesKind tells whether a part serves a resource of that kind.
 func (p *Plan) servesKind(group, version, kind string) bool {
 	for _, s := range p.served {
-		if s.api.group != group {
+		if s.api == nil || s.api.group != group {
 			continue
 		}
 		for _, r := range s.resources {

@@ -12,9 +12,9 @@
 // Plane: one complete API, built from the plan.
 //
 // The life of a server: Build checks the parts and does no I/O. Run binds the
-// listener (1), opens the storage (2), builds the plane (3), serves (4), starts
-// informers and post-start hooks (5), does the parts' preparations in order (6),
-// waits for caches (7) and signals Ready (8). When its context ends it drains
-// requests and ends watches (9), closes connections (10), ends the plane's work
-// and waits for it (11), and stops the storage (12).
+// listener (1), makes its TLS identity (2), opens the storage (3), builds the
+// plane (4), serves (5), starts informers and post-start hooks (6), does the
+// parts' preparations in order (7), waits for caches (8) and signals Ready (9).
+// When its context ends it drains requests and ends watches (10), closes
+// connections (11), waits for the plane's work (12), and stops the storage (13).
 package controlplane

@@ -24,8 +24,7 @@ func TestDocumentsAreSharedByServers(t *testing.T) {
 	if registry.of(plan(a)) == first || registry.of(plan(a, NewAPI("b.example.com", []string{"v1"}, APIConfig{}))) == first {
 		t.Error("servers of different APIs have one cache")
 	}
-	runtime.KeepAlive(first)
-	first = nil
+	runtime.KeepAlive(first) // and not after it
 	runtime.GC()
 	registry.of(plan(b)) // sweeps
 	registry.mu.Lock()

@@ -35,7 +35,7 @@ func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error)
 			return nil, fmt.Errorf("group %q: %w", g.api.group, err)
 		}
 	}
-	p.root = server
+	p.groupsServer = server
 	return &Link{
 		Server: server, GroupVersions: p.plan.groupVersions(),
 		Definitions: p.plan.definitions, Schemes: p.plan.schemes,

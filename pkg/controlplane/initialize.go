@@ -1,6 +1,8 @@
 package controlplane
 
 import (
+	"fmt"
+
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
@@ -11,12 +13,13 @@ import (
 )
 
 // initialize gives an admission plugin what it asks for.
-func (p *Plane) initialize(plugin admission.Interface, client kubernetes.Interface) {
+func (p *Plane) initialize(plugin admission.Interface, client kubernetes.Interface) error {
 	dynamicClient, err := dynamic.NewForConfig(p.loopback)
 	if err != nil {
-		return // the config is our own and complete; the plugin's validation reports what it misses
+		return fmt.Errorf("dynamic client: %w", err)
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
 	initializer.New(client, dynamicClient, p.informers, p.authorizer(), utilfeature.DefaultFeatureGate,
 		effectiveVersion(), p.signals.draining, mapper).Initialize(plugin)
+	return nil
 }

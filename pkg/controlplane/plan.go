@@ -20,7 +20,6 @@ import (
 // writes to. Parts never meet: what one needs of another goes through the plan.
 type Plan struct {
 	part string
-	errs []error
 
 	served         []served
 	authenticators []named[authenticator.Request]
@@ -162,7 +161,7 @@ func (p *Plan) WhenReady(name string, f ReadyFunc) {
 // DynamicGroups are groups that come and go while a plane runs, such as those
 // of CRDs. It is how a part that serves them meets the parts that list them.
 type DynamicGroups interface {
-	// GroupVersions are those served now. It is called after the plane's caches synced.
+	// GroupVersions are those served now. It is called after the link that serves them started.
 	GroupVersions() []GroupVersion
 	// Subscribe has f called after every change, until the plane stops.
 	Subscribe(f func()) error

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -33,14 +34,14 @@ type Plane struct {
 	backend *store.Backend
 	shared  *shared
 
-	transport *loopback.Transport
-	loopback  *rest.Config
-	informers informers.SharedInformerFactory
-	signals   *signals
-	base      *genericapiserver.RecommendedConfig
-	links     []*Link
-	root      *genericapiserver.GenericAPIServer // the link of the groups
-	top       *genericapiserver.GenericAPIServer
+	transport    *loopback.Transport
+	loopback     *rest.Config
+	informers    informers.SharedInformerFactory
+	signals      *signals
+	base         *genericapiserver.RecommendedConfig
+	links        []*Link
+	groupsServer *genericapiserver.GenericAPIServer
+	top          *genericapiserver.GenericAPIServer
 
 	requests *utilwaitgroup.SafeWaitGroup
 	watches  *utilwaitgroup.RateLimitedSafeWaitGroup
@@ -110,7 +111,7 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 		return err
 	}
 	done("links")
-	p.announcer = &announcer{plane: p, manager: p.root.DiscoveryGroupManager}
+	p.announcer = &announcer{plane: p, manager: p.groupsServer.DiscoveryGroupManager}
 	if err := p.announcer.follow(); err != nil {
 		return err
 	}
@@ -165,7 +166,7 @@ func (p *Plane) synced(ctx context.Context) error {
 	return upstream.AwaitHooks(ctx, p.top)
 }
 
-// drain takes no new request, waits for those that run, ends the plane's
+// drain lets post-start hooks settle, takes no new request, waits for those that run, ends the plane's
 // informers and then all watches. The context bounds the wait for requests.
 // Informers end first, so that they do not try to watch again.
 func (p *Plane) drain(ctx context.Context) error {
@@ -174,18 +175,17 @@ func (p *Plane) drain(ctx context.Context) error {
 	// are done.
 	settled, cancel := context.WithTimeout(ctx, hooksTimeout)
 	defer cancel()
-	_ = upstream.AwaitHooks(settled, p.top) // what takes longer ends with the process
+	late := upstream.AwaitHooks(settled, p.top)
 	p.signals.markDraining()
 	drained := make(chan struct{})
 	go func() {
 		defer close(drained)
 		p.requests.Wait()
 	}()
-	var late error
 	select {
 	case <-drained:
 	case <-ctx.Done():
-		late = errors.New("requests were still running when the time to drain was over")
+		late = errors.Join(late, errors.New("requests were still running when the time to drain was over"))
 	}
 	p.endWork()
 	p.signals.markStopping()
@@ -203,7 +203,9 @@ func (p *Plane) stop() error {
 	p.endWork()
 	p.signals.markStopping()
 	err := p.top.RunPreShutdownHooks()
-	p.work.Wait()
+	if !p.await(workTimeout) {
+		err = errors.Join(err, fmt.Errorf("work of a part still runs %v after its context ended: %s", workTimeout, p.backgroundNames()))
+	}
 	p.informers.Shutdown()
 	for _, l := range p.links {
 		if l.Stop != nil {
@@ -215,6 +217,32 @@ func (p *Plane) stop() error {
 	return err
 }
 
+// workTimeout bounds how long a stopping plane waits for the parts' work.
+const workTimeout = 30 * time.Second
+
+// await waits for the parts' work, and tells whether it ended in time.
+func (p *Plane) await(timeout time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.work.Wait()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(timeout):
+		return false
+	}
+}
+
+func (p *Plane) backgroundNames() string {
+	var names []string
+	for _, w := range p.plan.background {
+		names = append(names, fmt.Sprintf("%s of part %q", w.name, w.part))
+	}
+	return strings.Join(names, ", ")
+}
+
 // hooksTimeout bounds how long a plane that stops while it starts waits for its
 // post-start hooks.
 const hooksTimeout = 2 * time.Second
@@ -223,7 +251,7 @@ const hooksTimeout = 2 * time.Second
 // return. They return at once: their signal was given.
 const watchesTimeout = 5 * time.Second
 
-// checks are the plane's own health checks.
+// addChecks adds the plane's own health checks.
 func (p *Plane) addChecks() error {
 	if err := p.top.AddHealthChecks(p.plan.checks...); err != nil {
 		return err

@@ -24,18 +24,18 @@ import (
 // mistake and is known at once.
 func (r *run) bind(ctx context.Context) (net.Listener, error) {
 	s := r.server
-	if s.listen == "" {
+	if s.built.listen == "" {
 		return nil, nil
 	}
-	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.listen)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.built.listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("listen at %s: the port is in use by another process: "+
-			"stop it or choose another port (0 picks a free one)", s.listen)
+			"stop it or choose another port (0 picks a free one)", s.built.listen)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listen at %s: %w", s.listen, err)
+		return nil, fmt.Errorf("listen at %s: %w", s.built.listen, err)
 	}
-	r.later(func(context.Context) error {
+	r.onStop(func(context.Context) error {
 		if err := listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			return fmt.Errorf("close the listener: %w", err)
 		}
@@ -73,7 +73,7 @@ func (r *run) serve(listener net.Listener, server *http.Server) {
 			r.fail(fmt.Errorf("serve at %s: %w", listener.Addr(), err))
 		}
 	}()
-	r.later(func(ctx context.Context) error {
+	r.onStop(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, connectionsTimeout)
 		defer cancel()
 		// Shutdown waits a second for every idle HTTP/2 connection. Requests
@@ -109,7 +109,7 @@ func (r *run) tlsConfig(identity Identity) (*tls.Config, error) {
 	}
 	end, done := make(chan struct{}), make(chan struct{})
 	go func() { defer close(done); controller.Run(1, end) }()
-	r.later(func(context.Context) error {
+	r.onStop(func(context.Context) error {
 		close(end)
 		<-done
 		return nil

@@ -23,11 +23,7 @@ import (
 
 // Server is a listener, a storage and one root plane. It runs once.
 type Server struct {
-	name      string
-	listen    string
-	datastore Datastore
-	parts     []Part
-
+	built   Builder
 	started atomic.Bool
 	ready   chan struct{}
 	handler atomic.Pointer[http.Handler]
@@ -38,9 +34,9 @@ type Server struct {
 	token   string
 }
 
-func newServer(name, listen string, datastore Datastore, parts []Part) *Server {
+func newServer(b Builder) *Server {
 	return &Server{
-		name: name, listen: listen, datastore: datastore, parts: parts,
+		built: b,
 		ready: make(chan struct{}), door: &loopback.Transport{}, token: newToken(),
 	}
 }
@@ -52,7 +48,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // ClientConfig is a client configuration with all rights that reaches the
 // server in-process: no socket, no TLS. Requests before the server serves fail.
-func (s *Server) ClientConfig() *rest.Config { return loopbackConfig(s.name, s.door, s.token) }
+func (s *Server) ClientConfig() *rest.Config { return loopbackConfig(s.built.name, s.door, s.token) }
 
 // Address is where the server listens, with the port that was picked; nil
 // before that and when it does not listen.
@@ -115,8 +111,8 @@ type run struct {
 	undo   []func(context.Context) error
 }
 
-// later registers what stop does, last first.
-func (r *run) later(f func(context.Context) error) { r.undo = append(r.undo, f) }
+// onStop registers what stop does, last first.
+func (r *run) onStop(f func(context.Context) error) { r.undo = append(r.undo, f) }
 
 func (r *run) stop(ctx context.Context) error {
 	var errs []error
@@ -134,7 +130,7 @@ func (r *run) start(ctx, life context.Context) error {
 		return err
 	}
 	plan := &Plan{}
-	if err := plan.install(s.parts); err != nil {
+	if err := plan.install(s.built.parts); err != nil {
 		return err
 	}
 	config, err := r.identify(ctx, plan, listener)
@@ -149,19 +145,19 @@ func (r *run) start(ctx, life context.Context) error {
 
 	shared := &shared{external: externalAddress(listener), documents: documentCaches().of(plan), door: s.door, token: s.token}
 	phase := time.Now()
-	plane, err := newPlane(s.name, plan, backend, shared)
+	plane, err := newPlane(s.built.name, plan, backend, shared)
 	if err != nil {
 		return err
 	}
-	r.later(func(context.Context) error { return plane.stop() })
+	r.onStop(func(context.Context) error { return plane.stop() })
 	log.V(1).Info("Started", "phase", "plane", "ms", time.Since(phase).Milliseconds())
 	handler := http.Handler(plane.top.Handler)
 	s.handler.Store(&handler)
-	r.later(func(context.Context) error { s.handler.Store(nil); return nil })
+	r.onStop(func(context.Context) error { s.handler.Store(nil); return nil })
 	if listener != nil {
 		r.serve(listener, httpServer(handler, config))
 	}
-	r.later(func(ctx context.Context) error {
+	r.onStop(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 		defer cancel()
 		return plane.drain(ctx)
@@ -174,15 +170,15 @@ func (r *run) start(ctx, life context.Context) error {
 			return fmt.Errorf("part %q: %s: %w", f.part, f.name, err)
 		}
 	}
-	log.V(1).Info("Ready", "server", s.name, "ms", time.Since(r.begun).Milliseconds())
+	log.V(1).Info("Ready", "server", s.built.name, "ms", time.Since(r.begun).Milliseconds())
 	close(s.ready)
 	return nil
 }
 
 // openStorage starts the datastore and what goes with it.
 func (r *run) openStorage(ctx context.Context) (*store.Backend, error) {
-	storage := r.server.datastore.Open()
-	r.later(func(ctx context.Context) error {
+	storage := r.server.built.storage.Open()
+	r.onStop(func(ctx context.Context) error {
 		if err := storage.Stop(ctx); err != nil {
 			return fmt.Errorf("storage: %w", err)
 		}
@@ -199,13 +195,13 @@ func (r *run) openStorage(ctx context.Context) (*store.Backend, error) {
 		return nil, fmt.Errorf("storage: client for compaction: %w", err)
 	}
 	compactor := etcd3.NewCompactor(client, compactionInterval, clock.RealClock{}, nil)
-	r.later(func(context.Context) error {
+	r.onStop(func(context.Context) error {
 		compactor.Stop()
 		_ = client.Close() // tells only that its context was ended by it
 		return nil
 	})
 	return &store.Backend{
-		Client: storage.Client, Prefix: "/registry", Compactor: compactor,
+		Client: storage.Client, Prefix: r.server.built.prefix, Compactor: compactor,
 		Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
 	}, nil
 }

@@ -38,6 +38,9 @@ func Version() apiversion.Info {
 			info.GitVersion += "." + strings.Map(metadataRune, m.Version)
 		}
 	}
+	if build.Main.Path != modulePath {
+		return info // the revision is that of the program around the library
+	}
 	for _, s := range build.Settings {
 		switch {
 		case s.Key == "vcs.revision":

@@ -2,7 +2,9 @@ package crd_test
 
 import (
 	"context"
+	"net/http"
 	"os"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -23,6 +25,13 @@ import (
 
 func serve(t *testing.T, parts ...controlplane.Part) *dynamic.DynamicClient {
 	t.Helper()
+	c, _ := serveRecorded(t, parts...)
+	return c
+}
+
+// serveRecorded also counts the answers of each status.
+func serveRecorded(t *testing.T, parts ...controlplane.Part) (*dynamic.DynamicClient, *answers) {
+	t.Helper()
 	s, err := controlplane.New(t.Name()).Storage(memory.Store{}).With(parts...).Build()
 	if err != nil {
 		t.Fatal(err)
@@ -42,11 +51,35 @@ func serve(t *testing.T, parts ...controlplane.Part) *dynamic.DynamicClient {
 		done <- nil
 		t.Fatalf("Run: %v", err)
 	}
-	c, err := dynamic.NewForConfig(s.ClientConfig())
+	config, seen := s.ClientConfig(), &answers{counts: map[int]int{}}
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return seen.of(next) })
+	c, err := dynamic.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
+	return c, seen
+}
+
+// answers counts responses by status, those that a client retries unseen too.
+type answers struct {
+	mu     sync.Mutex
+	counts map[int]int
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func (a *answers) of(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err == nil {
+			a.mu.Lock()
+			a.counts[resp.StatusCode]++
+			a.mu.Unlock()
+		}
+		return resp, err
+	})
 }
 
 func widgetCRD(t *testing.T) (raw []byte, crd *unstructured.Unstructured) {
@@ -100,7 +133,7 @@ func TestGivenDefinitionsServeWhenReady(t *testing.T) {
 func TestFirstObjectAtOnce(t *testing.T) {
 	t.Parallel()
 	_, def := widgetCRD(t)
-	c := serve(t, core.Namespaces{}, crd.Definitions{})
+	c, seen := serveRecorded(t, core.Namespaces{}, crd.Definitions{})
 	w, err := c.Resource(crds).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -124,6 +157,15 @@ func TestFirstObjectAtOnce(t *testing.T) {
 		t.Errorf("first create: %v", err)
 	}
 	t.Logf("first object after %v", time.Since(begun))
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	if seen.counts[http.StatusTooManyRequests] > 0 {
+		t.Errorf("requests were told to retry: %v", seen.counts)
+	}
+	// Both waits that were taken out last longer than this.
+	if took := time.Since(begun); took >= time.Second {
+		t.Errorf("the first object took %v: somebody waits", took)
+	}
 }
 
 func established(crd *unstructured.Unstructured) bool {

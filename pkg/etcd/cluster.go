@@ -37,7 +37,7 @@ const (
 
 // Cluster is an etcd cluster that runs somewhere else. A server uses one
 // connection to it, whatever the number of its resources. Servers that share a
-// cluster without being replicas of each other need different key prefixes.
+// cluster need different key prefixes: see controlplane.Builder.Prefix.
 type Cluster struct {
 	// Endpoints are the client URLs of the members, for example
 	// "https://10.0.0.1:2379". Empty: "http://127.0.0.1:2379".

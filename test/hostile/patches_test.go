@@ -59,6 +59,8 @@ func patchRows(k kind) map[string]row {
 		"json: a hole in the list":     invalid(k.patch(jsonPatch, "", `[{"op":"add","path":"/metadata/managedFields/1000000000","value":{}}]`)),
 		"json: remove the whole":       {request: k.patch(jsonPatch, "", `[{"op":"remove","path":""}]`), code: 422, status: metav1.StatusReasonInvalid},
 		"json: the whole by nothing":   {request: k.patch(jsonPatch, "", `[{"op":"replace","path":""}]`), code: 422, status: metav1.StatusReasonInvalid, reason: "kube-apiserver panics: found by FuzzHandler"},
+		"json: nothing, in a charset":  {request: k.patch(jsonPatch+"; charset=utf-8", "", `[{"op":"replace","path":""}]`), code: 422, status: metav1.StatusReasonInvalid, reason: "a media type has parameters"},
+		"json: nothing, twice named":   {request: k.patch(jsonPatch, "", `[{"op":"replace","path":"","Path":"/x"}]`), code: 422, status: metav1.StatusReasonInvalid, reason: "names are told apart by case"},
 		"json: the whole is null":      {request: k.patch(jsonPatch, "", `[{"op":"replace","path":"","value":null}]`), code: 422, status: metav1.StatusReasonInvalid, reason: "kube-apiserver answers 422 or 400"},
 		"json: the whole is a list":    {request: k.patch(jsonPatch, "", `[{"op":"replace","path":"","value":[]}]`), code: 422, status: metav1.StatusReasonInvalid},
 		"json: too many operations":    {request: k.patch(jsonPatch, "", "["+strings.TrimSuffix(strings.Repeat(`{"op":"test","path":"/kind","value":"`+k.name+`"},`, 10_001), ",")+"]"), code: 413, status: metav1.StatusReasonRequestEntityTooLarge},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	genericapiserver "k8s.io/apiserver/pkg/server"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
@@ -102,6 +103,11 @@ func TestPartThatFails(t *testing.T) {
 			p.Background("x", func(context.Context, *controlplane.Plane) error { return broken })
 		},
 		"ready": func(p *controlplane.Plan) { p.WhenReady("x", func(context.Context, net.Addr) error { return broken }) },
+		"link": func(p *controlplane.Plan) {
+			p.Above("x", func(*controlplane.Plane, genericapiserver.DelegationTarget) (*controlplane.Link, error) {
+				return nil, broken
+			})
+		},
 		"identity": func(p *controlplane.Plan) {
 			p.Identify("x", func(context.Context, net.Addr) (controlplane.Identity, error) {
 				return controlplane.Identity{}, broken

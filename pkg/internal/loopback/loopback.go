@@ -18,9 +18,10 @@ import (
 // Transport is a client's way to a handler in the same process.
 type Transport struct {
 	handler atomic.Pointer[http.Handler]
-	closed  atomic.Bool
 	running sync.WaitGroup
-	mu      sync.Mutex
+
+	mu     sync.Mutex
+	closed bool
 }
 
 // ErrClosed is returned for requests after Close.
@@ -37,7 +38,7 @@ func (t *Transport) Serve(h http.Handler) { t.handler.Store(&h) }
 // first ends what runs: requests end when their context or their server does.
 func (t *Transport) Close() {
 	t.mu.Lock()
-	t.closed.Store(true)
+	t.closed = true
 	t.mu.Unlock()
 	t.running.Wait()
 	t.handler.Store(nil)
@@ -51,13 +52,17 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(req.Context())
+	// The handler's context ends with the client's, and carries none of its
+	// values: a request made while another is handled has a record of its own.
+	ctx, cancel := context.WithCancel(context.Background())
+	detach := context.AfterFunc(req.Context(), cancel)
 	in := inbound(ctx, req)
 	body := newPipe()
 	w := &writer{header: make(http.Header), pipe: body, wrote: make(chan struct{}), gone: make(chan bool, 1)}
 	go func() {
 		defer t.running.Done()
 		defer cancel()
+		defer detach()
 		defer closeBody(req)
 		body.end(w.serve(*h, in))
 	}()
@@ -82,7 +87,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 func (t *Transport) enter() (*http.Handler, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed.Load() {
+	if t.closed {
 		return nil, ErrClosed
 	}
 	h := t.handler.Load()

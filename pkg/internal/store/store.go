@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -44,30 +43,30 @@ type Backend struct {
 	Objects flowcontrolrequest.StorageObjectCountTracker
 
 	mu     sync.Mutex
-	caches map[*cacher.Cacher]struct{}
+	caches map[*cacher.Cacher]schema.GroupResource
 }
 
 // Await waits until the watch caches of every store are filled, or says which
 // is not because it was stopped.
 func (b *Backend) Await(ctx context.Context) error {
 	b.mu.Lock()
-	caches := slices.Collect(maps.Keys(b.caches))
+	caches := maps.Clone(b.caches)
 	b.mu.Unlock()
-	for _, c := range caches {
+	for c, resource := range caches {
 		if err := c.Wait(ctx); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", resource, err)
 		}
 	}
 	return nil
 }
 
-func (b *Backend) track(c *cacher.Cacher) (untrack func()) {
+func (b *Backend) track(c *cacher.Cacher, resource schema.GroupResource) (untrack func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.caches == nil {
-		b.caches = map[*cacher.Cacher]struct{}{}
+		b.caches = map[*cacher.Cacher]schema.GroupResource{}
 	}
-	b.caches[c] = struct{}{}
+	b.caches[c] = resource
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -139,7 +138,7 @@ func (b *Backend) cached(
 		return nil, nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 	}
 	delegator := cacher.NewCacheDelegator(c, raw)
-	untrack := b.track(c)
+	untrack := b.track(c, config.GroupResource)
 	destroy := sync.OnceFunc(func() {
 		untrack()
 		delegator.Stop()

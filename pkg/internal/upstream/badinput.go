@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
@@ -42,7 +41,7 @@ func BadInput(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if r.Method == http.MethodPatch && r.Header.Get("Content-Type") == string(types.JSONPatchType) {
+		if r.Method == http.MethodPatch && isJSONPatch(r) {
 			if err := checkJSONPatch(r); err != nil {
 				refuse(w, r, err)
 				return

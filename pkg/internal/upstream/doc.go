@@ -1,4 +1,5 @@
-// Package upstream holds the work-arounds for what k8s.io modules and others keep
-// in process-wide state or end with an exit: one file per wart, each with a
-// link to the line it works around.
+// Package upstream holds the work-arounds for warts of the modules we build on:
+// process-wide state, exits, signals that are not exported, panics and 500s that
+// a client can cause. One file per wart, each with a link to the line it works
+// around.
 package upstream

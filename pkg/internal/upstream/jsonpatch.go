@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"mime"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // maxPatch is how much of a body is read to look at it, in bytes. It is the
@@ -27,20 +29,22 @@ func checkJSONPatch(r *http.Request) error {
 	if !bytes.Contains(body, []byte(`""`)) {
 		return nil
 	}
-	var operations []struct {
-		Op    string           `json:"op"`
-		Path  *string          `json:"path"`
-		Value *json.RawMessage `json:"value"`
-	}
+	var operations []map[string]json.RawMessage // as the library decodes them: names in their case
 	if json.Unmarshal(body, &operations) != nil {
 		return nil //nolint:nilerr // refused by the handler
 	}
 	for _, o := range operations {
-		if o.Path != nil && *o.Path == "" && (o.Value == nil || string(*o.Value) == "null") && o.Op != "test" {
-			return unprocessable(o.Op)
+		value := string(bytes.TrimSpace(o["value"]))
+		if string(o["path"]) == `""` && (value == "" || value == "null") && string(o["op"]) != `"test"` {
+			return unprocessable(string(o["op"]))
 		}
 	}
 	return nil
+}
+
+func isJSONPatch(r *http.Request) bool {
+	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return err == nil && mediaType == string(types.JSONPatchType)
 }
 
 func unprocessable(op string) error {
