@@ -4,6 +4,7 @@ package consumer
 import (
 	"archive/zip"
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io/fs"
@@ -14,10 +15,7 @@ import (
 	"testing"
 )
 
-const (
-	module  = "github.com/sailplane-dev/sailplane"
-	version = "v0.0.1-test"
-)
+const module = "github.com/sailplane-dev/sailplane"
 
 // TestGoGet makes a module that does nothing but `go get` this one, from a
 // module proxy that serves it as it is, and builds the README's main in it. It
@@ -29,7 +27,9 @@ func TestGoGet(t *testing.T) {
 		t.Fatal(err)
 	}
 	proxy := t.TempDir()
-	if err := publish(root, filepath.Join(proxy, filepath.FromSlash(module), "@v")); err != nil {
+	// The go command takes what it knows of a version for ever: each run has its own.
+	version := "v0.0.1-test." + strings.ToLower(rand.Text())
+	if err := publish(root, version, filepath.Join(proxy, filepath.FromSlash(module), "@v")); err != nil {
 		t.Fatal(err)
 	}
 	source, err := os.ReadFile(filepath.Join(root, "examples", "minimal", "main.go"))
@@ -77,7 +77,7 @@ func output(t *testing.T, dir string, env []string, name string, args ...string)
 
 // publish writes the files of a module proxy for one version of the module.
 // Source: https://go.dev/ref/mod#goproxy-protocol
-func publish(root, dir string) error {
+func publish(root, version, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func publish(root, dir string) error {
 	if err != nil {
 		return err
 	}
-	archive, err := zipOf(root)
+	archive, err := zipOf(root, version)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func publish(root, dir string) error {
 
 // zipOf packs the module: every file but those of nested modules, hidden
 // folders and what is built.
-func zipOf(root string) ([]byte, error) {
+func zipOf(root, version string) ([]byte, error) {
 	var buf bytes.Buffer
 	w := zip.NewWriter(&buf)
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

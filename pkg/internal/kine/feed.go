@@ -224,6 +224,9 @@ func (f *feed) join(s *stream, w *watch, seen int64) {
 			s.push(w, e)
 		}
 	}
+	// The history may have been ahead of the feed, which comes to those events
+	// later.
+	w.start = max(w.start, seen+1)
 	w.live = true
 	s.answerProgress(f.revision)
 }

@@ -156,7 +156,7 @@ func listAll(t testing.TB, h *harness, limit int64) (found int, revision int64, 
 // testEmptyLists lists what is empty while the first key comes: the list has
 // it, or a watch from the revision of the list does.
 func testEmptyLists(t *testing.T, h *harness) {
-	for round := range 100 {
+	for round := range 25 {
 		prefix := fmt.Sprintf("/t/%d/", round)
 		var writer sync.WaitGroup
 		writer.Go(func() { h.create(t, prefix+"first", "1") })
