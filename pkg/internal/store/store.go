@@ -176,8 +176,9 @@ func (b *Backend) raw(
 
 // cacheWait bounds how long a request waits for a watch cache that is being
 // filled. The cache of an empty resource takes a millisecond; what takes longer
-// is a datastore in trouble, and then the cache's own 429 is the honest answer.
-const cacheWait = 10 * time.Second
+// is many objects, or a datastore or conversion webhook in trouble, and then the
+// cache's own 429, which names the trouble, is the honest answer.
+const cacheWait = time.Second
 
 // waiting waits for a watch cache to be filled where upstream refuses with a 429
 // and "Retry-After: 1" (KEP 4568), which costs every client a second after a
