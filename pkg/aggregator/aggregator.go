@@ -27,8 +27,8 @@ import (
 
 // Resolver finds the address of the Service an APIService names.
 type Resolver interface {
-	// ResolveEndpoint returns the URL of a Service's port, or an error that
-	// becomes the 503 a client sees.
+	// ResolveEndpoint returns the URL of a Service's port, or an error: clients
+	// get a 503 without it, the log has it.
 	ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
 }
 

@@ -34,6 +34,9 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 		}
 		controller.AddAPIServiceToSyncOnStart(apiService(gv))
 	}
+	// What is wanted must be known before the controller runs: it deletes the
+	// registrations of an earlier run that nobody wants.
+	registered := follow(controller, p.Dynamic(), nil)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -53,7 +56,6 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 			return err
 		}
 	}
-	registered := map[string]bool{}
 	for {
 		registered = follow(controller, p.Dynamic(), registered)
 		select {

@@ -81,6 +81,10 @@ func (p *Plane) assemble() error {
 		p.top = link.Server
 		delegate = link.Server
 	}
+	for _, gv := range p.GroupVersions() {
+		p.base.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(
+			metav1.GroupVersion{Group: gv.Group, Version: gv.Version}, int(gv.GroupPriority), int(gv.VersionPriority))
+	}
 	if err := p.addChecks(); err != nil {
 		return err
 	}

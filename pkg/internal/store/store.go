@@ -145,7 +145,7 @@ func (b *Backend) cached(
 		c.Stop()
 		closeRaw()
 	})
-	return &waiting{Interface: delegator, cacher: c}, destroy, nil
+	return &waiting{Interface: delegator, cacher: c, raw: raw}, destroy, nil
 }
 
 // raw is the store without a cache, and what closes it.
@@ -176,8 +176,7 @@ func (b *Backend) raw(
 
 // cacheWait bounds how long a request waits for a watch cache that is being
 // filled. The cache of an empty resource takes a millisecond; what takes longer
-// is many objects, or a datastore or conversion webhook in trouble, and then the
-// cache's own 429, which names the trouble, is the honest answer.
+// is many objects, or a datastore or conversion webhook in trouble.
 const cacheWait = time.Second
 
 // waiting waits for a watch cache to be filled where upstream refuses with a 429
@@ -186,25 +185,31 @@ const cacheWait = time.Second
 type waiting struct {
 	storage.Interface
 	cacher *cacher.Cacher
+	raw    storage.Interface
 }
 
-// GetList waits for the cache, then lists.
+// GetList waits for the cache, then lists; from the datastore when the cache is
+// still not filled, which answers, or tells what is wrong, at once.
 func (w *waiting) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	w.wait(ctx)
+	if !w.wait(ctx) {
+		return w.raw.GetList(ctx, key, opts, list)
+	}
 	return w.Interface.GetList(ctx, key, opts, list)
 }
 
-// Watch waits for the cache, then watches.
+// Watch waits for the cache, then watches. A cache that is still not filled
+// answers 429 and names what is wrong.
 func (w *waiting) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	w.wait(ctx)
 	return w.Interface.Watch(ctx, key, opts)
 }
 
-func (w *waiting) wait(ctx context.Context) {
+// wait returns whether the cache is filled.
+func (w *waiting) wait(ctx context.Context) bool {
 	if w.cacher.Ready() {
-		return
+		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, cacheWait)
 	defer cancel()
-	_ = w.cacher.Wait(ctx) // the call that follows reports what is wrong
+	return w.cacher.Wait(ctx) == nil
 }

@@ -1,0 +1,149 @@
+package aggregator_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"github.com/sailplane-dev/sailplane/pkg/aggregator"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+)
+
+// remoteService is the APIService of a server elsewhere.
+func remoteService(ca []byte) *apiregistrationv1.APIService {
+	return &apiregistrationv1.APIService{
+		ObjectMeta: metav1.ObjectMeta{Name: "v1.far.example.com"},
+		Spec: apiregistrationv1.APIServiceSpec{
+			Group: "far.example.com", Version: "v1", GroupPriorityMinimum: 500, VersionPriority: 10,
+			Service: &apiregistrationv1.ServiceReference{Namespace: "elsewhere", Name: "api"}, CABundle: ca,
+		},
+	}
+}
+
+// remote starts an API server with a certificate for the name of its Service.
+func remote(t *testing.T) (at *url.URL, ca []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{"api.elsewhere.svc"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"kind": "Answer", "path": %q, "user": %q}`, r.URL.RequestURI(), r.Header.Get("X-Remote-User"))
+	}))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	at, err = url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// resolver finds one Service, while it is told to.
+type resolver struct {
+	at     *url.URL
+	failed atomic.Bool
+}
+
+func (r *resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
+	if got := fmt.Sprintf("%s/%s:%d", namespace, name, port); got != "elsewhere/api:443" {
+		return nil, errors.New("asked for " + got)
+	}
+	if r.failed.Load() {
+		return nil, errors.New("the map to elsewhere/api is lost")
+	}
+	return r.at, nil
+}
+
+// declare says that remote APIServices are available, until the context ends.
+func declare(ctx context.Context, p *controlplane.Plane) error {
+	c, err := clientset.NewForConfig(p.Config())
+	if err != nil {
+		return err
+	}
+	w, err := c.ApiregistrationV1().APIServices().Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e, ok := <-w.ResultChan():
+			if !ok {
+				return nil
+			}
+			s, ok := e.Object.(*apiregistrationv1.APIService)
+			if !ok || s.Spec.Service == nil || available(s) != "" {
+				continue
+			}
+			s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
+				Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Declared", LastTransitionTime: metav1.Now(),
+			}}
+			if _, err := c.ApiregistrationV1().APIServices().UpdateStatus(ctx, s, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// TestRemote: with a resolver and somebody who says that it is available, a
+// remote API server answers for its group.
+func TestRemote(t *testing.T) {
+	t.Parallel()
+	at, ca := remote(t)
+	r := &resolver{at: at}
+	config, _ := run(t, memory.Store{}, aggregator.APIServices{Resolver: r, Available: declare})
+	if _, err := services(t, config).ApiregistrationV1().APIServices().Create(t.Context(), remoteService(ca), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	const path = "/apis/far.example.com/v1/things"
+	eventually(t, "a proxied GET", func() error {
+		body, status := get(t, config, path, "application/json")
+		if want := `{"kind": "Answer", "path": "` + path + `", "user": "system:apiserver"}`; status != http.StatusOK || body != want {
+			return fmt.Errorf("%d %s, want %s", status, body, want)
+		}
+		return nil
+	})
+	if got := all(t, config)["v1.far.example.com"]; got != "True Declared" {
+		t.Errorf("Available is %s", got)
+	}
+	r.failed.Store(true)
+	body, status := get(t, config, path, "application/json")
+	if status != http.StatusServiceUnavailable {
+		t.Errorf("without an address: %d, want 503", status)
+	}
+	if strings.TrimSpace(body) != "service unavailable" {
+		t.Errorf("without an address: %q, what the resolver says is for the log", body)
+	}
+}
