@@ -101,7 +101,7 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 			controlplane.PartFunc(func(p *controlplane.Plan) error {
 				p.WhenReady("ready line", func(_ context.Context, addr net.Addr) error {
 					_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",
-						addr, time.Since(begun).Milliseconds(), s.kubeconfig)
+						reachable(addr), time.Since(begun).Milliseconds(), s.kubeconfig)
 					return err
 				})
 				return nil
@@ -147,4 +147,14 @@ func verbosityName(_ []string, a slog.Attr) slog.Attr {
 		return slog.String(slog.LevelKey, fmt.Sprintf("V%d", -int(level)))
 	}
 	return a
+}
+
+// reachable is the address a client on this machine connects to: nobody can
+// connect to an unspecified one, such as 0.0.0.0.
+func reachable(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return addr.String()
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
 }

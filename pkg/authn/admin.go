@@ -67,7 +67,7 @@ func (a Admin) Install(p *controlplane.Plan) error {
 			if l == nil {
 				return errors.New("a kubeconfig needs an address: call Listen, or leave Kubeconfig empty")
 			}
-			endpoint, err := pki.EndpointOf(addr)
+			endpoint, err := endpointOf(addr)
 			if err != nil {
 				return err
 			}
@@ -85,8 +85,17 @@ type loaded struct {
 	certificates authenticator.Request
 }
 
+// endpointOf is how clients reach a bound address. One that is bound to all of
+// the machine's, as Go binds 0.0.0.0 and [::] alike, is reached on 127.0.0.1.
+func endpointOf(addr net.Addr) (pki.Endpoint, error) {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		addr = &net.TCPAddr{IP: net.IPv4zero, Port: tcp.Port}
+	}
+	return pki.EndpointOf(addr)
+}
+
 func (a Admin) load(ctx context.Context, addr net.Addr) (*loaded, error) {
-	endpoint, err := pki.EndpointOf(addr)
+	endpoint, err := endpointOf(addr)
 	if err != nil {
 		return nil, err
 	}
