@@ -12,11 +12,11 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 )
 
-// serve runs a server with every part of the package until the test ends.
-func serve(t *testing.T) *kubernetes.Clientset {
+// serve runs a server with namespaces, configmaps, secrets and more parts until the test ends.
+func serve(t *testing.T, more ...controlplane.Part) *kubernetes.Clientset {
 	t.Helper()
 	server, err := controlplane.New("core-test").Storage(memory.Store{}).
-		With(core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}).Build()
+		With(core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}).With(more...).Build()
 	if err != nil {
 		t.Fatalf("build: %v", err)
 	}
