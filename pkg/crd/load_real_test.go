@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -15,35 +14,30 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// realFolders are folders with CRDs in published modules, and how many.
-var realFolders = []struct {
-	dir  string
-	crds int
-	skip string // prefix of files that are no CRDs
-}{
-	{dir: "sigs.k8s.io/gateway-api@v1.6.3/config/crd/standard", crds: 10, skip: "gateway.networking.k8s.io_vap_"},
-	{dir: "sigs.k8s.io/gateway-api@v1.6.3/config/crd/experimental", crds: 13, skip: "gateway.networking.k8s.io_vap_"},
-	{dir: "sigs.k8s.io/cluster-api@v1.13.6/config/crd/bases", crds: 13},
-	{dir: "sigs.k8s.io/cluster-api@v1.13.6/bootstrap/kubeadm/config/crd/bases", crds: 2},
-	{dir: "sigs.k8s.io/cluster-api@v1.13.6/controlplane/kubeadm/config/crd/bases", crds: 2},
-	{dir: "sigs.k8s.io/cluster-api@v1.13.6/cmd/clusterctl/config/crd/bases", crds: 2},
-	{dir: "github.com/cert-manager/cert-manager@v1.21.2/deploy/crds", crds: 6},
+// realFolder is a folder with CRDs in a published module.
+type realFolder struct {
+	module, dir string
+	crds        int
+	skip        string // prefix of files that are no CRDs
 }
 
-// realFiles reads one of realFolders out of the module cache. The modules are no
-// dependencies: a machine that never saw them skips the test.
-func realFiles(t testing.TB, dir, skip string) fstest.MapFS {
+// realFolders are folders with CRDs in published modules, and how many.
+var realFolders = []realFolder{
+	{module: "sigs.k8s.io/gateway-api", dir: "config/crd/standard", crds: 10, skip: "gateway.networking.k8s.io_vap_"},
+	{module: "sigs.k8s.io/gateway-api", dir: "config/crd/experimental", crds: 13, skip: "gateway.networking.k8s.io_vap_"},
+	{module: "sigs.k8s.io/cluster-api", dir: "config/crd/bases", crds: 13},
+	{module: "sigs.k8s.io/cluster-api", dir: "bootstrap/kubeadm/config/crd/bases", crds: 2},
+	{module: "sigs.k8s.io/cluster-api", dir: "controlplane/kubeadm/config/crd/bases", crds: 2},
+	{module: "sigs.k8s.io/cluster-api", dir: "cmd/clusterctl/config/crd/bases", crds: 2},
+	{module: "github.com/cert-manager/cert-manager", dir: "deploy/crds", crds: 6},
+}
+
+// realFiles reads a folder of a module.
+func realFiles(t testing.TB, folder realFolder) fstest.MapFS {
 	t.Helper()
-	cache, err := exec.Command("go", "env", "GOMODCACHE").Output()
-	if err != nil {
-		t.Skipf("go env: %v", err)
-	}
-	fsys := os.DirFS(filepath.Join(strings.TrimSpace(string(cache)), filepath.FromSlash(dir)))
-	if _, err := fs.Stat(fsys, "."); err != nil {
-		t.Skipf("not in the module cache, go mod download %s brings it", strings.SplitAfter(dir, "@v")[0])
-	}
+	fsys, skip := os.DirFS(filepath.Join(moduleDir(t, folder.module), filepath.FromSlash(folder.dir))), folder.skip
 	found := fstest.MapFS{}
-	err = fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
 		isSkipped := skip != "" && strings.HasPrefix(name, skip) || name == "kustomization.yaml"
 		if err != nil || entry.IsDir() || isSkipped || path.Ext(name) != ".yaml" {
 			return err
@@ -61,9 +55,9 @@ func realFiles(t testing.TB, dir, skip string) fstest.MapFS {
 func TestLoadRealCRDs(t *testing.T) {
 	t.Parallel()
 	for _, folder := range realFolders {
-		t.Run(folder.dir, func(t *testing.T) {
+		t.Run(folder.module+"/"+folder.dir, func(t *testing.T) {
 			t.Parallel()
-			definitions, _, err := load(realFiles(t, folder.dir, folder.skip))
+			definitions, _, err := load(realFiles(t, folder))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -83,7 +77,7 @@ func TestLoadRealCRDs(t *testing.T) {
 func BenchmarkLoad(b *testing.B) {
 	var all []*fstest.MapFile
 	for _, folder := range realFolders {
-		for _, file := range realFiles(b, folder.dir, folder.skip) {
+		for _, file := range realFiles(b, folder) {
 			all = append(all, file)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -118,16 +117,12 @@ func openAPIVariety() []*apiextensionsv1.CustomResourceDefinition {
 	}
 }
 
-// openAPIGateway reads the CRDs of the Gateway API from the module cache.
+// openAPIGateway reads the CRDs of the Gateway API.
 func openAPIGateway(t testing.TB) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	out, err := exec.CommandContext(context.Background(), "go", "env", "GOMODCACHE").Output()
-	if err != nil {
-		t.Skipf("no go command to find the module cache with: %v", err)
-	}
-	files, err := filepath.Glob(filepath.Join(string(bytes.TrimSpace(out)), "sigs.k8s.io", "gateway-api@*", "config", "crd", "standard", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join(moduleDir(t, "sigs.k8s.io/gateway-api"), "config", "crd", "standard", "*.yaml"))
 	if err != nil || len(files) == 0 {
-		t.Skip("sigs.k8s.io/gateway-api is not in the module cache: go mod download sigs.k8s.io/gateway-api@v1.6.3")
+		t.Fatalf("no CRDs in the Gateway API: %v", err)
 	}
 	byName := map[string]*apiextensionsv1.CustomResourceDefinition{}
 	for _, file := range files {
