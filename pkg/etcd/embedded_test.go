@@ -132,7 +132,7 @@ func TestWrongDirectories(t *testing.T) {
 			if c.path == "" {
 				c.path = "data"
 			}
-			dir := filepath.Join(t.TempDir(), c.path)
+			dir := filepath.Join(abandonedDir(t), c.path)
 			c.prepare(t, dir)
 			s := Embedded{Dir: dir}.Open()
 			err := s.Start(t.Context())
@@ -143,6 +143,20 @@ func TestWrongDirectories(t *testing.T) {
 			must(t, s.Stop(t.Context()))
 		})
 	}
+}
+
+// abandonedDir is a temporary directory in which an etcd that failed inside may
+// still make files for a moment after it was stopped.
+func abandonedDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(t.TempDir(), "")
+	must(t, err)
+	t.Cleanup(func() {
+		for end := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	return dir
 }
 
 func TestReadOnlyDirectory(t *testing.T) {
