@@ -57,9 +57,9 @@ test-race:
 		$(TEST_AROUND) -race -vet=off ./stress/...; })
 
 lint: $(LINT)
-	$(call phase,lint of the library,$(LINT) run ./...)
+	$(call phase,lint of the library,$(LINT) run --allow-parallel-runners ./...)
 	$(call phase,generated files are up to date,go run ./hack/openapi -check)
-	$(call phase,lint around the library,cd test && ../$(LINT) run --config ../.golangci.yml ./...)
+	$(call phase,lint around the library,cd test && ../$(LINT) run --allow-parallel-runners --config ../.golangci.yml ./...)
 
 fmt: $(LINT)
 	$(LINT) fmt ./...
