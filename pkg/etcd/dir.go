@@ -19,31 +19,42 @@ import (
 // lock is held by then, so only an etcd that is not ours can have it.
 const databaseWait = 100 * time.Millisecond
 
+// prepared is a data directory that is ours.
+type prepared struct {
+	dir   string
+	isNew bool // a member is made in it
+	lock  *filelock.Lock
+}
+
 // prepare makes and locks a data directory and finds what is wrong with it:
 // what etcd would wait for without end, or end the process over.
-func prepare(path string) (string, *filelock.Lock, error) {
+func prepare(path string) (*prepared, error) {
 	dir, err := filepath.Abs(path)
 	if err != nil {
-		return "", nil, err
+		return nil, err
 	}
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
-		return "", nil, errors.New("is a file, not a directory; choose another path")
+		return nil, errors.New("is a file, not a directory; choose another path")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", nil, fmt.Errorf("create: %w", err)
+		return nil, fmt.Errorf("create: %w", err)
 	}
 	lock, err := filelock.Take(filepath.Join(dir, "lock"))
 	if err != nil {
 		var held *filelock.HeldError
 		if errors.As(err, &held) {
-			return "", nil, fmt.Errorf("%w; stop that server or choose another directory", err)
+			return nil, fmt.Errorf("%w; stop that server or choose another directory", err)
 		}
-		return "", nil, fmt.Errorf("lock: %w; the directory must be writable", err)
+		return nil, fmt.Errorf("lock: %w; the directory must be writable", err)
 	}
-	if err := checkDatabase(filepath.Join(dir, "member", "snap", "db")); err != nil {
-		return "", nil, errors.Join(err, lock.Release())
+	isNew, err := beginBootstrap(dir)
+	if err == nil {
+		err = checkDatabase(filepath.Join(dir, memberDir, "snap", "db"))
 	}
-	return dir, lock, nil
+	if err != nil {
+		return nil, errors.Join(err, lock.Release())
+	}
+	return &prepared{dir: dir, isNew: isNew, lock: lock}, nil
 }
 
 // checkDatabase opens the database and reads its root, where there is one.

@@ -105,16 +105,21 @@ func (s *embedded) start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("start: %w", context.Cause(ctx))
 	}
-	dir, lock, err := prepare(s.description.Dir)
+	p, err := prepare(s.description.Dir)
 	if err != nil {
 		return err
 	}
-	s.lock = lock
-	if err := s.launch(ctx, s.config(dir)); err != nil {
+	s.lock = p.lock
+	if err := s.launch(ctx, s.config(p.dir)); err != nil {
 		return err
 	}
 	if err := s.elect(ctx); err != nil {
 		return errors.Join(err, s.stop(context.Background()))
+	}
+	if p.isNew {
+		if err := endBootstrap(p.dir); err != nil {
+			return errors.Join(err, s.stop(context.Background()))
+		}
 	}
 	s.failure.started.Store(true)
 	server := s.etcd.Server

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -143,6 +144,38 @@ func TestWrongDirectories(t *testing.T) {
 			}
 			must(t, s.Stop(t.Context()))
 		})
+	}
+}
+
+// TestInterruptedBootstrap: a directory whose first start was interrupted, at any
+// point, is used as a new one; one that held anything is never emptied.
+func TestInterruptedBootstrap(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	run(t, dir)
+	if _, err := os.Stat(filepath.Join(dir, bootstrapMark)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("after a start the mark is there: %v", err)
+	}
+	before, err := os.Stat(filepath.Join(dir, memberDir))
+	must(t, err)
+	if isNew, err := beginBootstrap(dir); isNew || err != nil {
+		t.Errorf("a directory with a member: new %v, %v", isNew, err)
+	}
+	run(t, dir)
+	after, err := os.Stat(filepath.Join(dir, memberDir))
+	must(t, err)
+	if !os.SameFile(before, after) {
+		t.Error("a second start made the member again")
+	}
+
+	// What an interrupted start leaves: the mark, and a log without an entry.
+	interrupted := filepath.Join(t.TempDir(), "data")
+	must(t, os.MkdirAll(filepath.Join(interrupted, memberDir, "wal"), 0o700))
+	must(t, os.WriteFile(filepath.Join(interrupted, memberDir, "wal", "0.tmp"), []byte("half"), 0o600))
+	must(t, os.WriteFile(filepath.Join(interrupted, bootstrapMark), nil, 0o600))
+	run(t, interrupted)
+	if _, err := os.Stat(filepath.Join(interrupted, memberDir, "wal", "0.tmp")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("what the interrupted start left is there: %v", err)
 	}
 }
 
