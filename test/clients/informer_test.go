@@ -64,8 +64,9 @@ func TestInformer(t *testing.T) {
 				if diff := cmp.Diff(want, versions(got)); diff != "" {
 					t.Errorf("the informer differs from a list (-list +informer):\n%s", diff)
 				}
-				if n := recorded.count("/configmaps", []string{"watch=true", "sendInitialEvents=true"}, nil); n != 1 {
-					t.Errorf("%d watches began with a list, want 1", n)
+				// On a busy machine the watch cache may end a watch as too slow, and the informer begins again.
+				if n := recorded.count("/configmaps", []string{"watch=true", "sendInitialEvents=true"}, nil); n < 1 {
+					t.Error("no watch began with a list: watch-list was not used")
 				}
 				if n := recorded.count("/configmaps", nil, []string{"watch=true"}); n != 0 {
 					t.Errorf("the informer listed %d times: watch-list was not used", n)
