@@ -181,3 +181,34 @@ func TestCloseWaitsAndRefuses(t *testing.T) {
 		t.Errorf("before Serve: %v", err)
 	}
 }
+
+// TestHandlerGoesAhead: a handler writes what a connection would buffer without
+// anybody reading, so that a watch of a busy client is not ended as too slow; and
+// no more than that.
+func TestHandlerGoesAhead(t *testing.T) {
+	t.Parallel()
+	const chunk, ahead = 4 << 10, 1 << 20 // bytes
+	wrote := make(chan int, 2*ahead/chunk)
+	c, transport := client(func(w http.ResponseWriter, _ *http.Request) {
+		for n := 0; n < 2*ahead; n += chunk {
+			if _, err := w.Write(make([]byte, chunk)); err != nil {
+				return
+			}
+			wrote <- n + chunk
+		}
+	})
+	resp, err := get(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < ahead; { // hangs where the handler waits for a reader
+		n = <-wrote
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	transport.Close()
+	if len(wrote) > 0 {
+		t.Errorf("the handler wrote %d bytes more than %d ahead of its client", len(wrote)*chunk, ahead)
+	}
+}
