@@ -112,9 +112,6 @@ func TestConversionWebhook(t *testing.T) {
 	p.define(t, definition(t, "bikes", "Bike", strings.Replace(bikes, "CLIENT", hook.client(), 1)))
 	v1, v2 := p.of("bikes", "v1"), p.of("bikes", "v2")
 	create(t, v1, bike("v1", "a", "{gears: 3}"))
-	if n := hook.calls.Load(); n != 0 {
-		t.Errorf("%d calls for an object in its stored version", n)
-	}
 	w, err := v2.Watch(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
 		t.Fatal(err)
@@ -157,6 +154,8 @@ func TestBrokenWebhook(t *testing.T) {
 	p := start(t)
 	p.define(t, definition(t, "bikes", "Bike", strings.Replace(bikes, "CLIENT", hook.client(), 1)))
 	v1, v2 := p.of("bikes", "v1"), p.of("bikes", "v2")
+	// Broken from the start: what v2's watch cache has converted once, a list gives.
+	hook.broken.Store("status")
 	before := create(t, v1, bike("v1", "a", "{gears: 3}"))
 	for broken, want := range map[string]string{"status": "flat tyre", "result": "no such bike"} {
 		hook.broken.Store(broken)

@@ -22,26 +22,24 @@ func upstreamLeaks() []goleak.Option {
 	}
 }
 
+// patience is how long goroutines that were told to end may take on a busy machine.
+const patience = 6 * time.Second
+
 // noLeak returns a function that fails the test when goroutines were left since.
 func noLeak(tb testing.TB) func() {
-	before := goleak.IgnoreCurrent()
-	return func() {
-		tb.Helper()
-		if err := goleak.Find(append(upstreamLeaks(), before)...); err != nil {
-			tb.Errorf("goroutines were left: %s", head(err.Error()))
-		}
-	}
+	return noLeakBut(tb, append(upstreamLeaks(), goleak.IgnoreCurrent())...)
 }
 
 // noLeakAtAll is noLeak that gives what libraries left the time to end, and
 // ignores nothing.
-func noLeakAtAll(tb testing.TB) func() {
-	before := goleak.IgnoreCurrent()
+func noLeakAtAll(tb testing.TB) func() { return noLeakBut(tb, goleak.IgnoreCurrent()) }
+
+func noLeakBut(tb testing.TB, ignored ...goleak.Option) func() {
 	return func() {
 		tb.Helper()
-		end := time.Now().Add(6 * time.Second)
+		end := time.Now().Add(patience)
 		for {
-			err := goleak.Find(before)
+			err := goleak.Find(ignored...)
 			if err == nil {
 				return
 			}
