@@ -51,6 +51,7 @@ func newPlane(name string, plan *Plan, backend *store.Backend, shared *shared) (
 		transport: shared.door, signals: newSignals(), ready: make(chan struct{}), endWork: func() {},
 		requests: &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
 	}
+	backend.CollectsGarbage = plan.collected
 	p.loopback = loopbackConfig(name, p.transport, shared.token)
 	client, err := kubernetes.NewForConfig(p.protobufConfig())
 	if err != nil {

@@ -55,7 +55,7 @@ func (b *Builder) With(parts ...Part) *Builder {
 // I/O and starts nothing.
 func (b *Builder) Build() (*Server, error) {
 	plan := &Plan{}
-	errs := []error{plan.install(b.parts), plan.check()}
+	errs := []error{plan.install(b.parts), plan.check(), plan.checkElected(b.storage)}
 	if b.name == "" {
 		errs = append(errs, errors.New(`the server has no name: give New one, such as "apples"`))
 	}

@@ -85,7 +85,7 @@ func (p *Plan) checkNames() []error {
 	errs = append(errs, duplicates("authorizer", p.authorizers)...)
 	errs = append(errs, duplicates("server", append(slices.Clone(p.below), p.above...))...)
 	errs = append(errs, duplicates("prepare", p.prepares)...)
-	errs = append(errs, duplicates("background", p.background)...)
+	errs = append(errs, duplicates("background", append(slices.Clone(p.background), p.elected...))...)
 	errs = append(errs, duplicates("serving certificate", p.identity)...)
 	errs = append(errs, duplicates("when ready", p.ready)...)
 	seen := map[string]string{}

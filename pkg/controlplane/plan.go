@@ -29,6 +29,8 @@ type Plan struct {
 	below, above   []named[LinkFunc]
 	prepares       []named[WorkFunc]
 	background     []named[WorkFunc]
+	elected        []named[WorkFunc]
+	fed, collected bool
 	checks         []healthz.HealthChecker
 	dynamic        []DynamicGroups
 	identity       []named[IdentityFunc]
@@ -140,6 +142,22 @@ func (p *Plan) Prepare(name string, work WorkFunc) {
 func (p *Plan) Background(name string, work WorkFunc) {
 	p.background = append(p.background, named[WorkFunc]{p.part, name, work})
 }
+
+// Elect adds background work that one server at a time does, where several
+// share a storage (see [SharedStorage]): the one that holds a Lease in
+// kube-system. Another one takes over within 15 s. Where the storage is not
+// shared it is plain background work.
+func (p *Plan) Elect(name string, work WorkFunc) {
+	p.elected = append(p.elected, named[WorkFunc]{p.part, name, work})
+}
+
+// Feed asks for [Plane.Feed]. A plane whose parts do not ask has none.
+func (p *Plan) Feed() { p.fed = true }
+
+// CollectGarbage promises that the part collects garbage: deletes with
+// propagation policy Orphan or Foreground then leave the object, with a
+// finalizer that the part must remove. Without it they are as Background.
+func (p *Plan) CollectGarbage() { p.collected = true }
 
 // Check adds a health check to /livez, /readyz and /healthz.
 func (p *Plan) Check(check healthz.HealthChecker) { p.checks = append(p.checks, check) }

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilwaitgroup "k8s.io/apimachinery/pkg/util/waitgroup"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
@@ -19,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
@@ -51,7 +54,14 @@ type Plane struct {
 
 	announcer  *announcer
 	discovered change
+	feed       *Feed
 }
+
+// Feed mirrors the metadata of every object that a plane stores.
+type Feed = feed.Feed
+
+// FeedObject is the metadata of one object of a Feed.
+type FeedObject = feed.Object
 
 // Link is one server of a plane's delegation chain.
 type Link struct {
@@ -96,6 +106,15 @@ func (p *Plane) GroupVersions() []GroupVersion {
 // Dynamic are the groups of the plane that come and go.
 func (p *Plane) Dynamic() []DynamicGroups { return p.plan.dynamic }
 
+// Feed mirrors the metadata of every object that the plane stores; nil when no
+// part asked for it with [Plan.Feed]. It runs when work of the parts does.
+func (p *Plane) Feed() *Feed { return p.feed }
+
+// Stored tells whether the plane keeps the resource's objects in its own
+// storage, where its feed sees them. A resource that was never used may not be
+// known yet.
+func (p *Plane) Stored(resource schema.GroupResource) bool { return p.backend.Has(resource) }
+
 // start runs the plane and returns when it is ready. The first context bounds
 // the start, the second the plane's life.
 func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
@@ -123,13 +142,10 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 	}
 	p.signals.markComplete()
 	done("informers")
-	for _, w := range p.plan.background {
-		p.work.Go(func() {
-			if err := w.value(life, p); err != nil && life.Err() == nil {
-				fail(fmt.Errorf("part %q: %s: %w", w.part, w.name, err))
-			}
-		})
+	if err := p.startFeed(life); err != nil {
+		return err
 	}
+	p.startWork(life, fail)
 	for _, w := range p.plan.prepares {
 		if err := w.value(ctx, p); err != nil {
 			return fmt.Errorf("part %q: %s: %w", w.part, w.name, err)
@@ -142,6 +158,38 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 	done("caches")
 	close(p.ready)
 	return nil
+}
+
+// startFeed starts the feed when a part asked for it.
+func (p *Plane) startFeed(life context.Context) error {
+	if !p.plan.fed {
+		return nil
+	}
+	client, err := p.backend.Client()
+	if err != nil {
+		return fmt.Errorf("storage client for the feed of objects: %w", err)
+	}
+	p.feed = feed.New(client, p.backend.Prefix)
+	p.work.Go(func() { p.feed.Run(life) })
+	return nil
+}
+
+// startWork starts the parts' background work.
+func (p *Plane) startWork(life context.Context, fail func(error)) {
+	run := func(w named[WorkFunc]) {
+		if err := w.value(life, p); err != nil && life.Err() == nil {
+			fail(fmt.Errorf("part %q: %s: %w", w.part, w.name, err))
+		}
+	}
+	for _, w := range p.plan.background {
+		p.work.Go(func() { run(w) })
+	}
+	for _, w := range p.plan.elected {
+		if p.backend.Shared {
+			w.value = p.elect(w.name, w.value)
+		}
+		p.work.Go(func() { run(w) })
+	}
 }
 
 // startLinks starts what the links watch and then, whatever came of it, the
@@ -237,7 +285,7 @@ func (p *Plane) await(timeout time.Duration) bool {
 
 func (p *Plane) backgroundNames() string {
 	var names []string
-	for _, w := range p.plan.background {
+	for _, w := range slices.Concat(p.plan.background, p.plan.elected) {
 		names = append(names, fmt.Sprintf("%s of part %q", w.name, w.part))
 	}
 	return strings.Join(names, ", ")

@@ -201,7 +201,7 @@ func (r *run) openStorage(ctx context.Context) (*store.Backend, error) {
 		return nil
 	})
 	return &store.Backend{
-		Client: storage.Client, Prefix: r.server.built.prefix, Compactor: compactor,
+		Client: storage.Client, Prefix: r.server.built.prefix, Shared: isShared(storage), Compactor: compactor,
 		Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
 	}, nil
 }

@@ -32,3 +32,16 @@ type Datastore interface {
 	// wrong with the description is an error of Storage.Start.
 	Open() Storage
 }
+
+// SharedStorage is implemented by a Storage that servers in other processes may
+// use at the same time, with the same prefix.
+type SharedStorage interface {
+	Storage
+	// Shared tells whether they may.
+	Shared() bool
+}
+
+func isShared(s Storage) bool {
+	shared, ok := s.(SharedStorage)
+	return ok && shared.Shared()
+}

@@ -69,6 +69,12 @@ func (c Cluster) Open() controlplane.Storage {
 	return &cluster{description: c}
 }
 
+var _ controlplane.SharedStorage = (*cluster)(nil)
+
+// Shared implements controlplane.SharedStorage: servers with the same prefix
+// are replicas of each other.
+func (*cluster) Shared() bool { return true }
+
 // cluster is a storage on a connection to an etcd cluster.
 type cluster struct {
 	description Cluster

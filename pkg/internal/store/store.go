@@ -36,6 +36,11 @@ type Backend struct {
 	Client func() (*clientv3.Client, error)
 	// Prefix starts every key, "/registry".
 	Prefix string
+	// Shared tells that servers of other processes use the datastore too.
+	Shared bool
+	// CollectsGarbage tells that somebody removes the finalizers of deletes with
+	// propagation policy Orphan or Foreground. Without, stores add none.
+	CollectsGarbage bool
 	// Compactor tells the revision below which history is gone. May be nil.
 	Compactor etcd3.Compactor
 	// Objects counts the stored objects per resource for request width
@@ -44,6 +49,18 @@ type Backend struct {
 
 	mu     sync.Mutex
 	caches map[*cacher.Cacher]schema.GroupResource
+}
+
+// Has tells whether there is a store of the resource.
+func (b *Backend) Has(resource schema.GroupResource) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, r := range b.caches {
+		if r == resource {
+			return true
+		}
+	}
+	return false
 }
 
 // Await waits until the watch caches of every store are filled, or says which
@@ -100,6 +117,7 @@ func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (gene
 	return generic.RESTOptions{
 		StorageConfig:             config.ForResource(gr),
 		Decorator:                 g.backend.cached,
+		EnableGarbageCollection:   g.backend.CollectsGarbage,
 		DeleteCollectionWorkers:   1,
 		ResourcePrefix:            prefix,
 		StorageObjectCountTracker: g.backend.Objects,

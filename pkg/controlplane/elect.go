@@ -1,0 +1,117 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
+)
+
+// How long a Lease lasts, how long its holder tries to renew it before it stops
+// working, and how often it is tried for. A takeover takes at most the first
+// and the last together.
+const (
+	leaseDuration = 10 * time.Second
+	leaseRenewal  = 7 * time.Second
+	leaseRetry    = 2 * time.Second
+)
+
+// checkElected wants Leases served where work is elected by them.
+func (p *Plan) checkElected(storage Datastore) error {
+	if storage == nil || !isShared(storage.Open()) || len(p.elected) == 0 || p.servesKind("coordination.k8s.io", "v1", "Lease") {
+		return nil
+	}
+	w := p.elected[0]
+	return fmt.Errorf("part %q: %s: the storage is shared, and no part serves Leases to elect by: add coordination.Leases{}", w.part, w.name)
+}
+
+// elect makes work that is done while this process holds the Lease of its name.
+func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
+	return func(ctx context.Context, _ *Plane) error {
+		client, err := coordination.NewForConfig(p.loopback)
+		if err != nil {
+			return err
+		}
+		host, _ := os.Hostname() // only part of a name
+		lock := &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: p.name + "-" + name},
+			Client:     client,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
+		}
+		for ctx.Err() == nil {
+			if err := p.term(ctx, lock, work); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// term waits for the Lease, works, and returns when the Lease is lost or the
+// context ends, and the work with it. The Lease is not given back: a server that
+// ends could still have a request of the work on its way.
+func (p *Plane) term(ctx context.Context, lock *resourcelock.LeaseLock, work WorkFunc) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var shift shift
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: leaseRenewal, RetryPeriod: leaseRetry,
+		Name: lock.LeaseMeta.Name,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				if !shift.begin() {
+					return
+				}
+				defer shift.working.Done()
+				klog.FromContext(ctx).Info("Holds the Lease", "lease", lock.LeaseMeta.Name, "identity", lock.Identity())
+				if err := work(ctx, p); err != nil && ctx.Err() == nil {
+					cancel(err)
+				}
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	elector.Run(ctx)
+	shift.end()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// shift is one time of work. The elector starts the work in a goroutine of its
+// own, which may begin after the elector ended.
+type shift struct {
+	mu      sync.Mutex
+	over    bool
+	working sync.WaitGroup
+}
+
+func (s *shift) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.over {
+		s.working.Add(1)
+	}
+	return !s.over
+}
+
+// end waits for the work.
+func (s *shift) end() {
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.working.Wait()
+}

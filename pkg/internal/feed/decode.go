@@ -1,0 +1,124 @@
+package feed
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// stored is what of a stored object is looked at.
+type stored struct {
+	metav1.TypeMeta
+	Metadata struct {
+		Name              string                  `json:"name"`
+		Namespace         string                  `json:"namespace"`
+		UID               string                  `json:"uid"`
+		DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
+		Finalizers        []string                `json:"finalizers"`
+		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
+	} `json:"metadata"`
+}
+
+// protobufMagic starts a value that is stored as protobuf.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
+func protobufMagic() []byte { return []byte{'k', '8', 's', 0} }
+
+// decode reads the metadata of a stored value: of JSON, or of protobuf, whose
+// first field is the ObjectMeta in every type of Kubernetes.
+func decode(value []byte) (*stored, error) {
+	s := &stored{}
+	if !bytes.HasPrefix(value, protobufMagic()) {
+		if err := json.Unmarshal(value, s); err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	var unknown runtime.Unknown
+	if err := unknown.Unmarshal(value[len(protobufMagic()):]); err != nil {
+		return nil, err
+	}
+	var object metav1.PartialObjectMetadata
+	if err := object.Unmarshal(unknown.Raw); err != nil {
+		return nil, err
+	}
+	s.APIVersion, s.Kind = unknown.APIVersion, unknown.Kind
+	s.Metadata.Name, s.Metadata.Namespace, s.Metadata.UID = object.Name, object.Namespace, string(object.UID)
+	s.Metadata.DeletionTimestamp, s.Metadata.Finalizers = object.DeletionTimestamp, object.Finalizers
+	s.Metadata.OwnerReferences = object.OwnerReferences
+	return s, nil
+}
+
+// object makes an Object of a stored value. The key, without the plane's
+// prefix, is [GROUP/]RESOURCE/[NAMESPACE/]NAME.
+func (f *Feed) object(key string, value []byte) (*Object, error) {
+	s, err := decode(value)
+	if err != nil {
+		return nil, err
+	}
+	suffix := len(s.Metadata.Name)
+	if s.Metadata.Namespace != "" {
+		suffix += len(s.Metadata.Namespace) + 1
+	}
+	start := len(key) - suffix
+	if start < 2 || key[start-1] != '/' || !ends(key[start:], s.Metadata.Namespace, s.Metadata.Name) {
+		return nil, fmt.Errorf("the key is not that of %q in namespace %q", s.Metadata.Name, s.Metadata.Namespace)
+	}
+	o := &Object{
+		Type:       f.typeOf(key[:start-1], s.TypeMeta),
+		Name:       key[len(key)-len(s.Metadata.Name):],
+		UID:        UIDOf(types.UID(s.Metadata.UID)),
+		Deleting:   s.Metadata.DeletionTimestamp != nil,
+		Foreground: slices.Contains(s.Metadata.Finalizers, metav1.FinalizerDeleteDependents),
+		Orphan:     slices.Contains(s.Metadata.Finalizers, metav1.FinalizerOrphanDependents),
+	}
+	if n := len(s.Metadata.Namespace); n > 0 {
+		o.Namespace = key[start : start+n]
+	}
+	if refs := s.Metadata.OwnerReferences; len(refs) > 0 {
+		o.owners = make([]edge, len(refs))
+		for i, ref := range refs {
+			o.owners[i] = edge{dependent: o, Owner: Owner{
+				UID: UIDOf(ref.UID), Blocks: ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion,
+			}}
+		}
+	}
+	return o, nil
+}
+
+// ends tells whether the text is NAME or NAMESPACE/NAME.
+func ends(text, namespace, name string) bool {
+	if namespace == "" {
+		return text == name
+	}
+	return text[:len(namespace)] == namespace && text[len(namespace)] == '/' && text[len(namespace)+1:] == name
+}
+
+// stem is where a type's keys start, and how its values say what they are.
+type stem struct{ path, apiVersion, kind string }
+
+// typeOf is the shared Type of objects below a path, "apps/deployments" or
+// "configmaps". Only the goroutine that reads the watch calls it.
+func (f *Feed) typeOf(path string, meta metav1.TypeMeta) *Type {
+	key := stem{path, meta.APIVersion, meta.Kind}
+	if t, ok := f.types[key]; ok {
+		return t
+	}
+	t := &Type{Kind: schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind)}
+	t.Resource = schema.GroupResource{Resource: path}
+	for i := range path {
+		if path[i] == '/' {
+			t.Resource = schema.GroupResource{Group: path[:i], Resource: path[i+1:]}
+			break
+		}
+	}
+	// The path is part of a key, which would be kept as long as the type.
+	key.path = string([]byte(path))
+	f.types[key] = t
+	return t
+}

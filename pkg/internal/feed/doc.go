@@ -1,0 +1,12 @@
+// Package feed mirrors the metadata of every object that a plane stores, from
+// one watch on the plane's key prefix: who is where, who owns whom, who is
+// being deleted.
+//
+// It is what the lifecycle of objects is decided from (deletion of namespaces,
+// garbage collection, quota), in place of one informer for each resource. It
+// asks nobody which resources there are: a stored value says its group, version,
+// kind and metadata, and its key ends in namespace and name.
+//
+// All resources arrive in the order in which they were written. So an owner is
+// known before whatever was made to depend on it.
+package feed

@@ -1,0 +1,235 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+)
+
+// Feed mirrors the metadata of the objects below a prefix of a datastore.
+type Feed struct {
+	prefix string
+	client *clientv3.Client
+	types  map[stem]*Type
+	synced chan struct{}
+
+	mu       sync.RWMutex
+	index    index
+	revision int64
+	moved    chan struct{} // closed when the revision moves; nil while nobody waits
+	changed  []func(before, after *Object)
+}
+
+// New makes a feed of what is stored below the prefix, "/registry". [Feed.Run]
+// owns the client and closes it.
+func New(client *clientv3.Client, prefix string) *Feed {
+	return &Feed{
+		prefix: strings.TrimSuffix(prefix, "/") + "/",
+		client: client,
+		types:  map[stem]*Type{},
+		synced: make(chan struct{}),
+		index:  newIndex(),
+	}
+}
+
+// OnChange has f called for every write from now on, in order: before is nil
+// for an object that is new, after for one that is gone. f must return soon: it
+// runs where the feed is read, after its indexes changed.
+func (f *Feed) OnChange(call func(before, after *Object)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.changed = append(f.changed, call)
+}
+
+// pageSize is how many objects are read at once to begin with, and retry how
+// long the feed waits before it reads again what it could not.
+const (
+	pageSize = 1000
+	retry    = time.Second
+)
+
+// Run follows the datastore until the context ends. After a gap, because the
+// history was compacted or the datastore was away, it reads everything again
+// and reports the difference.
+func (f *Feed) Run(ctx context.Context) {
+	defer f.client.Close()
+	log := klog.FromContext(ctx)
+	for {
+		err := f.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		log.Info("The feed of objects begins again", "cause", err)
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (f *Feed) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	revision, err := f.read(ctx)
+	if err != nil {
+		return err
+	}
+	f.advance(revision)
+	select {
+	case <-f.synced:
+	default:
+		close(f.synced)
+	}
+	for r := range f.client.Watch(watchContext(ctx), f.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1)) {
+		if err := r.Err(); err != nil {
+			return err
+		}
+		for _, e := range r.Events {
+			f.apply(ctx, e)
+		}
+		f.advance(r.Header.Revision)
+	}
+	return errors.New("the watch ended")
+}
+
+// watchContext gives the feed's watch a stream of its own, so that progress is
+// asked of it and of no other.
+func watchContext(ctx context.Context) context.Context { return clientv3.WithRequireLeader(ctx) }
+
+// read reads every object and drops those that are gone.
+func (f *Feed) read(ctx context.Context) (revision int64, err error) {
+	var seen map[string]bool // which of those known before are still there
+	if f.Len() > 0 {
+		seen = map[string]bool{}
+	}
+	from, end := f.prefix, clientv3.GetPrefixRangeEnd(f.prefix)
+	for {
+		r, err := f.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
+		if err != nil {
+			return 0, fmt.Errorf("read objects: %w", err)
+		}
+		if revision == 0 {
+			revision = r.Header.Revision
+		}
+		for _, kv := range r.Kvs {
+			if seen != nil {
+				seen[string(kv.Key)] = true
+			}
+			f.put(ctx, kv)
+		}
+		if !r.More || len(r.Kvs) == 0 {
+			break
+		}
+		from = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+	}
+	if seen == nil {
+		return revision, nil
+	}
+	var gone []string
+	for key := range f.index.objects {
+		if !seen[f.prefix+key] {
+			gone = append(gone, key)
+		}
+	}
+	for _, key := range gone {
+		f.replace(key, nil)
+	}
+	return revision, nil
+}
+
+func (f *Feed) apply(ctx context.Context, e *clientv3.Event) {
+	if e.Type == mvccpb.DELETE {
+		f.replace(strings.TrimPrefix(string(e.Kv.Key), f.prefix), nil)
+		return
+	}
+	f.put(ctx, e.Kv)
+}
+
+// put takes in a stored value. What is no object is left out: the datastore may
+// hold other things.
+func (f *Feed) put(ctx context.Context, kv *mvccpb.KeyValue) {
+	key := strings.TrimPrefix(string(kv.Key), f.prefix)
+	o, err := f.object(key, kv.Value)
+	if err != nil {
+		klog.FromContext(ctx).V(4).Info("A stored value is no object", "key", string(kv.Key), "cause", err)
+		return
+	}
+	f.replace(key, o)
+}
+
+// replace changes the indexes and tells who wants to know.
+func (f *Feed) replace(key string, after *Object) {
+	f.mu.Lock()
+	before := f.index.replace(key, after)
+	changed := f.changed
+	f.mu.Unlock()
+	if before == nil && after == nil {
+		return
+	}
+	for _, call := range changed {
+		call(before, after)
+	}
+}
+
+func (f *Feed) advance(revision int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.revision = revision
+	if f.moved != nil {
+		close(f.moved)
+		f.moved = nil
+	}
+}
+
+// Await returns when everything was read for the first time.
+func (f *Feed) Await(ctx context.Context) error {
+	select {
+	case <-f.synced:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the feed of objects was not read: %w", context.Cause(ctx))
+	}
+}
+
+// progressEvery is how often a datastore is asked how far a watch is.
+const progressEvery = 50 * time.Millisecond
+
+// CatchUp returns when the feed has seen every write that was acknowledged
+// before the call.
+func (f *Feed) CatchUp(ctx context.Context) error {
+	if err := f.Await(ctx); err != nil {
+		return err
+	}
+	r, err := f.client.Get(ctx, f.prefix, clientv3.WithCountOnly(), clientv3.WithLimit(1))
+	if err != nil {
+		return fmt.Errorf("read the revision of the datastore: %w", err)
+	}
+	for {
+		f.mu.Lock()
+		if f.moved == nil {
+			f.moved = make(chan struct{})
+		}
+		reached, moved := f.revision >= r.Header.Revision, f.moved
+		f.mu.Unlock()
+		if reached {
+			return nil
+		}
+		if err := f.client.RequestProgress(watchContext(ctx)); err != nil {
+			return fmt.Errorf("ask how far the watch is: %w", err)
+		}
+		select {
+		case <-moved:
+		case <-time.After(progressEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("the feed of objects is at revision %d of %d: %w", f.revision, r.Header.Revision, context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,221 @@
+package feed_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
+	clientscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
+	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func storages(t *testing.T) map[string]controlplane.Datastore {
+	return map[string]controlplane.Datastore{
+		"memory": memory.Store{},
+		"sqlite": sqlite.File{Path: t.TempDir() + "/state.db"},
+		"etcd":   etcd.Embedded{Dir: t.TempDir()},
+	}
+}
+
+// log is what a feed reported.
+type log struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (l *log) add(before, after *feed.Object) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case before == nil:
+		l.lines = append(l.lines, "+"+after.Name)
+	case after == nil:
+		l.lines = append(l.lines, "-"+before.Name)
+	default:
+		l.lines = append(l.lines, "="+after.Name)
+	}
+}
+
+// TestFeed follows writes of both encodings on every storage.
+func TestFeed(t *testing.T) {
+	for name, d := range storages(t) {
+		t.Run(name, func(t *testing.T) {
+			client, f, l := start(t, d, func(c *clientv3.Client) {
+				put(t, c, "/registry/things.example.com/things/shop/before", thing("shop", "before", "u-1"))
+			})
+			put(t, client, "/registry/configmaps/shop/cm", configMap(t, "shop", "cm", "0f8fad5b-d9cb-469f-a165-70867728950e", "u-1"))
+			put(t, client, "/registry/things.example.com/things/shop/after", thing("shop", "after", "u-2", "u-1", "u-9"))
+			put(t, client, "/registry/wholes.example.com/wholes/whole", thing("", "whole", "u-3"))
+			put(t, client, "/registry/compact_rev_key", []byte("7"))
+			put(t, client, "/elsewhere/configmaps/shop/cm", configMap(t, "shop", "other", "u-4"))
+			catchUp(t, f)
+			things := schema.GroupResource{Group: "things.example.com", Resource: "things"}
+			if n := f.Count("shop", things); n != 2 {
+				t.Errorf("%d things in shop, want 2", n)
+			}
+			if got, want := fmt.Sprint(f.Counts("")), "map[wholes.wholes.example.com:1]"; got != want {
+				t.Errorf("cluster-scoped: %s, want %s", got, want)
+			}
+			cm := f.ByUID(feed.UIDOf("0f8fad5b-d9cb-469f-a165-70867728950e"))
+			if cm == nil || cm.Name != "cm" || cm.Namespace != "shop" || cm.Type.Kind != corev1.SchemeGroupVersion.WithKind("ConfigMap") {
+				t.Fatalf("by UID: %+v", cm)
+			}
+			if owned, blocks := cm.OwnedBy(feed.UIDOf("u-1")); !owned || !blocks {
+				t.Errorf("the ConfigMap is owned %v, blocks %v", owned, blocks)
+			}
+			if n := len(f.Dependents(feed.UIDOf("u-1"))); n != 2 {
+				t.Errorf("%d dependents, want 2", n)
+			}
+			drop(t, client, "/registry/configmaps/shop/cm")
+			put(t, client, "/registry/things.example.com/things/shop/after", thing("shop", "after", "u-2", "u-9"))
+			catchUp(t, f)
+			if n := len(f.Dependents(feed.UIDOf("u-1"))); n != 0 {
+				t.Errorf("%d dependents after they left, want 0", n)
+			}
+			if f.Len() != 3 || f.ByUID(cm.UID) != nil {
+				t.Errorf("%d objects, want 3 and no ConfigMap", f.Len())
+			}
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if got, want := fmt.Sprint(l.lines), "[+before +cm +after +whole -cm =after]"; got != want {
+				t.Errorf("changes %s, want %s", got, want)
+			}
+		})
+	}
+}
+
+// TestManyPages reads more than a page to begin with.
+func TestManyPages(t *testing.T) {
+	const n = 2345
+	_, f, _ := start(t, memory.Store{}, func(c *clientv3.Client) {
+		for i := range n {
+			name := fmt.Sprint("t", i)
+			put(t, c, "/registry/example.com/things/shop/"+name, thing("shop", name, name))
+		}
+	})
+	catchUp(t, f)
+	if f.Len() != n {
+		t.Errorf("%d objects, want %d", f.Len(), n)
+	}
+}
+
+// start runs a feed on a storage that holds something already.
+func start(t *testing.T, d controlplane.Datastore, before func(*clientv3.Client)) (*clientv3.Client, *feed.Feed, *log) {
+	t.Helper()
+	s := d.Open()
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	client, err := s.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	before(client)
+	own, err := s.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, l := feed.New(own, "/registry"), &log{}
+	f.OnChange(l.add)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); f.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+	catchUp(t, f)
+	return client, f, l
+}
+
+func catchUp(t *testing.T, f *feed.Feed) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := f.CatchUp(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// put writes as the API server does, in a transaction: kine takes nothing else.
+func put(t *testing.T, c *clientv3.Client, key string, value []byte) {
+	t.Helper()
+	old, err := c.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	revision := int64(0)
+	if len(old.Kvs) > 0 {
+		revision = old.Kvs[0].ModRevision
+	}
+	txn := c.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision(key), "=", revision)).Then(clientv3.OpPut(key, string(value)))
+	if revision > 0 {
+		txn = txn.Else(clientv3.OpGet(key))
+	}
+	if r, err := txn.Commit(); err != nil || !r.Succeeded {
+		t.Fatal(key, r, err)
+	}
+}
+
+func drop(t *testing.T, c *clientv3.Client, key string) {
+	t.Helper()
+	old, err := c.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := c.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision(key), "=", old.Kvs[0].ModRevision)).
+		Then(clientv3.OpDelete(key)).Else(clientv3.OpGet(key)).Commit()
+	if err != nil || !r.Succeeded {
+		t.Fatal(key, r, err)
+	}
+}
+
+func thing(namespace, name, uid string, owners ...string) []byte {
+	var refs bytes.Buffer
+	for i, o := range owners {
+		if i > 0 {
+			refs.WriteByte(',')
+		}
+		fmt.Fprintf(&refs, `{"uid": %q}`, o)
+	}
+	return fmt.Appendf(nil, `{"spec": {"metadata": {"name": "no"}}, "apiVersion": "example.com/v1", "kind": "Thing",
+		"metadata": {"name": %q, "namespace": %q, "uid": %q, "ownerReferences": [%s]}}`, name, namespace, uid, refs.String())
+}
+
+func configMap(t *testing.T, namespace, name, uid string, owners ...types.UID) []byte {
+	t.Helper()
+	cm := &corev1.ConfigMap{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(uid)},
+		Data:       map[string]string{"a": "b"},
+	}
+	for _, o := range owners {
+		blocks := true
+		cm.OwnerReferences = append(cm.OwnerReferences, metav1.OwnerReference{UID: o, BlockOwnerDeletion: &blocks})
+	}
+	var b bytes.Buffer
+	if err := protobuf.NewSerializer(clientscheme.Scheme, clientscheme.Scheme).Encode(cm, &b); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}

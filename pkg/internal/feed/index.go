@@ -1,0 +1,141 @@
+package feed
+
+import (
+	"iter"
+	"maps"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// index finds objects. Its methods need the feed's lock.
+type index struct {
+	objects    map[string]*Object // by key, without the prefix
+	uids       map[UID]*Object
+	dependents map[UID]*edge // the first of a list
+	counts     map[string]map[schema.GroupResource]int
+}
+
+func newIndex() index {
+	return index{
+		objects:    map[string]*Object{},
+		uids:       map[UID]*Object{},
+		dependents: map[UID]*edge{},
+		counts:     map[string]map[schema.GroupResource]int{},
+	}
+}
+
+// replace puts an object under a key, or nothing, and returns what was there.
+func (x *index) replace(key string, after *Object) (before *Object) {
+	before = x.objects[key]
+	if before != nil {
+		x.unlink(before)
+		x.count(before, -1)
+		if x.uids[before.UID] == before {
+			delete(x.uids, before.UID)
+		}
+	}
+	if after == nil {
+		delete(x.objects, key)
+		return before
+	}
+	x.objects[key] = after
+	x.uids[after.UID] = after
+	x.count(after, 1)
+	x.link(after)
+	return before
+}
+
+func (x *index) count(o *Object, by int) {
+	byResource := x.counts[o.Namespace]
+	if byResource == nil {
+		byResource = map[schema.GroupResource]int{}
+		x.counts[o.Namespace] = byResource
+	}
+	if byResource[o.Type.Resource] += by; byResource[o.Type.Resource] > 0 {
+		return
+	}
+	if delete(byResource, o.Type.Resource); len(byResource) == 0 {
+		delete(x.counts, o.Namespace)
+	}
+}
+
+func (x *index) link(o *Object) {
+	for i := range o.owners {
+		e := &o.owners[i]
+		if e.next = x.dependents[e.UID]; e.next != nil {
+			e.next.prev = e
+		}
+		x.dependents[e.UID] = e
+	}
+}
+
+func (x *index) unlink(o *Object) {
+	for i := range o.owners {
+		e := &o.owners[i]
+		if e.next != nil {
+			e.next.prev = e.prev
+		}
+		switch {
+		case e.prev != nil:
+			e.prev.next = e.next
+		case e.next != nil:
+			x.dependents[e.UID] = e.next
+		default:
+			delete(x.dependents, e.UID)
+		}
+		e.prev, e.next = nil, nil
+	}
+}
+
+// ByUID is the object with the UID, or nil.
+func (f *Feed) ByUID(id UID) *Object {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.index.uids[id]
+}
+
+// Dependents are the objects that have the owner.
+func (f *Feed) Dependents(owner UID) []*Object {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	var all []*Object
+	for e := f.index.dependents[owner]; e != nil; e = e.next {
+		all = append(all, e.dependent)
+	}
+	return all
+}
+
+// Counts are the numbers of objects in a namespace by resource; without a
+// namespace, those of cluster-scoped ones.
+func (f *Feed) Counts(namespace string) map[schema.GroupResource]int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return maps.Clone(f.index.counts[namespace])
+}
+
+// Count is the number of objects of a resource in a namespace.
+func (f *Feed) Count(namespace string, resource schema.GroupResource) int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.index.counts[namespace][resource]
+}
+
+// Len is the number of objects.
+func (f *Feed) Len() int {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return len(f.index.objects)
+}
+
+// All are the objects, in no order, while the feed stands still: stop soon.
+func (f *Feed) All() iter.Seq[*Object] {
+	return func(yield func(*Object) bool) {
+		f.mu.RLock()
+		defer f.mu.RUnlock()
+		for _, o := range f.index.objects {
+			if !yield(o) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package feed
+
+import (
+	"crypto/sha256"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Object is the metadata of one stored object. It never changes; a write makes
+// a new one.
+type Object struct {
+	// Type is shared by all objects of a resource that are stored alike.
+	Type *Type
+	// Namespace is empty for cluster-scoped objects.
+	Namespace, Name string
+	UID             UID
+	// Deleting: metadata.deletionTimestamp is set.
+	Deleting bool
+	// Foreground and Orphan: metadata.finalizers has the finalizer of the garbage
+	// collector that asks for it.
+	Foreground, Orphan bool
+
+	owners []edge
+}
+
+// Type is what a resource's objects have in common.
+type Type struct {
+	// Resource is the group and plural name that the key has.
+	Resource schema.GroupResource
+	// Kind is that of the stored value, in the version it is stored in.
+	Kind schema.GroupVersionKind
+}
+
+// UID is a metadata.uid, in the 16 bytes of the UUID that it is.
+type UID [16]byte
+
+// UIDOf makes a UID of any text: what is no UUID in its usual form, as a user
+// may have put into an owner reference, is hashed.
+func UIDOf(id types.UID) UID {
+	if u, err := uuid.Parse(string(id)); err == nil && u.String() == string(id) {
+		return UID(u)
+	}
+	sum := sha256.Sum256([]byte(id))
+	return UID(sum[:16])
+}
+
+// Owner is one owner reference.
+type Owner struct {
+	UID UID
+	// Blocks is blockOwnerDeletion: the owner's foreground deletion waits.
+	Blocks bool
+}
+
+// Owners are the object's owner references.
+func (o *Object) Owners() []Owner {
+	all := make([]Owner, len(o.owners))
+	for i := range o.owners {
+		all[i] = o.owners[i].Owner
+	}
+	return all
+}
+
+// Owned tells whether the object has owners.
+func (o *Object) Owned() bool { return len(o.owners) > 0 }
+
+// OwnedBy tells whether the object has the owner, and whether it blocks the
+// owner's foreground deletion.
+func (o *Object) OwnedBy(owner UID) (owned, blocks bool) {
+	for i := range o.owners {
+		if o.owners[i].UID == owner {
+			owned, blocks = true, blocks || o.owners[i].Blocks
+		}
+	}
+	return owned, blocks
+}
+
+// edge is an owner reference in the list of its owner's dependents, which
+// costs a map entry for each owner and none for each dependent.
+type edge struct {
+	Owner
+	dependent  *Object
+	prev, next *edge
+}
