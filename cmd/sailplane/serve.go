@@ -23,6 +23,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 )
 
 // serve is what the flags of "sailplane serve" say.
@@ -98,6 +99,7 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 			coordination.Leases{},
 			definitions,
 			aggregator.APIServices{},
+			lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{},
 			controlplane.PartFunc(func(p *controlplane.Plan) error {
 				p.WhenReady("ready line", func(_ context.Context, addr net.Addr) error {
 					_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",

@@ -43,6 +43,10 @@ func (p *Plane) AwaitDiscovery(ctx context.Context, resources []schema.GroupVers
 	}
 }
 
+// DiscoveryChanged is closed when what discovery lists may have changed since
+// the call. Ask before reading what is not to be missed.
+func (p *Plane) DiscoveryChanged() <-chan struct{} { return p.discovered.next() }
+
 // change tells any number of waiters that something changed.
 type change struct {
 	mu      sync.Mutex

@@ -31,7 +31,8 @@ func (p *Plan) checkElected(storage Datastore) error {
 		return nil
 	}
 	w := p.elected[0]
-	return fmt.Errorf("part %q: %s: the storage is shared, and no part serves Leases to elect by: add coordination.Leases{}", w.part, w.name)
+	return fmt.Errorf("part %q: %s: the storage is shared, and no part serves Leases to elect by: "+
+		"add coordination.Leases{}", w.part, w.name)
 }
 
 // elect makes work that is done while this process holds the Lease of its name.

@@ -13,7 +13,7 @@ const module = "github.com/sailplane-dev/sailplane"
 var mayImport = map[string][]string{
 	// Core: the builder, the server, the plan.
 	"pkg/controlplane": {
-		"pkg/internal/loopback",
+		"pkg/internal/feed", "pkg/internal/loopback",
 		"pkg/internal/openapi/...", "pkg/internal/pki", "pkg/internal/store", "pkg/internal/upstream",
 	},
 	"pkg/resource":                        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/upstream"},
@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"pkg/authn":      {"pkg/controlplane", "pkg/internal/pki"},
 	"pkg/authz":      {"pkg/controlplane"},
 	"pkg/admit":      {"pkg/controlplane"},
+	"pkg/lifecycle":  {"pkg/controlplane", "pkg/internal/feed"},
 	"pkg/middleware": {"pkg/controlplane", "pkg/internal/loopback"},
 
 	// Storage.
@@ -39,6 +40,7 @@ var mayImport = map[string][]string{
 
 	// Inside.
 	"pkg/internal/etcdclient":        {},
+	"pkg/internal/feed":              {},
 	"pkg/internal/filelock":          {},
 	"pkg/internal/kine":              {"pkg/controlplane", "pkg/internal/etcdclient"},
 	"pkg/internal/loopback":          {},

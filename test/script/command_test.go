@@ -224,3 +224,11 @@ func run(ts *testscript.TestScript, args []string) ([]byte, error) {
 	cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"), "KUBECONFIG="+ts.Getenv("KUBECONFIG"))
 	return cmd.CombinedOutput()
 }
+
+// keep sets a variable to what the last command printed: "keep UID".
+func keep(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: keep NAME")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}

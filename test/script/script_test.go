@@ -102,6 +102,7 @@ func params(folder, storage string) testscript.Params {
 			"anonymous":  anonymous,
 			"eventually": eventually,
 			"each":       each,
+			"keep":       keep,
 		},
 	}
 }

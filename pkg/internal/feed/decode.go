@@ -83,8 +83,10 @@ func (f *Feed) object(key string, value []byte) (*Object, error) {
 	if refs := s.Metadata.OwnerReferences; len(refs) > 0 {
 		o.owners = make([]edge, len(refs))
 		for i, ref := range refs {
+			kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 			o.owners[i] = edge{dependent: o, Owner: Owner{
 				UID: UIDOf(ref.UID), Blocks: ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion,
+				identity: identityOf(kind.Group, kind.Kind, ref.Name),
 			}}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +25,7 @@ type Feed struct {
 	index    index
 	revision int64
 	moved    chan struct{} // closed when the revision moves; nil while nobody waits
-	changed  []func(before, after *Object)
+	changed  []*func(before, after *Object)
 }
 
 // New makes a feed of what is stored below the prefix, "/registry". [Feed.Run]
@@ -39,13 +40,20 @@ func New(client *clientv3.Client, prefix string) *Feed {
 	}
 }
 
-// OnChange has f called for every write from now on, in order: before is nil
-// for an object that is new, after for one that is gone. f must return soon: it
-// runs where the feed is read, after its indexes changed.
-func (f *Feed) OnChange(call func(before, after *Object)) {
+// OnChange has call called for every write until stop, in order: before is nil
+// for an object that is new, after for one that is gone. Both are set and their
+// UIDs differ when an object was replaced while the feed was away. call must
+// return soon: it runs where the feed is read, after its indexes changed.
+func (f *Feed) OnChange(call func(before, after *Object)) (stop func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.changed = append(f.changed, call)
+	added := &call
+	f.changed = append(slices.Clip(f.changed), added)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.changed = slices.DeleteFunc(slices.Clone(f.changed), func(c *func(before, after *Object)) bool { return c == added })
+	}
 }
 
 // pageSize is how many objects are read at once to begin with, and retry how
@@ -162,6 +170,7 @@ func (f *Feed) put(ctx context.Context, kv *mvccpb.KeyValue) {
 		klog.FromContext(ctx).V(4).Info("A stored value is no object", "key", string(kv.Key), "cause", err)
 		return
 	}
+	o.Revision = kv.ModRevision
 	f.replace(key, o)
 }
 
@@ -175,7 +184,7 @@ func (f *Feed) replace(key string, after *Object) {
 		return
 	}
 	for _, call := range changed {
-		call(before, after)
+		(*call)(before, after)
 	}
 }
 

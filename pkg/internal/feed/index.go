@@ -105,6 +105,18 @@ func (f *Feed) Dependents(owner UID) []*Object {
 	return all
 }
 
+// Blocked tells whether a dependent blocks the owner's foreground deletion.
+func (f *Feed) Blocked(owner UID) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	for e := f.index.dependents[owner]; e != nil; e = e.next {
+		if e.Blocks {
+			return true
+		}
+	}
+	return false
+}
+
 // Counts are the numbers of objects in a namespace by resource; without a
 // namespace, those of cluster-scoped ones.
 func (f *Feed) Counts(namespace string) map[schema.GroupResource]int {

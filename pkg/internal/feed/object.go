@@ -2,6 +2,7 @@ package feed
 
 import (
 	"crypto/sha256"
+	"hash/fnv"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,6 +17,8 @@ type Object struct {
 	// Namespace is empty for cluster-scoped objects.
 	Namespace, Name string
 	UID             UID
+	// Revision is the datastore's revision that wrote it: its resource version.
+	Revision int64
 	// Deleting: metadata.deletionTimestamp is set.
 	Deleting bool
 	// Foreground and Orphan: metadata.finalizers has the finalizer of the garbage
@@ -51,6 +54,23 @@ type Owner struct {
 	UID UID
 	// Blocks is blockOwnerDeletion: the owner's foreground deletion waits.
 	Blocks bool
+
+	identity uint64
+}
+
+// Is tells whether the reference names the object: by UID, group, kind and name.
+func (w Owner) Is(o *Object) bool {
+	return o != nil && w.UID == o.UID && w.identity == identityOf(o.Type.Kind.Group, o.Type.Kind.Kind, o.Name)
+}
+
+// identityOf is a hash of what an owner reference names besides the UID.
+func identityOf(group, kind, name string) uint64 {
+	h := fnv.New64a()
+	for _, s := range []string{group, kind, name} {
+		_, _ = h.Write([]byte(s)) // it has no error
+		_, _ = h.Write([]byte{'/'})
+	}
+	return h.Sum64()
 }
 
 // Owners are the object's owner references.

@@ -26,6 +26,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 )
 
 func main() {
@@ -65,6 +66,7 @@ func run(ctx context.Context) error {
 			authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: filepath.Join(*dir, "admin.kubeconfig")},
 			authz.Groups{},
 			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
+			lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{},
 			crd.Definitions{},
 			aggregator.APIServices{},
 		).

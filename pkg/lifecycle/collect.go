@@ -1,0 +1,302 @@
+package lifecycle
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
+)
+
+// namespacedOwnerError is why an object is left alone for good.
+type namespacedOwnerError struct{}
+
+func (namespacedOwnerError) Error() string {
+	return "a cluster-scoped object cannot have a namespaced owner"
+}
+
+// item is an object as the API has it now.
+type item struct {
+	*metav1.PartialObjectMetadata
+	id     feed.UID
+	target target
+	client metadata.ResourceInterface
+}
+
+// collect does what an object needs now, if anything.
+func (c *collector) collect(ctx context.Context, id feed.UID) error {
+	known := c.feed.ByUID(id)
+	if known == nil {
+		return nil
+	}
+	s, err := c.catalog.now(ctx)
+	if err != nil {
+		return err
+	}
+	it, err := c.item(ctx, s, known)
+	if err != nil || it == nil {
+		return err
+	}
+	if it.DeletionTimestamp != nil {
+		return c.finish(ctx, it)
+	}
+	return c.judge(ctx, s, it)
+}
+
+// item reads an object; nil when it is gone, or nobody serves its resource.
+func (c *collector) item(ctx context.Context, s *served, known *controlplane.FeedObject) (*item, error) {
+	t, ok := s.resources[known.Type.Resource]
+	if !ok {
+		return nil, nil //nolint:nilnil // nothing to do is no error
+	}
+	it := &item{id: known.UID, target: t, client: in(c.objects, t, known.Namespace)}
+	var err error
+	it.PartialObjectMetadata, err = it.client.Get(ctx, known.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && feed.UIDOf(it.UID) != known.UID:
+		return nil, nil //nolint:nilnil // nothing to do is no error
+	case err != nil:
+		return nil, err
+	}
+	return it, nil
+}
+
+func in(objects metadata.Interface, t target, namespace string) metadata.ResourceInterface {
+	if t.namespaced {
+		return objects.Resource(t.GroupVersionResource).Namespace(namespace)
+	}
+	return objects.Resource(t.GroupVersionResource)
+}
+
+// finish does what the finalizers of an object that is being deleted ask for.
+func (c *collector) finish(ctx context.Context, it *item) error {
+	switch {
+	case slices.Contains(it.Finalizers, metav1.FinalizerOrphanDependents):
+		if err := c.feed.CatchUp(ctx); err != nil {
+			return err
+		}
+		if err := c.orphan(ctx, it); err != nil {
+			return err
+		}
+		return removeFinalizer(ctx, it, metav1.FinalizerOrphanDependents)
+	case slices.Contains(it.Finalizers, metav1.FinalizerDeleteDependents):
+		return c.foreground(ctx, it)
+	}
+	return nil
+}
+
+// orphan takes the owner off all its dependents.
+func (c *collector) orphan(ctx context.Context, it *item) error {
+	s, err := c.catalog.now(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, d := range c.feed.Dependents(it.id) {
+		dependent, err := c.item(ctx, s, d)
+		if err == nil && dependent != nil {
+			err = disown(ctx, dependent, it.UID)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// foreground lets an object go when nothing that blocks it is left.
+func (c *collector) foreground(ctx context.Context, it *item) error {
+	if c.feed.Blocked(it.id) {
+		return nil // looked at again when a dependent goes
+	}
+	if err := c.feed.CatchUp(ctx); err != nil {
+		return err
+	}
+	if c.feed.Blocked(it.id) {
+		return nil
+	}
+	return removeFinalizer(ctx, it, metav1.FinalizerDeleteDependents)
+}
+
+// owners are the owner references of an object by what became of the owners.
+type owners struct{ solid, dangling, waiting []metav1.OwnerReference }
+
+// judge deletes an object when no owner is left to keep it, and else takes off
+// those that are gone or wait for it to go.
+func (c *collector) judge(ctx context.Context, s *served, it *item) error {
+	if len(it.OwnerReferences) == 0 {
+		return nil
+	}
+	var o owners
+	for _, ref := range it.OwnerReferences {
+		fate, err := c.owner(ctx, s, it, ref)
+		if errors.Is(err, namespacedOwnerError{}) {
+			klog.FromContext(ctx).Info("An object is never collected", "resource", it.target.GroupResource(), "name", it.Name, "cause", err)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("owner %s %q: %w", ref.Kind, ref.Name, err)
+		}
+		switch {
+		case fate == nil:
+			o.dangling = append(o.dangling, ref)
+		case fate.DeletionTimestamp != nil && slices.Contains(fate.Finalizers, metav1.FinalizerDeleteDependents):
+			o.waiting = append(o.waiting, ref)
+		default:
+			o.solid = append(o.solid, ref)
+		}
+	}
+	switch {
+	case len(o.solid) > 0 && len(o.dangling)+len(o.waiting) == 0:
+		return nil
+	case len(o.solid) > 0:
+		return disown(ctx, it, uids(append(o.dangling, o.waiting...))...)
+	}
+	policy := metav1.DeletePropagationBackground
+	dependents := c.feed.Dependents(it.id)
+	switch {
+	case slices.Contains(it.Finalizers, metav1.FinalizerOrphanDependents):
+		policy = metav1.DeletePropagationOrphan
+	case slices.Contains(it.Finalizers, metav1.FinalizerDeleteDependents), len(o.waiting) > 0 && len(dependents) > 0:
+		policy = metav1.DeletePropagationForeground
+	}
+	if len(o.waiting) > 0 && slices.ContainsFunc(dependents, func(d *controlplane.FeedObject) bool { return d.Deleting && d.Foreground }) {
+		// A cycle: those above wait for this one, which waits for them.
+		if err := unblock(ctx, it); err != nil {
+			return err
+		}
+	}
+	return it.delete(ctx, policy)
+}
+
+// owner returns the owner of a reference, or nil when it is gone: no object of
+// that name, in the namespace of the dependent, has its UID.
+func (c *collector) owner(ctx context.Context, s *served, it *item, ref metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
+	if c.isGone(ref.UID) {
+		return nil, nil //nolint:nilnil // gone is no error
+	}
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	t, ok := s.kinds[gvk]
+	if !ok {
+		return nil, fmt.Errorf("nobody serves %s: the object is kept", gvk)
+	}
+	if t.namespaced && !it.target.namespaced {
+		return nil, namespacedOwnerError{}
+	}
+	if known := c.feed.ByUID(feed.UIDOf(ref.UID)); known != nil && known.Type.Resource == t.GroupResource() &&
+		known.Name == ref.Name && (!t.namespaced || known.Namespace == it.Namespace) && !known.Deleting {
+		return &metav1.PartialObjectMetadata{}, nil
+	}
+	owner, err := in(c.objects, t, it.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && owner.UID != ref.UID:
+		return nil, nil //nolint:nilnil // gone is no error
+	case err != nil:
+		return nil, err
+	}
+	return owner, nil
+}
+
+// delete deletes the object as it was read.
+func (it *item) delete(ctx context.Context, policy metav1.DeletionPropagation) error {
+	err := it.client.Delete(ctx, it.Name, metav1.DeleteOptions{
+		PropagationPolicy: &policy,
+		Preconditions:     &metav1.Preconditions{UID: &it.UID, ResourceVersion: &it.ResourceVersion},
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func uids(refs []metav1.OwnerReference) []types.UID {
+	var all []types.UID
+	for _, ref := range refs {
+		all = append(all, ref.UID)
+	}
+	return all
+}
+
+// disown takes owners off an object.
+func disown(ctx context.Context, it *item, owners ...types.UID) error {
+	return it.change(ctx, func(m *metav1.PartialObjectMetadata) bool {
+		kept := slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(r metav1.OwnerReference) bool {
+			return slices.Contains(owners, r.UID)
+		})
+		changed := len(kept) != len(m.OwnerReferences)
+		m.OwnerReferences = kept
+		return changed
+	})
+}
+
+// unblock lets the owners of an object go before it.
+func unblock(ctx context.Context, it *item) error {
+	return it.change(ctx, func(m *metav1.PartialObjectMetadata) bool {
+		changed := false
+		for i := range m.OwnerReferences {
+			if b := m.OwnerReferences[i].BlockOwnerDeletion; b != nil && *b {
+				no := false
+				m.OwnerReferences[i].BlockOwnerDeletion, changed = &no, true
+			}
+		}
+		return changed
+	})
+}
+
+func removeFinalizer(ctx context.Context, it *item, finalizer string) error {
+	return it.change(ctx, func(m *metav1.PartialObjectMetadata) bool {
+		i := slices.Index(m.Finalizers, finalizer)
+		if i < 0 {
+			return false
+		}
+		m.Finalizers = slices.Delete(slices.Clone(m.Finalizers), i, i+1)
+		return true
+	})
+}
+
+// change writes owner references and finalizers that f changed, and begins
+// again with what is stored when somebody else wrote in between.
+func (it *item) change(ctx context.Context, f func(*metav1.PartialObjectMetadata) bool) error {
+	fresh := true
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if !fresh {
+			m, err := it.client.Get(ctx, it.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			if m.UID != it.UID {
+				return nil
+			}
+			it.PartialObjectMetadata = m
+		}
+		fresh = false
+		if !f(it.PartialObjectMetadata) {
+			return nil
+		}
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid": it.UID, "resourceVersion": it.ResourceVersion,
+			"ownerReferences": it.OwnerReferences, "finalizers": it.Finalizers,
+		}})
+		if err != nil {
+			return err
+		}
+		m, err := it.client.Patch(ctx, it.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err == nil {
+			it.PartialObjectMetadata = m
+		}
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,11 @@
+// Package lifecycle finishes what a control plane starts:
+//
+//   - [NamespaceDeletion] empties namespaces that were deleted, and then removes them
+//   - [GarbageCollection] deletes what its owners left behind, and honours the
+//     propagation policies Background, Foreground and Orphan
+//
+// Both follow the plane's feed of objects (see controlplane.Plane.Feed): one
+// watch on the storage for all resources, whatever their number. What they
+// delete they delete through the API, with admission, finalizers and
+// preconditions. Where servers share a storage, one of them does the work.
+package lifecycle

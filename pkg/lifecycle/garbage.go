@@ -1,0 +1,182 @@
+package lifecycle
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/lru"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
+)
+
+// GarbageCollection is the part that deletes objects whose owners are all gone,
+// and makes the propagation policies of a delete true: Background, Foreground
+// (which waits for owner references with blockOwnerDeletion) and Orphan.
+//
+// An owner that is in another namespace than its dependent counts as gone, and
+// a cluster-scoped object with a namespaced owner is never collected, as in
+// Kubernetes: https://kubernetes.io/docs/concepts/architecture/garbage-collection/
+type GarbageCollection struct{}
+
+// Install declares the work.
+func (GarbageCollection) Install(p *controlplane.Plan) error {
+	p.Feed()
+	p.CollectGarbage()
+	p.Elect("garbage-collection", func(ctx context.Context, plane *controlplane.Plane) error {
+		objects, err := metadata.NewForConfig(plane.Config())
+		if err != nil {
+			return err
+		}
+		c := &collector{
+			feed: plane.Feed(), objects: objects, catalog: &catalog{plane: plane},
+			queue: workqueue.NewTypedRateLimitingQueue(
+				workqueue.NewTypedItemExponentialFailureRateLimiter[feed.UID](firstRetry, lastRetry)),
+			gone: lru.New(remembered),
+		}
+		return c.run(ctx)
+	})
+	return nil
+}
+
+const (
+	// collectors is how many objects are worked on at the same time.
+	collectors = 8
+	// firstRetry and lastRetry bound the pause after an error, such as an owner
+	// of a kind that nobody serves.
+	firstRetry, lastRetry = 5 * time.Millisecond, time.Minute
+	// remembered is how many UIDs of deleted objects are kept. They spare the
+	// question whether an owner exists; no UID comes back.
+	remembered = 4096
+)
+
+// collector works on objects by UID. The feed says when one needs a look, and
+// everything is decided on what the API answers then.
+type collector struct {
+	feed    *controlplane.Feed
+	objects metadata.Interface
+	catalog *catalog
+	queue   workqueue.TypedRateLimitingInterface[feed.UID]
+	gone    *lru.Cache
+}
+
+func (c *collector) run(ctx context.Context) error {
+	defer c.feed.OnChange(c.changed)()
+	if err := c.feed.Await(ctx); err != nil {
+		c.queue.ShutDown()
+		return nil // only the end of the context keeps it from being read
+	}
+	var wanting []*controlplane.FeedObject
+	for o := range c.feed.All() {
+		if o.Owned() || o.Deleting && (o.Foreground || o.Orphan) {
+			wanting = append(wanting, o)
+		}
+	}
+	for _, o := range wanting {
+		c.appeared(o)
+	}
+	var work sync.WaitGroup
+	for range collectors {
+		work.Go(func() {
+			for c.next(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	c.queue.ShutDown()
+	work.Wait()
+	return nil
+}
+
+func (c *collector) next(ctx context.Context) bool {
+	id, quit := c.queue.Get()
+	if quit {
+		return false
+	}
+	defer c.queue.Done(id)
+	if err := c.collect(ctx, id); err != nil && ctx.Err() == nil {
+		log := klog.FromContext(ctx)
+		if o := c.feed.ByUID(id); o != nil {
+			log = log.WithValues("resource", o.Type.Resource, "namespace", o.Namespace, "name", o.Name)
+		}
+		log.V(2).Info("An object could not be collected yet", "cause", err)
+		c.queue.AddRateLimited(id)
+		return true
+	}
+	c.queue.Forget(id)
+	return true
+}
+
+// changed decides who needs a look after a write.
+func (c *collector) changed(before, after *controlplane.FeedObject) {
+	if before != nil && (after == nil || after.UID != before.UID) {
+		c.vanished(before)
+		before = nil
+	}
+	if after == nil {
+		return
+	}
+	if before != nil {
+		c.unblocked(before)
+	}
+	c.appeared(after)
+	if after.Deleting && after.Foreground && (before == nil || !before.Deleting || !before.Foreground) {
+		for _, d := range c.feed.Dependents(after.UID) {
+			c.queue.Add(d.UID)
+		}
+	}
+}
+
+// vanished looks at those that a deleted object owned or kept waiting.
+func (c *collector) vanished(o *controlplane.FeedObject) {
+	c.gone.Add(o.UID, struct{}{})
+	for _, d := range c.feed.Dependents(o.UID) {
+		c.queue.Add(d.UID)
+	}
+	c.unblocked(o)
+}
+
+// unblocked looks at owners that wait for their dependents: this one is gone,
+// or may depend on them no more.
+func (c *collector) unblocked(o *controlplane.FeedObject) {
+	for _, owner := range o.Owners() {
+		if c.waits(owner.UID) {
+			c.queue.Add(owner.UID)
+		}
+	}
+}
+
+// appeared looks at an object that is to be finished, or whose owners are not
+// all there to stay.
+func (c *collector) appeared(o *controlplane.FeedObject) {
+	if o.Deleting {
+		if o.Foreground || o.Orphan {
+			c.queue.Add(o.UID)
+		}
+		return
+	}
+	for _, owner := range o.Owners() {
+		found := c.feed.ByUID(owner.UID)
+		if !owner.Is(found) || found.Namespace != "" && found.Namespace != o.Namespace || c.waits(owner.UID) {
+			c.queue.Add(o.UID)
+			return
+		}
+	}
+}
+
+// waits tells whether an owner waits for its dependents to be deleted.
+func (c *collector) waits(owner feed.UID) bool {
+	o := c.feed.ByUID(owner)
+	return o != nil && o.Deleting && o.Foreground
+}
+
+// isGone tells whether an object of the plane with that UID was deleted.
+func (c *collector) isGone(id types.UID) bool {
+	_, gone := c.gone.Get(feed.UIDOf(id))
+	return gone
+}

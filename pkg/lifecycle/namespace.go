@@ -1,0 +1,220 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// NamespaceDeletion is the part that deletes everything in a namespace that is
+// Terminating, of every resource the plane serves, and then removes the
+// namespace. What stands in the way it writes into the conditions of the
+// namespace, as Kubernetes does; finalizers are honoured.
+type NamespaceDeletion struct{}
+
+// Install declares the work.
+func (NamespaceDeletion) Install(p *controlplane.Plan) error {
+	p.Feed()
+	p.Elect("namespace-deletion", func(ctx context.Context, plane *controlplane.Plane) error {
+		core, err := typedcorev1.NewForConfig(plane.Config())
+		if err != nil {
+			return err
+		}
+		objects, err := metadata.NewForConfig(plane.Config())
+		if err != nil {
+			return err
+		}
+		t := &terminator{
+			plane: plane, feed: plane.Feed(), namespaces: core.Namespaces(), objects: objects,
+			catalog: &catalog{plane: plane}, slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{},
+		}
+		return t.run(ctx)
+	})
+	return nil
+}
+
+const (
+	// atOnce bounds how many namespaces, and how many resources of each, are
+	// emptied at the same time.
+	atOnce = 4
+	// tries are the shortest and the longest time between two looks at a
+	// namespace that something keeps from being removed. Most often nothing is
+	// waited for: the feed tells when the last object is gone.
+	firstTry, lastTry = 200 * time.Millisecond, 15 * time.Second
+)
+
+// namespaceResource is where namespaces are.
+func namespaceResource() schema.GroupResource { return corev1.Resource("namespaces") }
+
+// terminator empties and removes namespaces, each in a goroutine of its own for
+// as long as it is Terminating: one that waits holds up no other.
+type terminator struct {
+	plane      *controlplane.Plane
+	feed       *controlplane.Feed
+	namespaces typedcorev1.NamespaceInterface
+	objects    metadata.Interface
+	catalog    *catalog
+	slots      chan struct{}
+
+	mu      sync.Mutex
+	ended   bool
+	running map[string]chan struct{} // by namespace; a value wakes it
+	work    sync.WaitGroup
+}
+
+func (t *terminator) run(ctx context.Context) error {
+	defer t.feed.OnChange(func(before, after *controlplane.FeedObject) { t.changed(ctx, before, after) })()
+	if err := t.feed.Await(ctx); err != nil {
+		return nil // only the end of the context keeps it from being read
+	}
+	var terminating []string
+	for o := range t.feed.All() {
+		if o.Type.Resource == namespaceResource() && o.Deleting {
+			terminating = append(terminating, o.Name)
+		}
+	}
+	for _, name := range terminating {
+		t.wake(ctx, name)
+	}
+	<-ctx.Done()
+	t.mu.Lock()
+	t.ended = true
+	t.mu.Unlock()
+	t.work.Wait()
+	return nil
+}
+
+// changed starts on a namespace that is Terminating, and wakes one whose last
+// object is gone.
+func (t *terminator) changed(ctx context.Context, before, after *controlplane.FeedObject) {
+	switch {
+	case after != nil && after.Deleting && after.Type.Resource == namespaceResource():
+		t.wake(ctx, after.Name)
+	case after == nil && before.Namespace != "" && t.isRunning(before.Namespace) &&
+		t.feed.Count(before.Namespace, before.Type.Resource) == 0:
+		t.wake(ctx, before.Namespace)
+	}
+}
+
+func (t *terminator) isRunning(namespace string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.running[namespace] != nil
+}
+
+// wake has a namespace looked at again, and starts on one that is new.
+func (t *terminator) wake(ctx context.Context, namespace string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended || ctx.Err() != nil {
+		return
+	}
+	again := t.running[namespace]
+	if again == nil {
+		again = make(chan struct{}, 1)
+		t.running[namespace] = again
+		t.work.Go(func() { t.terminate(ctx, namespace, again) })
+	}
+	select {
+	case again <- struct{}{}:
+	default:
+	}
+}
+
+// terminate tries until the namespace is gone.
+func (t *terminator) terminate(ctx context.Context, namespace string, again <-chan struct{}) {
+	log := klog.FromContext(ctx)
+	pause := firstTry
+	for {
+		select {
+		case <-again:
+		case <-time.After(pause):
+			pause = min(2*pause, lastTry)
+		case <-ctx.Done():
+			return
+		}
+		done, err := t.try(ctx, namespace)
+		if err != nil && ctx.Err() == nil {
+			log.Error(err, "A namespace cannot be removed yet", "namespace", namespace)
+		}
+		if done && t.leave(namespace, again) {
+			return
+		}
+	}
+}
+
+// leave ends the work on a namespace, unless it was woken since.
+func (t *terminator) leave(namespace string, again <-chan struct{}) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(again) > 0 {
+		return false
+	}
+	delete(t.running, namespace)
+	return true
+}
+
+// try deletes what the namespace holds, removes it when it is empty, and else
+// writes down what is left. It is done when there is nothing more to do.
+func (t *terminator) try(ctx context.Context, name string) (done bool, err error) {
+	ns, err := t.namespaces.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return true, nil
+	case err != nil:
+		return false, err
+	case ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes):
+		return true, nil
+	}
+	s, err := t.catalog.now(ctx)
+	if err != nil {
+		return false, err
+	}
+	found := t.empty(ctx, s, name)
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
+	}
+	if !found.blocks() {
+		err := t.finalize(ctx, ns)
+		return err == nil, err
+	}
+	return false, errors.Join(found.err(), t.report(ctx, ns, found))
+}
+
+// finalize takes "kubernetes" off the namespace's finalizers, which removes it
+// when it was the last.
+func (t *terminator) finalize(ctx context.Context, ns *corev1.Namespace) error {
+	ns = ns.DeepCopy()
+	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+	_, err := t.namespaces.Finalize(ctx, ns, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("finalize: %w", err)
+	}
+	return nil
+}
+
+// report writes what is left into the conditions of the namespace.
+func (t *terminator) report(ctx context.Context, ns *corev1.Namespace, found *remains) error {
+	ns = ns.DeepCopy()
+	if !setConditions(&ns.Status, found.conditions(), metav1.Now()) {
+		return nil
+	}
+	_, err := t.namespaces.UpdateStatus(ctx, ns, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("write conditions: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package lifecycle_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// TestNamespaceDeletion deletes a namespace with objects of several resources,
+// one of which somebody holds.
+func TestNamespaceDeletion(t *testing.T) {
+	onEveryStorage(t, func(t *testing.T, p *plane) {
+		ns := p.create(t, "", "Namespace", "shop")
+		var all []*unstructured.Unstructured
+		for i := range 40 {
+			all = append(all, p.create(t, "shop", "ConfigMap", fmt.Sprint("cm-", i)), p.create(t, "shop", "Gadget", fmt.Sprint("g-", i)))
+		}
+		held := all[len(all)-1]
+		p.patch(t, held, `{"metadata": {"finalizers": ["example.com/hold", "example.com/more"]}}`)
+		other := p.create(t, "default", "ConfigMap", "other")
+		p.remove(t, ns, background)
+		p.untilGone(t, all[:len(all)-1]...)
+		until(t, "conditions say what is left", func() bool { return len(conditions(t, p.get(t, ns))) == 5 })
+		want := map[corev1.NamespaceConditionType]string{
+			"NamespaceDeletionDiscoveryFailure":           "False ResourcesDiscovered: All resources successfully discovered",
+			"NamespaceDeletionGroupVersionParsingFailure": "False ParsedGroupVersions: All legacy kube types successfully parsed",
+			"NamespaceDeletionContentFailure":             "False ContentDeleted: All content successfully deleted, may be waiting on finalization",
+			"NamespaceContentRemaining":                   "True SomeResourcesRemain: Some resources are remaining: gadgets.example.com has 1 resource instances",
+			"NamespaceFinalizersRemaining": "True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: " +
+				"example.com/hold in 1 resource instances, example.com/more in 1 resource instances",
+		}
+		if diff := cmp.Diff(want, conditions(t, p.get(t, ns))); diff != "" {
+			t.Errorf("conditions (-want +got):\n%s", diff)
+		}
+		p.patch(t, held, `{"metadata": {"finalizers": null}}`)
+		p.untilGone(t, held, ns)
+		p.stays(t, other)
+		p.untilGone(t, removed(t, p, p.create(t, "", "Namespace", "shop")))
+	})
+}
+
+// TestManyNamespaces deletes more namespaces at once than are worked on, while
+// one of them is held.
+func TestManyNamespaces(t *testing.T) {
+	onEveryStorage(t, func(t *testing.T, p *plane) {
+		var all []*unstructured.Unstructured
+		for i := range 12 {
+			ns := fmt.Sprint("many-", i)
+			all = append(all, p.create(t, "", "Namespace", ns))
+			p.create(t, ns, "ConfigMap", "cm")
+		}
+		held := p.create(t, "many-0", "Gadget", "held")
+		p.patch(t, held, `{"metadata": {"finalizers": ["example.com/hold"]}}`)
+		for _, ns := range all {
+			removed(t, p, ns)
+		}
+		p.untilGone(t, all[1:]...)
+		if p.get(t, all[0]) == nil {
+			t.Error("the namespace with an object that somebody holds is gone")
+		}
+		p.patch(t, held, `{"metadata": {"finalizers": null}}`)
+		p.untilGone(t, all[0])
+	})
+}
+
+func removed(t *testing.T, p *plane, u *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	p.remove(t, u, background)
+	return u
+}
+
+func conditions(t *testing.T, u *unstructured.Unstructured) map[corev1.NamespaceConditionType]string {
+	t.Helper()
+	raw, err := json.Marshal(u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ns corev1.Namespace
+	if err := json.Unmarshal(raw, &ns); err != nil {
+		t.Fatal(err)
+	}
+	all := map[corev1.NamespaceConditionType]string{}
+	for _, c := range ns.Status.Conditions {
+		all[c.Type] = fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
+	}
+	return all
+}
