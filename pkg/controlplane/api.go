@@ -4,7 +4,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
+	"weak"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -18,8 +20,8 @@ import (
 // API is one API group: its versions, its Go types and their OpenAPI
 // definitions. One API value serves any number of planes: its scheme, codecs
 // and definitions are computed once, when first needed, and shared. Several
-// parts may add resources to the same API value; two API values of one group
-// in a plane are an error.
+// parts may add resources to the same API value. Where a plane has several of
+// one group, they are served as one: all must have the same versions.
 //
 // Make one with NewAPI; an API must not be copied.
 type API struct {
@@ -32,6 +34,9 @@ type API struct {
 	codecs      func() (*codecs, error)
 	definitions func() (openapi.GetOpenAPIDefinitions, error)
 	converter   func() (managedfields.TypeConverter, error)
+
+	mu    sync.Mutex
+	joins map[string]weak.Pointer[API] // by the other's id
 }
 
 // APIConfig says what an API is made of.
@@ -58,6 +63,41 @@ func NewAPI(group string, versions []string, config APIConfig) *API {
 	a.definitions = sync.OnceValues(config.Definitions)
 	a.converter = sync.OnceValues(a.buildConverter)
 	return a
+}
+
+// join is the API of the types of both. All planes that join the same two share
+// it, and it goes with the last of them.
+func (a *API) join(other *API) *API {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if j := a.joins[other.id].Value(); j != nil {
+		return j
+	}
+	maps.DeleteFunc(a.joins, func(_ string, j weak.Pointer[API]) bool { return j.Value() == nil })
+	j := NewAPI(a.group, a.versions, APIConfig{
+		AddToScheme: func(s *runtime.Scheme) error {
+			return errors.Join(a.config.AddToScheme(s), other.config.AddToScheme(s))
+		},
+		Definitions: func() (openapi.GetOpenAPIDefinitions, error) {
+			first, err := a.definitions()
+			second, err2 := other.definitions()
+			if err := errors.Join(err, err2); err != nil {
+				return nil, err
+			}
+			return func(ref openapi.ReferenceCallback) map[string]openapi.OpenAPIDefinition {
+				all := first(ref)
+				maps.Copy(all, second(ref))
+				return all
+			}, nil
+		},
+		Protobuf: a.config.Protobuf,
+	})
+	j.id = a.id + "+" + other.id
+	if a.joins == nil {
+		a.joins = map[string]weak.Pointer[API]{}
+	}
+	a.joins[other.id] = weak.Make(j)
+	return j
 }
 
 // Group is the name of the group; empty for the core group.

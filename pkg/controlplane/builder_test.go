@@ -73,12 +73,12 @@ func TestBuildErrors(t *testing.T) {
 			want:   []string{`part "core.ConfigMaps": resource "configmaps.": part "core.ConfigMaps" serves it already`},
 		},
 		"group in two parts": {
-			reason: "a group's scheme and definitions come from one API value",
+			reason: "a group's objects have one form in the storage",
 			build: controlplane.New("x").Storage(memory.Store{}).With(core.ConfigMaps{}, controlplane.PartFunc(func(p *controlplane.Plan) error {
 				p.Serve(controlplane.NewAPI("", []string{"v1"}, controlplane.APIConfig{}))
 				return nil
 			})),
-			want: []string{`part "controlplane.PartFunc": group "": part "core.ConfigMaps" serves it from another API value: share one`},
+			want: []string{`part "controlplane.PartFunc": group "": of this part and part "core.ConfigMaps" only one has protobuf methods`},
 		},
 		"two certificates": {
 			reason: "a server has one identity",

@@ -54,8 +54,7 @@ func (p *Plan) checkGroups() []error {
 			apis[s.api.group] = s
 			errs = append(errs, s.api.check(s.part))
 		} else if first.api != s.api {
-			errs = append(errs, fmt.Errorf("part %q: group %q: part %q serves it from another API value: share one",
-				s.part, s.api.group, first.part))
+			errs = append(errs, first.checkJoin(s))
 		}
 		for _, r := range s.resources {
 			key := r.Name + "." + s.api.group
@@ -75,6 +74,19 @@ func (p *Plan) checkGroups() []error {
 		}
 	}
 	return errs
+}
+
+// checkJoin returns why the resources of two API values cannot be in one group.
+func (s served) checkJoin(other served) error {
+	if !slices.Equal(s.api.versions, other.api.versions) {
+		return fmt.Errorf("part %q: group %q: part %q serves it in versions %s, this one in %s: both must have the same, in the same order",
+			other.part, s.api.group, s.part, strings.Join(s.api.versions, ", "), strings.Join(other.api.versions, ", "))
+	}
+	if s.api.config.Protobuf != other.api.config.Protobuf {
+		return fmt.Errorf("part %q: group %q: of this part and part %q only one has protobuf methods: a group has one form in the storage",
+			other.part, s.api.group, s.part)
+	}
+	return other.api.check(other.part)
 }
 
 // checkNames finds names that are given twice among things of one kind.

@@ -48,20 +48,28 @@ type planned struct {
 	resources []Resource
 }
 
-// groups merges what the parts serve, in the order of their first mention.
+// groups merges what the parts serve, in the order of their first mention. It
+// is called when the plan is complete.
 func (p *Plan) groups() []*planned {
-	var order []*planned
-	byAPI := map[*API]*planned{}
+	if p.grouped != nil {
+		return p.grouped
+	}
+	byName := map[string]*planned{}
+	joined := map[*API]bool{}
 	for _, s := range p.served {
-		g := byAPI[s.api]
-		if g == nil {
+		g := byName[s.api.group]
+		switch {
+		case g == nil:
 			g = &planned{api: s.api}
-			byAPI[s.api] = g
-			order = append(order, g)
+			byName[s.api.group] = g
+			p.grouped = append(p.grouped, g)
+		case !joined[s.api]:
+			g.api = g.api.join(s.api)
 		}
+		joined[s.api] = true
 		g.resources = append(g.resources, s.resources...)
 	}
-	return order
+	return p.grouped
 }
 
 // groupVersions ranks the plan's group versions as kube-apiserver ranks its own:

@@ -22,6 +22,7 @@ type Plan struct {
 	part string
 
 	served         []served
+	grouped        []*planned // served, by group
 	authenticators []named[authenticator.Request]
 	authorizers    []named[authorizer.Authorizer]
 	admission      []named[admission.Interface]
