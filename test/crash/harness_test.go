@@ -181,6 +181,15 @@ func (p *process) text() string {
 
 // configMaps is a client for the namespace default.
 func (p *process) configMaps() (corev1.ConfigMapInterface, error) {
+	c, err := p.client()
+	if err != nil {
+		return nil, err
+	}
+	return c.CoreV1().ConfigMaps("default"), nil
+}
+
+// client is a client of the server.
+func (p *process) client() (*kubernetes.Clientset, error) {
 	p.mu.Lock()
 	path := p.config
 	p.mu.Unlock()
@@ -190,11 +199,7 @@ func (p *process) configMaps() (corev1.ConfigMapInterface, error) {
 	}
 	config.QPS = -1
 	config.Timeout = 20 * time.Second
-	c, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	return c.CoreV1().ConfigMaps("default"), nil
+	return kubernetes.NewForConfig(config)
 }
 
 // fails runs a command that must end by itself with status 1, and returns its stderr.
