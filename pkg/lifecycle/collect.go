@@ -106,7 +106,7 @@ func (c *collector) orphan(ctx context.Context, it *item) error {
 	for _, d := range c.feed.Dependents(it.id) {
 		dependent, err := c.item(ctx, s, d)
 		if err == nil && dependent != nil {
-			err = disown(ctx, dependent, it.UID)
+			err = dependent.change(ctx, disown(it.UID))
 		}
 		errs = append(errs, err)
 	}
@@ -159,7 +159,8 @@ func (c *collector) judge(ctx context.Context, s *served, it *item) error {
 	case len(o.solid) > 0 && len(o.dangling)+len(o.waiting) == 0:
 		return nil
 	case len(o.solid) > 0:
-		return disown(ctx, it, uids(append(o.dangling, o.waiting...))...)
+		// Once: who changed it meanwhile may have left it no owner but these.
+		return it.write(ctx, disown(uids(append(o.dangling, o.waiting...))...))
 	}
 	policy := metav1.DeletePropagationBackground
 	dependents := c.feed.Dependents(it.id)
@@ -227,15 +228,15 @@ func uids(refs []metav1.OwnerReference) []types.UID {
 }
 
 // disown takes owners off an object.
-func disown(ctx context.Context, it *item, owners ...types.UID) error {
-	return it.change(ctx, func(m *metav1.PartialObjectMetadata) bool {
+func disown(owners ...types.UID) func(*metav1.PartialObjectMetadata) bool {
+	return func(m *metav1.PartialObjectMetadata) bool {
 		kept := slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(r metav1.OwnerReference) bool {
 			return slices.Contains(owners, r.UID)
 		})
 		changed := len(kept) != len(m.OwnerReferences)
 		m.OwnerReferences = kept
 		return changed
-	})
+	}
 }
 
 // unblock lets the owners of an object go before it.
@@ -263,40 +264,46 @@ func removeFinalizer(ctx context.Context, it *item, finalizer string) error {
 	})
 }
 
-// change writes owner references and finalizers that f changed, and begins
-// again with what is stored when somebody else wrote in between.
+// change writes what f changed, and begins again with what is stored when
+// somebody else wrote in between.
 func (it *item) change(ctx context.Context, f func(*metav1.PartialObjectMetadata) bool) error {
-	fresh := true
-	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		if !fresh {
-			m, err := it.client.Get(ctx, it.Name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if m.UID != it.UID {
-				return nil
-			}
-			it.PartialObjectMetadata = m
-		}
-		fresh = false
-		if !f(it.PartialObjectMetadata) {
+	err := it.write(ctx, f)
+	if !apierrors.IsConflict(err) {
+		return err
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		m, err := it.client.Get(ctx, it.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && m.UID != it.UID {
 			return nil
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": it.UID, "resourceVersion": it.ResourceVersion,
-			"ownerReferences": it.OwnerReferences, "finalizers": it.Finalizers,
-		}})
 		if err != nil {
 			return err
 		}
-		m, err := it.client.Patch(ctx, it.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-		if err == nil {
-			it.PartialObjectMetadata = m
-		}
-		return err
+		it.PartialObjectMetadata = m
+		return it.write(ctx, f)
 	})
-	if apierrors.IsNotFound(err) {
+}
+
+// write writes owner references and finalizers that f changed, unless the
+// object is not any more as it was read.
+func (it *item) write(ctx context.Context, f func(*metav1.PartialObjectMetadata) bool) error {
+	if !f(it.PartialObjectMetadata) {
 		return nil
 	}
-	return err
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": it.UID, "resourceVersion": it.ResourceVersion,
+		"ownerReferences": it.OwnerReferences, "finalizers": it.Finalizers,
+	}})
+	if err != nil {
+		return err
+	}
+	m, err := it.client.Patch(ctx, it.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	}
+	it.PartialObjectMetadata = m
+	return nil
 }
