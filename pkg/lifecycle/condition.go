@@ -25,12 +25,18 @@ func (r *remains) conditions() []corev1.NamespaceCondition {
 		all = append(all, c)
 	}
 	add(corev1.NamespaceDeletionDiscoveryFailure, len(r.undiscovered) > 0,
-		[2]string{"DiscoveryFailed", fmt.Sprintf("Discovery failed for some groups, %d failing: %v", len(r.undiscovered), undiscovered(r.undiscovered))},
+		[2]string{
+			"DiscoveryFailed",
+			fmt.Sprintf("Discovery failed for some groups, %d failing: %v", len(r.undiscovered), undiscovered(r.undiscovered)),
+		},
 		[2]string{"ResourcesDiscovered", "All resources successfully discovered"})
 	add(corev1.NamespaceDeletionGVParsingFailure, false,
 		[2]string{}, [2]string{"ParsedGroupVersions", "All legacy kube types successfully parsed"})
 	add(corev1.NamespaceDeletionContentFailure, len(r.failed) > 0,
-		[2]string{"ContentDeletionFailed", fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(r.failed), inOrder(r.failed))},
+		[2]string{
+			"ContentDeletionFailed",
+			fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(r.failed), inOrder(r.failed)),
+		},
 		[2]string{"ContentDeleted", "All content successfully deleted, may be waiting on finalization"})
 	add(corev1.NamespaceContentRemaining, len(r.objects) > 0,
 		[2]string{"SomeResourcesRemain", "Some resources are remaining: " + counted(r.objects, "%s has %d resource instances")},

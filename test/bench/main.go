@@ -50,6 +50,8 @@ func measurements() []measurement {
 		{"requests", measureRequests},
 		{"crd", measureDefinitions},
 		{"watch", measureWatch},
+		{"lifecycle", measureLifecycle},
+		{"feed", measureFeed},
 	}
 }
 

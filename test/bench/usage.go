@@ -35,16 +35,16 @@ func (s *server) spent(f func() error) (time.Duration, error) {
 	return after - before, err
 }
 
-// memory is in bytes, of all processes of a server.
-type memory struct {
+// usage is in bytes, of all processes of a server.
+type usage struct {
 	rss, pss float64
 	// anonymous is what of rss is not of a file: not the binary.
 	anonymous float64
 }
 
 // memory reads what of the server is resident.
-func (s *server) memory() (memory, error) {
-	var m memory
+func (s *server) memory() (usage, error) {
+	var m usage
 	for _, p := range s.processes {
 		name := fmt.Sprintf("/proc/%d/smaps_rollup", p.cmd.Process.Pid)
 		b, err := os.ReadFile(name)
