@@ -89,6 +89,36 @@ func outputs() []output {
 		dir:      "pkg/builtin/coordination",
 		packages: []string{"k8s.io/api/coordination/v1"},
 		sets:     []set{lists("lease", "k8s.io/api/coordination/v1.Lease")},
+	}, {
+		dir: "pkg/builtin/kube",
+		packages: []string{
+			"k8s.io/api/apps/v1",
+			"k8s.io/api/autoscaling/v2",
+			"k8s.io/api/batch/v1",
+			"k8s.io/api/core/v1",
+			"k8s.io/api/flowcontrol/v1",
+			"k8s.io/api/networking/v1",
+			"k8s.io/api/node/v1",
+			"k8s.io/api/policy/v1",
+			"k8s.io/api/resource/v1",
+			"k8s.io/api/scheduling/v1",
+			"k8s.io/api/storage/v1",
+		},
+		sets: []set{
+			kinds("apps", "k8s.io/api/apps/v1", "ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
+			kinds("autoscaling", "k8s.io/api/autoscaling/v2", "HorizontalPodAutoscaler"),
+			kinds("batch", "k8s.io/api/batch/v1", "CronJob", "Job"),
+			kinds("core", "k8s.io/api/core/v1",
+				"Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController"),
+			kinds("flowcontrol", "k8s.io/api/flowcontrol/v1", "FlowSchema", "PriorityLevelConfiguration"),
+			kinds("networking", "k8s.io/api/networking/v1", "IPAddress", "Ingress", "IngressClass", "NetworkPolicy", "ServiceCIDR"),
+			kinds("node", "k8s.io/api/node/v1", "RuntimeClass"),
+			kinds("policy", "k8s.io/api/policy/v1", "PodDisruptionBudget"),
+			kinds("resource", "k8s.io/api/resource/v1", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"),
+			kinds("scheduling", "k8s.io/api/scheduling/v1", "PriorityClass"),
+			kinds("storage", "k8s.io/api/storage/v1",
+				"CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"),
+		},
 	}}
 }
 
@@ -101,6 +131,16 @@ func lists(name, root string) set {
 		doc:      fmt.Sprintf("%s are the definitions of %s and %sList.", function, kind, kind),
 		roots:    []string{root, root + "List"},
 	}
+}
+
+// kinds is the set of several resources of a group: their types and list types.
+func kinds(name, pkg string, kinds ...string) set {
+	function := name + "Definitions"
+	s := set{function: function, doc: fmt.Sprintf("%s are the definitions of %s and their lists.", function, strings.Join(kinds, ", "))}
+	for _, kind := range kinds {
+		s.roots = append(s.roots, pkg+"."+kind, pkg+"."+kind+"List")
+	}
+	return s
 }
 
 func main() {

@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	// Parts.
 	"pkg/builtin/core":         {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/coordination": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/kube":         {"pkg/controlplane", "pkg/group", "pkg/resource"},
 
 	"pkg/crd":        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
 	"pkg/aggregator": {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
@@ -139,7 +140,7 @@ type weight struct {
 var weights = map[string]weight{
 	"typed groups in memory": {
 		packages: []string{
-			"pkg/controlplane", "pkg/builtin/core", "pkg/group", "pkg/resource", "pkg/kine/memory",
+			"pkg/controlplane", "pkg/builtin/core", "pkg/builtin/kube", "pkg/group", "pkg/lifecycle", "pkg/resource", "pkg/kine/memory",
 			"pkg/authn", "pkg/authz", "pkg/admit", "pkg/middleware",
 		},
 		without: []string{

@@ -1,0 +1,147 @@
+package kube
+
+import (
+	"context"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+func core() apiGroup {
+	return apiGroup{corev1.SchemeGroupVersion, coreDefinitions, func() []*resource.Definition {
+		return []*resource.Definition{
+			pods(), podTemplates(), replicationControllers(), nodes(), persistentVolumes(), persistentVolumeClaims(),
+		}
+	}}
+}
+
+func pods() *resource.Definition {
+	return resource.Of[corev1.Pod, corev1.PodList]("pods",
+		resource.ShortNames("po"), resource.Categories("all"), resource.Status(),
+		resource.Default(defaultPod),
+		resource.PrepareForCreate(func(_ context.Context, p *corev1.Pod) {
+			p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qualityOfService(&p.Spec)}
+		}),
+		resource.Validate(validatePod), resource.ValidateUpdate(validatePodUpdate),
+		resource.SelectableFields(podFields()),
+		resource.Store(func(s *registry.Store) { s.DeleteStrategy = gracefulPods{s.DeleteStrategy} }),
+		table(podRow, "Ready", "Status", "Restarts", "", "IP", "Node", "Nominated Node", "Readiness Gates"),
+	)
+}
+
+func podFields() map[string]func(*corev1.Pod) string {
+	return map[string]func(*corev1.Pod) string{
+		"spec.nodeName":            func(p *corev1.Pod) string { return p.Spec.NodeName },
+		"spec.restartPolicy":       func(p *corev1.Pod) string { return string(p.Spec.RestartPolicy) },
+		"spec.schedulerName":       func(p *corev1.Pod) string { return p.Spec.SchedulerName },
+		"spec.serviceAccountName":  func(p *corev1.Pod) string { return p.Spec.ServiceAccountName },
+		"spec.hostNetwork":         func(p *corev1.Pod) string { return strconv.FormatBool(p.Spec.HostNetwork) },
+		"status.phase":             func(p *corev1.Pod) string { return string(p.Status.Phase) },
+		"status.podIP":             podIP,
+		"status.podIPs":            podIP,
+		"status.nominatedNodeName": func(p *corev1.Pod) string { return p.Status.NominatedNodeName },
+	}
+}
+
+func podTemplates() *resource.Definition {
+	return resource.Of[corev1.PodTemplate, corev1.PodTemplateList]("podtemplates",
+		resource.Default(func(t *corev1.PodTemplate) { defaultPodSpec(&t.Template.Spec) }),
+		resource.Validate(func(_ context.Context, t *corev1.PodTemplate) field.ErrorList {
+			return validatePodTemplate(&t.Template, field.NewPath("template"))
+		}),
+		table(func(t *corev1.PodTemplate) []any {
+			names, images := containers(t.Template.Spec)
+			return []any{names, images, labelsText(t.Template.Labels)}
+		}, "Containers", "Images", "Pod Labels"),
+		ageAt(4, -1),
+	)
+}
+
+func replicationControllers() *resource.Definition {
+	return resource.Of[corev1.ReplicationController, corev1.ReplicationControllerList]("replicationcontrollers",
+		resource.ShortNames("rc"), resource.Categories("all"), resource.Status(),
+		resource.Default(defaultController),
+		resource.Scale(func(c *corev1.ReplicationController) (*int32, int32, string) {
+			return c.Spec.Replicas, c.Status.Replicas, labels.SelectorFromSet(c.Spec.Selector).String()
+		}, func(c *corev1.ReplicationController, n int32) { c.Spec.Replicas = &n }),
+		resource.Validate(validateController),
+		resource.SelectableFields(map[string]func(*corev1.ReplicationController) string{
+			"status.replicas": func(c *corev1.ReplicationController) string { return strconv.Itoa(int(c.Status.Replicas)) },
+		}),
+		orphans(),
+		table(func(c *corev1.ReplicationController) []any {
+			names, images := containers(value(c.Spec.Template).Spec)
+			return []any{
+				value(c.Spec.Replicas), c.Status.Replicas, c.Status.ReadyReplicas,
+				names, images, labelsText(c.Spec.Selector),
+			}
+		}, "Desired#", "Current#", "Ready#", "", "Containers", "Images", "Selector"),
+	)
+}
+
+func validateController(_ context.Context, c *corev1.ReplicationController) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := notNegative(spec.Child("replicas"), value(c.Spec.Replicas))
+	errs = append(errs, notNegative(spec.Child("minReadySeconds"), c.Spec.MinReadySeconds)...)
+	if len(c.Spec.Selector) == 0 {
+		errs = append(errs, field.Required(spec.Child("selector"), ""))
+	}
+	if c.Spec.Template == nil {
+		return append(errs, field.Required(spec.Child("template"), ""))
+	}
+	return append(errs, validateTemplate(&c.Spec.Template.ObjectMeta, &c.Spec.Template.Spec,
+		&metav1.LabelSelector{MatchLabels: c.Spec.Selector}, spec.Child("template"))...)
+}
+
+func nodes() *resource.Definition {
+	return resource.Of[corev1.Node, corev1.NodeList]("nodes",
+		resource.ClusterScoped(), resource.ShortNames("no"), resource.Status(), resource.NoGeneration(),
+		resource.Default(defaultNode),
+		resource.ValidateUpdate(func(_ context.Context, n, old *corev1.Node) field.ErrorList {
+			if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
+				return field.ErrorList{field.Forbidden(field.NewPath("spec", "providerID"),
+					"node updates may not change providerID except from \"\" to valid")}
+			}
+			return nil
+		}),
+		resource.SelectableFields(map[string]func(*corev1.Node) string{
+			"spec.unschedulable": func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) },
+		}),
+		resource.Store(func(s *registry.Store) { s.CreateStrategy = nodesWithStatus{s.CreateStrategy} }),
+		table(nodeRow, "Status", "Roles", "Version",
+			"", "Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
+		ageAt(4, 3),
+	)
+}
+
+func persistentVolumes() *resource.Definition {
+	return resource.Of[corev1.PersistentVolume, corev1.PersistentVolumeList]("persistentvolumes",
+		resource.ClusterScoped(), resource.ShortNames("pv"), resource.Status(), resource.NoGeneration(),
+		resource.Default(defaultVolumeObject),
+		resource.PrepareForCreate(func(_ context.Context, v *corev1.PersistentVolume) {
+			now := metav1.Now()
+			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: &now}
+		}),
+		resource.Validate(validateVolume), resource.ValidateUpdate(validateVolumeUpdate),
+		table(volumeRow, "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass",
+			"VolumeAttributesClass", "Reason", "", "VolumeMode"),
+	)
+}
+
+func persistentVolumeClaims() *resource.Definition {
+	return resource.Of[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]("persistentvolumeclaims",
+		resource.ShortNames("pvc"), resource.Status(), resource.NoGeneration(),
+		resource.Default(defaultClaim),
+		resource.PrepareForCreate(func(_ context.Context, c *corev1.PersistentVolumeClaim) {
+			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
+		}),
+		resource.Validate(validateClaim), resource.ValidateUpdate(validateClaimUpdate),
+		table(claimRow, "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "", "VolumeMode"),
+	)
+}

@@ -1,0 +1,147 @@
+package kube
+
+import (
+	"context"
+	"strings"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+func devices() apiGroup {
+	return apiGroup{resourcev1.SchemeGroupVersion, resourceDefinitions, func() []*resource.Definition {
+		return []*resource.Definition{deviceClasses(), resourceClaims(), resourceClaimTemplates(), resourceSlices()}
+	}}
+}
+
+func deviceClasses() *resource.Definition {
+	return resource.Of[resourcev1.DeviceClass, resourcev1.DeviceClassList]("deviceclasses",
+		resource.ClusterScoped(),
+		table(func(*resourcev1.DeviceClass) []any { return nil }),
+	)
+}
+
+func resourceClaims() *resource.Definition {
+	return resource.Of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList]("resourceclaims",
+		resource.Status(), resource.NoGeneration(),
+		resource.Default(func(c *resourcev1.ResourceClaim) { defaultDeviceClaim(&c.Spec.Devices) }),
+		resource.Validate(func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
+			return validateDeviceClaim(&c.Spec.Devices, field.NewPath("spec", "devices"))
+		}),
+		resource.ValidateUpdate(func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+			return immutable(field.NewPath("spec"), c.Spec, old.Spec)
+		}),
+		table(func(c *resourcev1.ResourceClaim) []any {
+			var states []string
+			if c.DeletionTimestamp != nil {
+				states = append(states, "deleted")
+			}
+			if c.Status.Allocation == nil {
+				if c.DeletionTimestamp == nil {
+					states = append(states, "pending")
+				}
+			} else {
+				states = append(states, "allocated")
+				if len(c.Status.ReservedFor) > 0 {
+					states = append(states, "reserved")
+				}
+			}
+			return []any{strings.Join(states, ",")}
+		}, "State"),
+	)
+}
+
+func resourceClaimTemplates() *resource.Definition {
+	return resource.Of[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList]("resourceclaimtemplates",
+		resource.NoGeneration(),
+		resource.Default(func(t *resourcev1.ResourceClaimTemplate) { defaultDeviceClaim(&t.Spec.Spec.Devices) }),
+		resource.Validate(func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			return validateDeviceClaim(&t.Spec.Spec.Devices, field.NewPath("spec", "spec", "devices"))
+		}),
+		resource.ValidateUpdate(func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+			return immutable(field.NewPath("spec"), t.Spec, old.Spec)
+		}),
+		table(func(*resourcev1.ResourceClaimTemplate) []any { return nil }),
+	)
+}
+
+// defaultDeviceClaim asks for one device where a request does not say how many.
+func defaultDeviceClaim(c *resourcev1.DeviceClaim) {
+	for i := range c.Requests {
+		if exactly := c.Requests[i].Exactly; exactly != nil {
+			defaultDevices(&exactly.AllocationMode, &exactly.Count, exactly.Tolerations)
+		}
+		for j := range c.Requests[i].FirstAvailable {
+			r := &c.Requests[i].FirstAvailable[j]
+			defaultDevices(&r.AllocationMode, &r.Count, r.Tolerations)
+		}
+	}
+}
+
+func defaultDevices(mode *resourcev1.DeviceAllocationMode, count *int64, tolerations []resourcev1.DeviceToleration) {
+	fill(mode, resourcev1.DeviceAllocationModeExactCount)
+	if *mode == resourcev1.DeviceAllocationModeExactCount {
+		fill(count, 1)
+	}
+	for i := range tolerations {
+		fill(&tolerations[i].Operator, resourcev1.DeviceTolerationOpEqual)
+	}
+}
+
+func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	names := map[string]bool{}
+	for i := range c.Requests {
+		r, at := &c.Requests[i], path.Child("requests").Index(i)
+		errs = append(errs, uniqueLabel(r.Name, names, at.Child("name"))...)
+		switch {
+		case r.Exactly == nil && len(r.FirstAvailable) == 0:
+			errs = append(errs, field.Required(at, "exactly one of `exactly` or `firstAvailable` is required"))
+		case r.Exactly != nil && len(r.FirstAvailable) > 0:
+			errs = append(errs, field.Invalid(at, nil,
+				"exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
+		case r.Exactly != nil:
+			errs = append(errs, required(at.Child("exactly", "deviceClassName"), r.Exactly.DeviceClassName)...)
+			errs = append(errs, notNegative(at.Child("exactly", "count"), r.Exactly.Count)...)
+		}
+	}
+	return errs
+}
+
+func resourceSlices() *resource.Definition {
+	return resource.Of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList]("resourceslices",
+		resource.ClusterScoped(),
+		resource.Validate(func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
+			spec := field.NewPath("spec")
+			errs := append(required(spec.Child("driver"), s.Spec.Driver), required(spec.Child("pool", "name"), s.Spec.Pool.Name)...)
+			where := 0
+			for _, set := range []bool{
+				s.Spec.NodeName != nil, s.Spec.NodeSelector != nil, value(s.Spec.AllNodes), value(s.Spec.PerDeviceNodeSelection),
+			} {
+				if set {
+					where++
+				}
+			}
+			if where != 1 && (where > 0 || len(s.Spec.SharedCounters) == 0) {
+				errs = append(errs, field.Invalid(spec, "", "exactly one of `nodeName`, `nodeSelector`, `allNodes`, "+
+					"`perDeviceNodeSelection` is required"))
+			}
+			return errs
+		}),
+		resource.ValidateUpdate(func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
+			spec := field.NewPath("spec")
+			errs := immutable(spec.Child("driver"), s.Spec.Driver, old.Spec.Driver)
+			errs = append(errs, immutable(spec.Child("pool", "name"), s.Spec.Pool.Name, old.Spec.Pool.Name)...)
+			return append(errs, immutable(spec.Child("nodeName"), s.Spec.NodeName, old.Spec.NodeName)...)
+		}),
+		resource.SelectableFields(map[string]func(*resourcev1.ResourceSlice) string{
+			"spec.nodeName": func(s *resourcev1.ResourceSlice) string { return value(s.Spec.NodeName) },
+			"spec.driver":   func(s *resourcev1.ResourceSlice) string { return s.Spec.Driver },
+		}),
+		table(func(s *resourcev1.ResourceSlice) []any {
+			return []any{value(s.Spec.NodeName), s.Spec.Driver, s.Spec.Pool.Name}
+		}, "Node", "Driver", "Pool"),
+	)
+}

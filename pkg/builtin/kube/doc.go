@@ -1,0 +1,57 @@
+// Package kube serves the resources of Kubernetes that have no part of their
+// own in this library, each in one line: pods, workloads, volumes, networking
+// and the rest of what k8s.io/api publishes in a stable version.
+//
+//	kube.Apps()                                            // everything in apps/v1
+//	kube.Apps("deployments")                               // one resource of it
+//	kube.Resources("pods", "deployments.apps", "jobs.batch")
+//	kube.Groups("apps", "batch", "networking.k8s.io")
+//	kube.All()
+//
+// A program links what it names: with [Apps] only apps/v1. [Resources],
+// [Groups] and [All] find names while the program runs, so they link every group.
+//
+// # What is served
+//
+//	core/v1                          pods, podtemplates, replicationcontrollers, nodes, persistentvolumes, persistentvolumeclaims
+//	apps/v1                          deployments, replicasets, statefulsets, daemonsets, controllerrevisions
+//	autoscaling/v2                   horizontalpodautoscalers
+//	batch/v1                         jobs, cronjobs
+//	flowcontrol.apiserver.k8s.io/v1  flowschemas, prioritylevelconfigurations
+//	networking.k8s.io/v1             ingresses, ingressclasses, networkpolicies, ipaddresses, servicecidrs
+//	node.k8s.io/v1                   runtimeclasses
+//	policy/v1                        poddisruptionbudgets
+//	resource.k8s.io/v1               deviceclasses, resourceclaims, resourceclaimtemplates, resourceslices
+//	scheduling.k8s.io/v1             priorityclasses
+//	storage.k8s.io/v1                storageclasses, volumeattachments, volumeattributesclasses, csidrivers, csinodes,
+//	                                 csistoragecapacities
+//
+// Scope, short names, categories, /status, /scale, metadata.generation, field
+// selectors and the columns of kubectl get are those of Kubernetes 1.36. Objects
+// are stored as protobuf. Nothing acts on them: no pod runs and no Deployment
+// makes a ReplicaSet unless a controller of yours does it. A write to /status
+// leaves metadata as it is, where Kubernetes lets annotations and some labels through.
+//
+// Not served: autoscaling/v1 (a HorizontalPodAutoscaler has autoscaling/v2
+// only), and the sub-resources that need a kubelet, a scheduler or an eviction
+// (pods/binding, pods/eviction, pods/log, pods/exec, pods/ephemeralcontainers,
+// pods/resize, nodes/proxy). A pod gets its node when it is created.
+//
+// # What is defaulted
+//
+// All documented defaults of the types above, those of pods and their
+// containers, volumes and probes included. Not what Kubernetes leaves to
+// admission plugins: the ServiceAccount, priority and tolerations of a pod, the
+// default StorageClass and IngressClass. Nor: procMount, pod-level resources,
+// maxUnavailable of a StatefulSet, spec.dataSourceRef of a claim.
+//
+// # What is validated
+//
+// Metadata, and what controllers rely on: required fields and enumerations,
+// selectors that match their template, numbers that must not be negative, and
+// every field that Kubernetes keeps immutable. Not the contents of pods beyond
+// containers, images, volumes and mounts; not affinity, security contexts,
+// quantities, CEL expressions, cron syntax, or the details of volume sources.
+// Objects that kube-apiserver refuses can therefore be created; one that it
+// accepts and this package refuses is a bug.
+package kube

@@ -1,0 +1,49 @@
+package kube_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/client-go/rest"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// A list that waited for the watch cache leaves a timer of 3 s behind,
+		// which ends by itself: cacher/watch_cache.go, blockTimeout.
+		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+}
+
+// serve runs a server with parts until the test ends.
+func serve(t *testing.T, parts ...controlplane.Part) *rest.Config {
+	t.Helper()
+	server, err := controlplane.New("kube-test").Storage(memory.Store{}).With(parts...).Build()
+	if err != nil {
+		t.Fatalf("build: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	select {
+	case <-server.Ready():
+	case err := <-done:
+		done <- nil
+		t.Fatalf("run: %v", err)
+	case <-time.After(60 * time.Second):
+		t.Fatal("the server is not ready after 60 s")
+	}
+	config := server.ClientConfig()
+	config.QPS = -1
+	return config
+}

@@ -1,0 +1,104 @@
+package kube
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+func policy() apiGroup {
+	return apiGroup{policyv1.SchemeGroupVersion, policyDefinitions, func() []*resource.Definition {
+		return []*resource.Definition{
+			resource.Of[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]("poddisruptionbudgets",
+				resource.ShortNames("pdb"), resource.Status(),
+				resource.Validate(validateBudget),
+				table(func(b *policyv1.PodDisruptionBudget) []any {
+					return []any{limit(b.Spec.MinAvailable), limit(b.Spec.MaxUnavailable), b.Status.DisruptionsAllowed}
+				}, "Min Available", "Max Unavailable", "Allowed Disruptions#"),
+			),
+		}
+	}}
+}
+
+func limit(v *intstr.IntOrString) string {
+	if v == nil {
+		return "N/A"
+	}
+	return v.String()
+}
+
+func validateBudget(_ context.Context, b *policyv1.PodDisruptionBudget) field.ErrorList {
+	spec := field.NewPath("spec")
+	var errs field.ErrorList
+	if b.Spec.MinAvailable != nil && b.Spec.MaxUnavailable != nil {
+		errs = append(errs, field.Invalid(spec, b.Spec, "minAvailable and maxUnavailable cannot be both set"))
+	}
+	errs = append(errs, share(b.Spec.MinAvailable, spec.Child("minAvailable"))...)
+	errs = append(errs, share(b.Spec.MaxUnavailable, spec.Child("maxUnavailable"))...)
+	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil {
+		errs = append(errs, oneOf(spec.Child("unhealthyPodEvictionPolicy"), *p, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)...)
+	}
+	return append(errs, metavalidation.ValidateLabelSelector(b.Spec.Selector,
+		metavalidation.LabelSelectorValidationOptions{}, spec.Child("selector"))...)
+}
+
+func scheduling() apiGroup {
+	return apiGroup{schedulingv1.SchemeGroupVersion, schedulingDefinitions, func() []*resource.Definition {
+		return []*resource.Definition{
+			resource.Of[schedulingv1.PriorityClass, schedulingv1.PriorityClassList]("priorityclasses",
+				resource.ClusterScoped(), resource.ShortNames("pc"),
+				resource.Default(func(c *schedulingv1.PriorityClass) { set(&c.PreemptionPolicy, corev1.PreemptLowerPriority) }),
+				resource.Validate(validatePriorityClass),
+				resource.ValidateUpdate(func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
+					var errs field.ErrorList
+					if c.Value != old.Value {
+						errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
+					}
+					return append(errs, immutable(field.NewPath("preemptionPolicy"), c.PreemptionPolicy, old.PreemptionPolicy)...)
+				}),
+				table(func(c *schedulingv1.PriorityClass) []any {
+					return []any{int64(c.Value), boolean(&c.GlobalDefault, ""), string(value(c.PreemptionPolicy))}
+				}, "Value#", "Global-Default", "PreemptionPolicy"),
+				ageAt(4, 3),
+			),
+		}
+	}}
+}
+
+// highestPriority is that of classes which are not of the system.
+const highestPriority = 1000000000
+
+func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList {
+	errs := oneOf(field.NewPath("preemptionPolicy"), value(c.PreemptionPolicy), corev1.PreemptLowerPriority, corev1.PreemptNever)
+	system := c.Name == "system-cluster-critical" || c.Name == "system-node-critical"
+	if !system && c.Value > highestPriority {
+		errs = append(errs, field.Forbidden(field.NewPath("value"),
+			"maximum allowed value of a user defined priority is 1000000000"))
+	}
+	return errs
+}
+
+func node() apiGroup {
+	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, func() []*resource.Definition {
+		return []*resource.Definition{
+			resource.Of[nodev1.RuntimeClass, nodev1.RuntimeClassList]("runtimeclasses",
+				resource.ClusterScoped(), resource.NoGeneration(),
+				resource.Validate(func(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList {
+					return uniqueLabel(c.Handler, map[string]bool{}, field.NewPath("handler"))
+				}),
+				resource.ValidateUpdate(func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
+					return immutable(field.NewPath("handler"), c.Handler, old.Handler)
+				}),
+				table(func(c *nodev1.RuntimeClass) []any { return []any{c.Handler} }, "Handler"),
+			),
+		}
+	}}
+}
