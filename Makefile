@@ -53,7 +53,7 @@ test-race:
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! command -v "$$(go env CC)" >/dev/null || { \
-		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/etcd/... ./pkg/kine/... && \
+		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/etcd/... ./pkg/kine/... ./pkg/lifecycle/... ./pkg/internal/feed/... && \
 		$(TEST_AROUND) -race -vet=off ./stress/...; })
 
 lint: $(LINT)
