@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,7 +24,12 @@ type catalog struct {
 	mu      sync.Mutex
 	changed <-chan struct{}
 	read    *served
+	at      time.Time
 }
+
+// again is how long discovery of which a part failed is used: servers that come
+// back change nothing that tells so.
+const again = time.Second
 
 // served is one reading of discovery.
 type served struct {
@@ -31,6 +37,8 @@ type served struct {
 	resources map[schema.GroupResource]target
 	// kinds are the resources by what owner references say, in every version.
 	kinds map[schema.GroupVersionKind]target
+	// complete: every server answered.
+	complete bool
 	// failed are group versions whose server did not answer, and why.
 	failed map[schema.GroupVersion]error
 }
@@ -52,7 +60,7 @@ func (t target) String() string { return t.Resource + "." + t.Group }
 func (c *catalog) now(ctx context.Context) (*served, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.read != nil && len(c.read.failed) == 0 {
+	if c.read != nil && (c.read.complete || time.Since(c.at) < again) {
 		select {
 		case <-c.changed:
 		default:
@@ -67,8 +75,9 @@ func (c *catalog) now(ctx context.Context) (*served, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	s.complete = len(s.failed) == 0
 	s.keep(c.read)
-	c.changed, c.read = changed, s
+	c.changed, c.read, c.at = changed, s, time.Now()
 	return s, nil
 }
 
