@@ -11,24 +11,41 @@ import (
 	"time"
 )
 
-// TestReadme does what the project's README says after `make run`: with the
-// flags that the Makefile gives the server, but for the port.
+// TestReadme does what the project's README and the pages about parts say
+// after `make run`: with the flags that the Makefile gives the server, but for
+// the port.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		t.Fatal(err)
 	}
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "parts", "*.md"))
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("docs/parts has %d pages: %v", len(pages), err)
+	}
+	for _, page := range append(pages, filepath.Join(root, "README.md")) {
+		t.Run(filepath.Base(page), func(t *testing.T) { follow(t, root, page) })
+	}
+}
+
+// follow runs the commands of a page against a server.
+func follow(t *testing.T, root, page string) {
+	t.Helper()
+	t.Parallel()
+	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	commands, err := parse(string(readme))
+	commands, err := parse(string(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(commands) < 5 {
-		t.Fatalf("README.md has %d commands: is it read right?", len(commands))
+	if strings.Contains(string(text), "```console") != (len(commands) > 2) {
+		t.Fatalf("%s has %d commands: is it read right?", page, len(commands))
+	}
+	if len(commands) == 0 {
+		return
 	}
 	s := prepare(t)
 	if err := os.Symlink(filepath.Join(root, "config"), filepath.Join(s.dir, "config")); err != nil {
