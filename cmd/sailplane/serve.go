@@ -19,11 +19,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/preset"
 )
 
 // serve is what the flags of "sailplane serve" say.
@@ -95,11 +93,9 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 		With(
 			authn.Admin{Dir: filepath.Join(s.dataDir, "pki"), Kubeconfig: s.kubeconfig},
 			authz.Groups{},
-			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Events{},
-			coordination.Leases{},
+			preset.Standard(),
 			definitions,
 			aggregator.APIServices{},
-			lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{},
 			controlplane.PartFunc(func(p *controlplane.Plan) error {
 				p.WhenReady("ready line", func(_ context.Context, addr net.Addr) error {
 					_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",

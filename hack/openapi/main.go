@@ -84,11 +84,20 @@ func outputs() []output {
 			lists("configMap", "k8s.io/api/core/v1.ConfigMap"),
 			lists("secret", "k8s.io/api/core/v1.Secret"),
 			lists("event", "k8s.io/api/core/v1.Event"),
+			lists("serviceAccount", "k8s.io/api/core/v1.ServiceAccount"),
+			lists("resourceQuota", "k8s.io/api/core/v1.ResourceQuota"),
+			lists("limitRange", "k8s.io/api/core/v1.LimitRange"),
+			lists("service", "k8s.io/api/core/v1.Service"),
+			lists("endpoints", "k8s.io/api/core/v1.Endpoints"),
 		},
 	}, {
 		dir:      "pkg/builtin/coordination",
 		packages: []string{"k8s.io/api/coordination/v1"},
 		sets:     []set{lists("lease", "k8s.io/api/coordination/v1.Lease")},
+	}, {
+		dir:      "pkg/builtin/discovery",
+		packages: []string{"k8s.io/api/core/v1", "k8s.io/api/discovery/v1"},
+		sets:     []set{lists("endpointSlice", "k8s.io/api/discovery/v1.EndpointSlice")},
 	}, {
 		dir: "pkg/builtin/kube",
 		packages: []string{

@@ -34,6 +34,11 @@ func (p *Plan) check() error {
 			errs = append(errs, fmt.Errorf("part %q: middleware %q: unknown slot %d", w.part, w.name, w.slot))
 		}
 	}
+	for _, n := range p.needs {
+		if !p.servesKind(n.value.Group, n.value.Version, n.value.Kind) {
+			errs = append(errs, fmt.Errorf("part %q: it needs %s, which no part serves: add %s", n.part, n.value.Kind, n.name))
+		}
+	}
 	if len(p.identity) > 1 {
 		errs = append(errs, fmt.Errorf("part %q: serving certificate: part %q brings one already", p.identity[1].part, p.identity[0].part))
 	}

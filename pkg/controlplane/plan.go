@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -31,6 +32,7 @@ type Plan struct {
 	prepares       []named[WorkFunc]
 	background     []named[WorkFunc]
 	elected        []named[WorkFunc]
+	needs          []named[gvk]
 	fed, collected bool
 	checks         []healthz.HealthChecker
 	dynamic        []DynamicGroups
@@ -159,6 +161,12 @@ func (p *Plan) Feed() { p.fed = true }
 // propagation policy Orphan or Foreground then leave the object, with a
 // finalizer that the part must remove. Without it they are as Background.
 func (p *Plan) CollectGarbage() { p.collected = true }
+
+// Need has Build report when no part of the plane serves the kind: name what to
+// add, "core.Namespaces{}".
+func (p *Plan) Need(add string, kind schema.GroupVersionKind) {
+	p.needs = append(p.needs, named[gvk]{p.part, add, kind})
+}
 
 // Check adds a health check to /livez, /readyz and /healthz.
 func (p *Plan) Check(check healthz.HealthChecker) { p.checks = append(p.checks, check) }

@@ -3,8 +3,10 @@
 //   - [NamespaceDeletion] empties namespaces that were deleted, and then removes them
 //   - [GarbageCollection] deletes what its owners left behind, and honours the
 //     propagation policies Background, Foreground and Orphan
+//   - [OwnerPermissions] asks who changes owners for the permissions it amounts to
+//   - [DefaultServiceAccounts] and [RootCA] keep an object in every namespace
 //
-// Both follow the plane's feed of objects (see controlplane.Plane.Feed): one
+// All but the permissions follow the plane's feed of objects (see controlplane.Plane.Feed): one
 // watch on the storage for all resources, whatever their number. What they
 // delete they delete through the API, with admission, finalizers and
 // preconditions. Where servers share a storage, one of them does the work.

@@ -28,6 +28,7 @@ type NamespaceDeletion struct{}
 // Install declares the work.
 func (NamespaceDeletion) Install(p *controlplane.Plan) error {
 	p.Feed()
+	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	p.Elect("namespace-deletion", func(ctx context.Context, plane *controlplane.Plane) error {
 		core, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {

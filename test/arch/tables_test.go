@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	// Parts.
 	"pkg/builtin/core":         {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/coordination": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/discovery":    {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/kube":         {"pkg/controlplane", "pkg/group", "pkg/resource"},
 
 	"pkg/crd":        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
@@ -33,6 +34,10 @@ var mayImport = map[string][]string{
 	"pkg/admit":      {"pkg/controlplane"},
 	"pkg/lifecycle":  {"pkg/controlplane", "pkg/internal/feed"},
 	"pkg/middleware": {"pkg/controlplane", "pkg/internal/loopback"},
+	"pkg/quota":      {"pkg/controlplane", "pkg/internal/feed"},
+
+	// Bundles of parts, for programs that want no choice.
+	"pkg/preset": {"pkg/controlplane", "pkg/builtin/core", "pkg/builtin/coordination", "pkg/lifecycle", "pkg/quota"},
 
 	// Storage.
 	"pkg/etcd":        {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},

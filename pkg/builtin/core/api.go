@@ -27,7 +27,10 @@ var sharedAPI = sync.OnceValue(func() *controlplane.API {
 
 func addToScheme(s *runtime.Scheme) error {
 	var errs []error
-	for _, d := range []*resource.Definition{namespaces(), configMaps(), secrets(), events()} {
+	for _, d := range []*resource.Definition{
+		namespaces(), configMaps(), secrets(), events(), serviceAccounts(),
+		resourceQuotas(), limitRanges(), services(), endpoints(),
+	} {
 		errs = append(errs, d.Register(s, corev1.SchemeGroupVersion))
 	}
 	return errors.Join(errs...)
@@ -36,7 +39,8 @@ func addToScheme(s *runtime.Scheme) error {
 func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 	all := meta.Definitions(ref)
 	for _, more := range []common.GetOpenAPIDefinitions{
-		namespaceDefinitions, configMapDefinitions, secretDefinitions, eventDefinitions,
+		namespaceDefinitions, configMapDefinitions, secretDefinitions, eventDefinitions, serviceAccountDefinitions,
+		resourceQuotaDefinitions, limitRangeDefinitions, serviceDefinitions, endpointsDefinitions,
 	} {
 		maps.Copy(all, more(ref))
 	}

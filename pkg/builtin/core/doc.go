@@ -6,6 +6,10 @@
 //   - [ConfigMaps]
 //   - [Secrets]
 //   - [Events], which go away by themselves after an hour
+//   - [ServiceAccounts]
+//   - [ResourceQuotas] and [LimitRanges]
+//   - [Services], without a service network: nothing is allocated
+//   - [Endpoints], which are deprecated
 //
 // They take the published types of k8s.io/api/core/v1 and behave as
 // kube-apiserver's do: defaults, validation and its messages, immutability,

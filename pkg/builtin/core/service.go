@@ -1,0 +1,199 @@
+package core
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// Services is the part that serves services (v1) with their status
+// sub-resource. They are records, for controllers and clients to read: without
+// nodes there is no service network, and nothing is allocated from one.
+//
+//   - ExternalName and headless services (clusterIP None) are as in Kubernetes.
+//   - A service of type ClusterIP is kept with the clusterIP that it was given.
+//     Without one it has none, and kubectl get shows <none>.
+//   - NodePort and LoadBalancer services are kept as well, with the nodePort and
+//     healthCheckNodePort they were given; both may be missing. The status of a
+//     load balancer is there for a controller to write.
+//   - ipFamilies and ipFamilyPolicy are kept as given: Kubernetes fills them in
+//     from the ranges of its service network.
+//   - Defaults, validation and immutable fields are those of Kubernetes otherwise.
+//     That an address or port is free, or in a range, is not checked.
+//   - There is no proxy sub-resource, and Endpoints of the same name are not
+//     deleted with a service.
+type Services struct{}
+
+// Install adds services to the core group.
+func (Services) Install(p *controlplane.Plan) error {
+	return serve(p, services())
+}
+
+func services() *resource.Definition {
+	status := statusRules[corev1.Service]{
+		keepSpec:   func(s, old *corev1.Service) { s.Spec = old.Spec },
+		keepStatus: func(s, old *corev1.Service) { s.Status = old.Status },
+		validate:   validateServiceStatus,
+	}
+	return resource.Of[corev1.Service, corev1.ServiceList]("services", append(status.options(),
+		resource.ShortNames("svc"),
+		resource.Categories("all"),
+		resource.NoGeneration(),
+		resource.CreateOnUpdate(),
+		// Since 1.36, a name may begin with a digit (KEP-5311).
+		resource.NameValidation(apivalidation.NameIsDNSLabel),
+		resource.Default(defaultService),
+		resource.PrepareForCreate(func(_ context.Context, s *corev1.Service) { fillClusterIPs(s) }),
+		resource.PrepareForUpdate(prepareServiceUpdate),
+		resource.Validate(validateService),
+		resource.ValidateUpdate(validateServiceUpdate),
+		resource.Warn(serviceWarnings),
+		resource.SelectableFields(map[string]func(*corev1.Service) string{
+			"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
+			"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },
+		}),
+		serviceColumns(),
+	)...)
+}
+
+func serviceColumns() resource.Option {
+	docs := corev1.ServiceSpec{}.SwaggerDoc()
+	return resource.Columns(serviceRow,
+		metav1.TableColumnDefinition{Name: "Type", Type: "string", Description: docs["type"]},
+		metav1.TableColumnDefinition{Name: "Cluster-IP", Type: "string", Description: docs["clusterIP"]},
+		metav1.TableColumnDefinition{Name: "External-IP", Type: "string", Description: docs["externalIPs"]},
+		metav1.TableColumnDefinition{Name: "Port(s)", Type: "string", Description: docs["ports"]},
+		metav1.TableColumnDefinition{Name: "Selector", Type: "string", Priority: 1, Description: docs["selector"]},
+	)
+}
+
+// defaultService fills in what does not depend on a service network.
+func defaultService(s *corev1.Service) {
+	spec := &s.Spec
+	setDefault(&spec.SessionAffinity, corev1.ServiceAffinityNone)
+	switch spec.SessionAffinity {
+	case corev1.ServiceAffinityNone:
+		spec.SessionAffinityConfig = nil
+	case corev1.ServiceAffinityClientIP:
+		if c := spec.SessionAffinityConfig; c == nil || c.ClientIP == nil || c.ClientIP.TimeoutSeconds == nil {
+			timeout := corev1.DefaultClientIPServiceAffinitySeconds
+			spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
+		}
+	}
+	setDefault(&spec.Type, corev1.ServiceTypeClusterIP)
+	for i := range spec.Ports {
+		port := &spec.Ports[i]
+		setDefault(&port.Protocol, corev1.ProtocolTCP)
+		if port.TargetPort == intstr.FromInt32(0) || port.TargetPort == intstr.FromString("") {
+			port.TargetPort = intstr.FromInt32(port.Port)
+		}
+	}
+	if isExternal(s) {
+		setDefault(&spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
+	}
+	if spec.InternalTrafficPolicy == nil && spec.Type != corev1.ServiceTypeExternalName {
+		policy := corev1.ServiceInternalTrafficPolicyCluster
+		spec.InternalTrafficPolicy = &policy
+	}
+	if spec.Type == corev1.ServiceTypeLoadBalancer {
+		defaultLoadBalancer(s)
+	}
+}
+
+func defaultLoadBalancer(s *corev1.Service) {
+	if s.Spec.AllocateLoadBalancerNodePorts == nil {
+		allocate := true
+		s.Spec.AllocateLoadBalancerNodePorts = &allocate
+	}
+	for i := range s.Status.LoadBalancer.Ingress {
+		if ingress := &s.Status.LoadBalancer.Ingress[i]; ingress.IP != "" && ingress.IPMode == nil {
+			mode := corev1.LoadBalancerIPModeVIP
+			ingress.IPMode = &mode
+		}
+	}
+}
+
+// setDefault sets a value that is empty.
+func setDefault[T comparable](value *T, to T) {
+	var zero T
+	if *value == zero {
+		*value = to
+	}
+}
+
+// isExternal tells whether the service can be reached from outside.
+func isExternal(s *corev1.Service) bool {
+	return hasNodePorts(s) || s.Spec.Type == corev1.ServiceTypeClusterIP && len(s.Spec.ExternalIPs) > 0
+}
+
+// hasNodePorts tells whether ports of the service may have a nodePort.
+func hasNodePorts(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeNodePort || isLoadBalancer(s)
+}
+
+func isLoadBalancer(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeLoadBalancer }
+
+// hasHealthCheck tells whether load balancers ask nodes about the service.
+func hasHealthCheck(s *corev1.Service) bool {
+	return isLoadBalancer(s) && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+func isHeadless(s *corev1.Service) bool {
+	return len(s.Spec.ClusterIPs) == 1 && s.Spec.ClusterIPs[0] == corev1.ClusterIPNone
+}
+
+func serviceRow(s *corev1.Service) []any {
+	clusterIP, ports := "", make([]string, len(s.Spec.Ports))
+	if len(s.Spec.ClusterIPs) > 0 {
+		clusterIP = s.Spec.ClusterIPs[0]
+	}
+	for i, p := range s.Spec.Ports {
+		ports[i] = fmt.Sprintf("%d/%s", p.Port, p.Protocol)
+		if p.NodePort > 0 {
+			ports[i] = fmt.Sprintf("%d:%d/%s", p.Port, p.NodePort, p.Protocol)
+		}
+	}
+	external := externalIP(s)
+	portList := strings.Join(ports, ",")
+	for _, cell := range []*string{&clusterIP, &external, &portList} {
+		setDefault(cell, "<none>")
+	}
+	return []any{string(s.Spec.Type), clusterIP, external, portList, labels.FormatLabels(s.Spec.Selector)}
+}
+
+func externalIP(s *corev1.Service) string {
+	switch s.Spec.Type {
+	case corev1.ServiceTypeExternalName:
+		return s.Spec.ExternalName
+	case corev1.ServiceTypeLoadBalancer:
+		if all := append(ingressNames(s), s.Spec.ExternalIPs...); len(all) > 0 {
+			return strings.Join(all, ",")
+		}
+		return "<pending>"
+	}
+	return strings.Join(s.Spec.ExternalIPs, ",")
+}
+
+// ingressNames are the addresses of a load balancer, or its host names.
+func ingressNames(s *corev1.Service) []string {
+	var all []string
+	for _, ingress := range s.Status.LoadBalancer.Ingress {
+		if name := ingress.IP; name != "" {
+			all = append(all, name)
+		} else if ingress.Hostname != "" {
+			all = append(all, ingress.Hostname)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

@@ -1,0 +1,126 @@
+// Package discovery has the resources of the group discovery.k8s.io (v1):
+//
+//   - [EndpointSlices], the addresses behind a service
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/group"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// EndpointSlices is the part that serves endpointslices (discovery.k8s.io/v1).
+// They are records: no controller here makes them from services, or from
+// Endpoints. The field deprecatedTopology is dropped, as Kubernetes does in v1.
+type EndpointSlices struct{}
+
+// Install adds endpointslices to the group.
+func (EndpointSlices) Install(p *controlplane.Plan) error { return shared().Install(p) }
+
+// shared is the group, made once per process: its scheme and definitions are
+// the same for every plane.
+var shared = sync.OnceValue(func() *group.Group {
+	return group.New(discoveryv1.SchemeGroupVersion, discoveryv1.AddToScheme, endpointSliceDefinitions, endpointSlices())
+})
+
+func endpointSlices() *resource.Definition {
+	docs := discoveryv1.EndpointSlice{}.SwaggerDoc()
+	return resource.Of[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList]("endpointslices",
+		resource.Default(defaultPorts),
+		resource.PrepareForCreate(func(_ context.Context, s *discoveryv1.EndpointSlice) { dropTopology(s) }),
+		resource.PrepareForUpdate(func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
+			dropTopology(s)
+			// The one kind whose generation counts labels: they say to which
+			// service the slice belongs.
+			if !maps.Equal(s.Labels, old.Labels) {
+				s.Generation = old.Generation + 1
+			}
+		}),
+		resource.Validate(validate),
+		resource.ValidateUpdate(validateUpdate),
+		resource.Warn(warnings),
+		resource.Columns(row,
+			metav1.TableColumnDefinition{Name: "AddressType", Type: "string", Description: docs["addressType"]},
+			metav1.TableColumnDefinition{Name: "Ports", Type: "string", Description: docs["ports"]},
+			metav1.TableColumnDefinition{Name: "Endpoints", Type: "string", Description: docs["endpoints"]},
+		),
+	)
+}
+
+func defaultPorts(s *discoveryv1.EndpointSlice) {
+	for i := range s.Ports {
+		if s.Ports[i].Name == nil {
+			name := ""
+			s.Ports[i].Name = &name
+		}
+		if s.Ports[i].Protocol == nil {
+			protocol := corev1.ProtocolTCP
+			s.Ports[i].Protocol = &protocol
+		}
+	}
+}
+
+func dropTopology(s *discoveryv1.EndpointSlice) {
+	for i := range s.Endpoints {
+		s.Endpoints[i].DeprecatedTopology = nil
+	}
+}
+
+func row(s *discoveryv1.EndpointSlice) []any {
+	var ports, addresses []string
+	for _, p := range s.Ports {
+		switch {
+		case p.Port != nil:
+			ports = append(ports, strconv.Itoa(int(*p.Port)))
+		case p.Name != nil:
+			ports = append(ports, *p.Name)
+		default:
+			ports = append(ports, "*")
+		}
+	}
+	for _, e := range s.Endpoints {
+		addresses = append(addresses, e.Addresses...)
+	}
+	return []any{string(s.AddressType), firstFew(ports), firstFew(addresses)}
+}
+
+// firstFew shows three of them.
+func firstFew(all []string) string {
+	const shown = 3
+	if more := len(all) - shown; more > 0 {
+		return fmt.Sprintf("%s + %d more...", strings.Join(all[:shown], ","), more)
+	}
+	if text := strings.Join(all, ","); text != "" {
+		return text
+	}
+	return "<unset>"
+}
+
+// warnings are about the deprecated kind of addresses, and about those in an
+// unusual form.
+func warnings(_ context.Context, s *discoveryv1.EndpointSlice) []string {
+	if s.AddressType == discoveryv1.AddressTypeFQDN {
+		return []string{field.NewPath("spec", "addressType").String() + ": FQDN endpoints are deprecated"}
+	}
+	var all []string
+	for i, e := range s.Endpoints {
+		for j, address := range e.Addresses {
+			path := field.NewPath("endpoints").Index(i).Child("addresses").Index(j)
+			all = append(all, validation.GetWarningsForIP(path, address)...)
+		}
+	}
+	return all
+}

@@ -1,0 +1,157 @@
+package lifecycle
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
+)
+
+// DefaultServiceAccounts is the part that keeps a ServiceAccount "default" in
+// every namespace, as Kubernetes does. It needs core.ServiceAccounts.
+type DefaultServiceAccounts struct{}
+
+// Install declares the work.
+func (DefaultServiceAccounts) Install(p *controlplane.Plan) error {
+	p.Need("core.ServiceAccounts{}", corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
+	publish(p, publisher{
+		resource: corev1.Resource("serviceaccounts"), name: "default",
+		ensure: func(ctx context.Context, core typedcorev1.CoreV1Interface, namespace string) error {
+			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+			_, err := core.ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
+			if apierrors.IsAlreadyExists(err) {
+				return nil
+			}
+			return err
+		},
+	})
+	return nil
+}
+
+// RootCA is the part that keeps a ConfigMap "kube-root-ca.crt" in every
+// namespace, by which workloads know the API server. It needs core.ConfigMaps.
+type RootCA struct {
+	// Bundle is what goes into the key ca.crt: certificates in PEM. Required.
+	Bundle []byte
+}
+
+// rootCAName is the ConfigMap's name in Kubernetes.
+const rootCAName = "kube-root-ca.crt"
+
+// Install declares the work.
+func (r RootCA) Install(p *controlplane.Plan) error {
+	if len(r.Bundle) == 0 {
+		return fmt.Errorf("field Bundle: it is empty: give the certificates that clients of the server trust, in PEM")
+	}
+	p.Need("core.ConfigMaps{}", corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	want := map[string]string{"ca.crt": string(r.Bundle)}
+	publish(p, publisher{
+		resource: corev1.Resource("configmaps"), name: rootCAName,
+		ensure: func(ctx context.Context, core typedcorev1.CoreV1Interface, namespace string) error {
+			configMaps := core.ConfigMaps(namespace)
+			found, err := configMaps.Get(ctx, rootCAName, metav1.GetOptions{})
+			switch {
+			case apierrors.IsNotFound(err):
+				_, err = configMaps.Create(ctx, &corev1.ConfigMap{
+					ObjectMeta: metav1.ObjectMeta{
+						Name: rootCAName,
+						Annotations: map[string]string{"kubernetes.io/description": "Contains a CA bundle that can be used to verify the " +
+							"kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
+							"No other usage is guaranteed across distributions of Kubernetes clusters."},
+					},
+					Data: want,
+				}, metav1.CreateOptions{})
+			case err == nil && !maps.Equal(found.Data, want):
+				found.Data = want
+				_, err = configMaps.Update(ctx, found, metav1.UpdateOptions{})
+			}
+			return err
+		},
+	})
+	return nil
+}
+
+// publisher keeps an object in every namespace.
+type publisher struct {
+	resource schema.GroupResource
+	name     string
+	ensure   func(ctx context.Context, core typedcorev1.CoreV1Interface, namespace string) error
+
+	core  typedcorev1.CoreV1Interface
+	feed  *controlplane.Feed
+	queue workqueue.TypedRateLimitingInterface[string]
+}
+
+func publish(p *controlplane.Plan, b publisher) {
+	p.Feed()
+	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
+	p.Elect("publish-"+b.name, func(ctx context.Context, plane *controlplane.Plane) error {
+		core, err := typedcorev1.NewForConfig(plane.Config())
+		if err != nil {
+			return err
+		}
+		b := b
+		b.core, b.feed = core, plane.Feed()
+		b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
+		b.run(ctx)
+		return nil
+	})
+}
+
+func (b *publisher) run(ctx context.Context) {
+	defer b.feed.OnChange(func(before, after *controlplane.FeedObject) {
+		if after == nil {
+			after = before
+		}
+		b.look(after)
+	})()
+	stop := context.AfterFunc(ctx, b.queue.ShutDown)
+	defer stop()
+	if b.feed.Await(ctx) != nil {
+		b.queue.ShutDown()
+		return
+	}
+	for o := range b.feed.All() {
+		if o.Type.Resource == namespaceResource() {
+			b.look(o)
+		}
+	}
+	for {
+		namespace, quit := b.queue.Get()
+		if quit {
+			return
+		}
+		b.work(ctx, namespace)
+		b.queue.Done(namespace)
+	}
+}
+
+// look takes note of a namespace, or of the object in one.
+func (b *publisher) look(o *feed.Object) {
+	switch {
+	case o.Type.Resource == namespaceResource() && !o.Deleting:
+		b.queue.Add(o.Name)
+	case o.Type.Resource == b.resource && o.Name == b.name:
+		b.queue.Add(o.Namespace)
+	}
+}
+
+func (b *publisher) work(ctx context.Context, namespace string) {
+	err := b.ensure(ctx, b.core, namespace)
+	if err == nil || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || ctx.Err() != nil {
+		b.queue.Forget(namespace)
+		return
+	}
+	klog.FromContext(ctx).Error(err, "An object cannot be published yet", "namespace", namespace, "name", b.name)
+	b.queue.AddRateLimited(namespace)
+}

@@ -1,0 +1,25 @@
+// Package preset bundles parts for programs that want no choice:
+//
+//   - [Standard]: the built-in resources of a control plane without nodes, and
+//     what keeps them right
+package preset
+
+import (
+	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/quota"
+)
+
+// Standard serves namespaces, configmaps, secrets, serviceaccounts, services,
+// events, resourcequotas, limitranges and leases, empties deleted namespaces,
+// collects garbage and enforces quotas. Who wants less lists the parts.
+func Standard() controlplane.Part {
+	return controlplane.Parts{
+		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.ServiceAccounts{}, core.Services{}, core.Events{},
+		core.ResourceQuotas{}, core.LimitRanges{}, coordination.Leases{},
+		lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{}, lifecycle.OwnerPermissions{},
+		quota.ResourceQuotas{},
+	}
+}

@@ -1,0 +1,80 @@
+package quota
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
+	apiquota "k8s.io/apiserver/pkg/quota/v1"
+	"k8s.io/apiserver/pkg/quota/v1/generic"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// ResourceQuotas is the part that enforces ResourceQuotas. It needs
+// core.ResourceQuotas, which serves them.
+//
+// Admission reserves what an object uses in the status of the quota, by
+// optimistic concurrency, before the object is written. The number of objects
+// comes from the plane's feed.
+type ResourceQuotas struct{}
+
+// evaluators is how many namespaces are decided on at the same time.
+const evaluators = 4
+
+// Install adds the admission plugin ResourceQuota and the work that counts.
+func (ResourceQuotas) Install(p *controlplane.Plan) error {
+	admission, err := resourcequota.NewResourceQuota(nil, evaluators)
+	if err != nil {
+		return fmt.Errorf("admission plugin %s: %w", resourcequota.PluginName, err)
+	}
+	p.Feed()
+	p.Need("core.ResourceQuotas{}", corev1.SchemeGroupVersion.WithKind("ResourceQuota"))
+	p.Admit(resourcequota.PluginName, &plugin{admission})
+	p.Elect("quota", func(ctx context.Context, plane *controlplane.Plane) error {
+		core, err := typedcorev1.NewForConfig(plane.Config())
+		if err != nil {
+			return err
+		}
+		c := &counter{
+			feed: plane.Feed(), core: core,
+			queue: workqueue.NewTypedRateLimitingQueue(
+				workqueue.NewTypedItemExponentialFailureRateLimiter[key](firstRetry, lastRetry)),
+			quotas: map[string]map[string]*state{},
+		}
+		return c.run(ctx, plane.Informers().Core().V1().ResourceQuotas().Informer())
+	})
+	return nil
+}
+
+// plugin is the published admission plugin, which is told what to evaluate once
+// it knows when to stop.
+type plugin struct{ *resourcequota.QuotaAdmission }
+
+// SetDrainedNotification implements initializer.WantsDrainedNotification.
+func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
+	p.QuotaAdmission.SetDrainedNotification(stop)
+	ignored := map[schema.GroupResource]struct{}{
+		corev1.Resource("events"):                                              {},
+		{Group: "events.k8s.io", Resource: "events"}:                           {},
+		{Group: "authorization.k8s.io", Resource: "localsubjectaccessreviews"}: {},
+	}
+	p.SetQuotaConfiguration(generic.NewConfiguration(known(), ignored))
+}
+
+// known are the evaluators of resources with a name older than count/RESOURCE.
+// For all others the plugin makes one that counts.
+func known() []apiquota.Evaluator {
+	var all []apiquota.Evaluator
+	for _, name := range []corev1.ResourceName{
+		corev1.ResourceConfigMaps, corev1.ResourceSecrets, corev1.ResourceQuotas,
+		corev1.ResourceReplicationControllers, corev1.ResourcePods,
+	} {
+		all = append(all, generic.NewObjectCountEvaluator(corev1.Resource(string(name)), nil, name))
+	}
+	return append(all, services(), claims())
+}

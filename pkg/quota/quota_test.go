@@ -1,0 +1,256 @@
+package quota_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+	"github.com/sailplane-dev/sailplane/pkg/quota"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// A list that waited for the watch cache leaves a timer of 3 s behind,
+		// which ends by itself: cacher/watch_cache.go, blockTimeout.
+		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+}
+
+const gadgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: gadgets, kind: Gadget}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`
+
+const limit = 20 * time.Second
+
+type plane struct {
+	*kubernetes.Clientset
+	gadgets dynamic.ResourceInterface
+}
+
+func onEveryStorage(t *testing.T, test func(*testing.T, *plane)) {
+	t.Helper()
+	storages := map[string]controlplane.Datastore{
+		"memory": memory.Store{},
+		"sqlite": sqlite.File{Path: t.TempDir() + "/state.db"},
+		"etcd":   etcd.Embedded{Dir: t.TempDir()},
+	}
+	for name, d := range storages {
+		t.Run(name, func(t *testing.T) { test(t, start(t, d)) })
+	}
+}
+
+func start(t *testing.T, d controlplane.Datastore) *plane {
+	t.Helper()
+	s, err := controlplane.New("quota").Storage(d).With(
+		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Services{}, core.ResourceQuotas{},
+		crd.Definitions{FS: fstest.MapFS{"gadgets.yaml": {Data: []byte(gadgets)}}},
+		quota.ResourceQuotas{},
+	).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-s.Ready():
+	case err := <-ended:
+		ended <- nil
+		t.Fatal(err)
+	}
+	p := &plane{}
+	if p.Clientset, err = kubernetes.NewForConfig(s.ClientConfig()); err != nil {
+		t.Fatal(err)
+	}
+	objects, err := dynamic.NewForConfig(s.ClientConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.gadgets = objects.Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}).Namespace("default")
+	return p
+}
+
+// limitTo creates a quota and waits for its status.
+func (p *plane) limitTo(t *testing.T, hard map[corev1.ResourceName]string) {
+	t.Helper()
+	q := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{}}}
+	for name, amount := range hard {
+		q.Spec.Hard[name] = resource.MustParse(amount)
+	}
+	if _, err := p.CoreV1().ResourceQuotas("default").Create(t.Context(), q, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the quota has a status", func() bool { return len(p.used(t)) == len(hard) })
+}
+
+func (p *plane) used(t *testing.T) map[corev1.ResourceName]int64 {
+	t.Helper()
+	q, err := p.CoreV1().ResourceQuotas("default").Get(t.Context(), "q", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[corev1.ResourceName]int64{}
+	for name, amount := range q.Status.Used {
+		all[name] = amount.Value()
+	}
+	return all
+}
+
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not after %v: %s", limit, what)
+		}
+	}
+}
+
+func (p *plane) configMap(ctx context.Context, name string) error {
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	_, err := p.CoreV1().ConfigMaps("default").Create(ctx, cm, metav1.CreateOptions{})
+	return err
+}
+
+func (p *plane) gadget(ctx context.Context, name string) error {
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Gadget"}}
+	u.SetName(name)
+	_, err := p.gadgets.Create(ctx, u, metav1.CreateOptions{})
+	return err
+}
+
+// TestQuota: what is there counts from the start, a limit is not passed, and a
+// deletion makes room.
+func TestQuota(t *testing.T) {
+	onEveryStorage(t, func(t *testing.T, p *plane) {
+		if err := p.configMap(t.Context(), "before"); err != nil {
+			t.Fatal(err)
+		}
+		p.limitTo(t, map[corev1.ResourceName]string{"configmaps": "2", "count/gadgets.example.com": "1", "services": "5", "services.nodeports": "2"})
+		if got, want := fmt.Sprint(p.used(t)), "map[configmaps:1 count/gadgets.example.com:0 services:0 services.nodeports:0]"; got != want {
+			t.Errorf("used %s, want %s", got, want)
+		}
+		if err := p.configMap(t.Context(), "second"); err != nil {
+			t.Fatal(err)
+		}
+		want := `configmaps "third" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=2, limited: configmaps=2`
+		if err := p.configMap(t.Context(), "third"); err == nil || err.Error() != want {
+			t.Errorf("got error %v, want %s", err, want)
+		}
+		if err := p.gadget(t.Context(), "one"); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.gadget(t.Context(), "two"); err == nil || !strings.Contains(err.Error(), "exceeded quota: q, requested: count/gadgets.example.com=1") {
+			t.Errorf("a second gadget: %v", err)
+		}
+		if err := p.CoreV1().ConfigMaps("default").Delete(t.Context(), "before", metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "a deletion makes room", func() bool { return p.used(t)["configmaps"] == 1 })
+		until(t, "there is room", func() bool { return p.configMap(t.Context(), "third") == nil })
+		nodePorts(t, p)
+	})
+}
+
+// nodePorts are of more than their number: an update changes what is used.
+func nodePorts(t *testing.T, p *plane) {
+	t.Helper()
+	services := p.CoreV1().Services("default")
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "s"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Name: "a", Port: 1}, {Name: "b", Port: 2}}},
+	}
+	s, err := services.Create(t.Context(), s, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "c", Port: 3})
+	if _, err := services.Update(t.Context(), s, metav1.UpdateOptions{}); err == nil || !strings.Contains(err.Error(), "exceeded quota: q, requested: services.nodeports=1") {
+		t.Errorf("a third node port: %v", err)
+	}
+	s.Spec.Ports = s.Spec.Ports[:1]
+	if _, err := services.Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "an update makes room", func() bool { return p.used(t)["services.nodeports"] == 1 })
+}
+
+// TestManyWriters: of 64 clients that create and delete at once, never more get
+// through than there is room, and the room is used.
+func TestManyWriters(t *testing.T) {
+	onEveryStorage(t, func(t *testing.T, p *plane) {
+		const room = 20
+		p.limitTo(t, map[corev1.ResourceName]string{"count/configmaps": fmt.Sprint(room), "count/gadgets.example.com": fmt.Sprint(room)})
+		for name, create := range map[string]func(context.Context, string) error{"configmaps": p.configMap, "gadgets": p.gadget} {
+			var created atomic.Int64
+			var all sync.WaitGroup
+			for i := range 64 {
+				all.Go(func() {
+					err := create(t.Context(), fmt.Sprint("w-", i))
+					if err == nil {
+						created.Add(1)
+					} else if !strings.Contains(err.Error(), "exceeded quota") {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+			}
+			all.Wait()
+			if n := created.Load(); n != room {
+				t.Errorf("%d %s were created, want %d", n, name, room)
+			}
+		}
+		// Deletions at the same time as creates: the limit holds all along.
+		var all sync.WaitGroup
+		for i := range 16 {
+			all.Go(func() {
+				for j := range 10 {
+					name := fmt.Sprint("x-", i, "-", j)
+					if p.configMap(t.Context(), name) == nil {
+						_ = p.CoreV1().ConfigMaps("default").Delete(t.Context(), name, metav1.DeleteOptions{})
+					}
+					_ = p.CoreV1().ConfigMaps("default").Delete(t.Context(), fmt.Sprint("w-", i*4), metav1.DeleteOptions{})
+					list, err := p.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+					if err != nil || len(list.Items) > room {
+						t.Errorf("%d ConfigMaps, %v, the limit is %d", len(list.Items), err, room)
+					}
+				}
+			})
+		}
+		all.Wait()
+		until(t, "the status is true in the end", func() bool {
+			list, err := p.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{})
+			return err == nil && p.used(t)["count/configmaps"] == int64(len(list.Items))
+		})
+	})
+}
