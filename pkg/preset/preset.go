@@ -17,9 +17,18 @@ import (
 // collects garbage and enforces quotas. Who wants less lists the parts.
 func Standard() controlplane.Part {
 	return controlplane.Parts{
-		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.ServiceAccounts{}, core.Services{}, core.Events{},
-		core.ResourceQuotas{}, core.LimitRanges{}, coordination.Leases{},
-		lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{}, lifecycle.OwnerPermissions{},
+		core.Namespaces{},
+		core.ConfigMaps{},
+		core.Secrets{},
+		core.ServiceAccounts{},
+		core.Services{},
+		core.Events{},
+		core.ResourceQuotas{},
+		core.LimitRanges{},
+		coordination.Leases{},
+		lifecycle.NamespaceDeletion{},
+		lifecycle.GarbageCollection{},
+		lifecycle.OwnerPermissions{},
 		quota.ResourceQuotas{},
 	}
 }

@@ -53,7 +53,8 @@ func resourceQuotas() *resource.Definition {
 			},
 			metav1.TableColumnDefinition{
 				Name: "Limit", Type: "string",
-				Description: "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.",
+				Description: "Limits control the maximum amount of cpu/memory that a container may use " +
+					"independent of contention on the node.",
 			},
 		),
 	)...)

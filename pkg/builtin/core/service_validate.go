@@ -150,7 +150,8 @@ func validateAffinity(s *corev1.Service, spec *field.Path) field.ErrorList {
 	errs := oneOf(s.Spec.SessionAffinity, kinds, spec.Child("sessionAffinity"))
 	// Defaulting has seen to it that a timeout is there.
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
-		if t := *c.ClientIP.TimeoutSeconds; s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP && (t <= 0 || t > maxClientIPAffinity) {
+		sticky := s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
+		if t := *c.ClientIP.TimeoutSeconds; sticky && (t <= 0 || t > maxClientIPAffinity) {
 			errs = append(errs, field.Invalid(spec.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), t,
 				fmt.Sprintf("must be greater than 0 and less than %d", maxClientIPAffinity)))
 		}

@@ -23,10 +23,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/preset"
 )
 
 func main() {
@@ -65,8 +64,7 @@ func run(ctx context.Context) error {
 		With( // as cmd/sailplane has them
 			authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: filepath.Join(*dir, "admin.kubeconfig")},
 			authz.Groups{},
-			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
-			lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{},
+			preset.Standard(),
 			crd.Definitions{},
 			aggregator.APIServices{},
 		).
