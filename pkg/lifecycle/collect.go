@@ -37,8 +37,8 @@ type item struct {
 // collect does what an object needs now, if anything.
 func (c *collector) collect(ctx context.Context, id feed.UID) error {
 	known := c.feed.ByUID(id)
-	if known == nil {
-		return nil
+	if known == nil || known.Deleting && known.Foreground && !known.Orphan && c.feed.Blocked(id) && !c.circular(known) {
+		return nil // looked at again when a dependent goes
 	}
 	s, err := c.catalog.now(ctx)
 	if err != nil {
@@ -54,11 +54,11 @@ func (c *collector) collect(ctx context.Context, id feed.UID) error {
 	return c.judge(ctx, s, it)
 }
 
-// item reads an object; nil when it is gone, or nobody serves its resource.
+// item reads an object; nil when it is gone.
 func (c *collector) item(ctx context.Context, s *served, known *controlplane.FeedObject) (*item, error) {
 	t, ok := s.resources[known.Type.Resource]
 	if !ok {
-		return nil, nil //nolint:nilnil // nothing to do is no error
+		return nil, fmt.Errorf("nobody serves %s", known.Type.Resource)
 	}
 	it := &item{id: known.UID, target: t, client: in(c.objects, t, known.Namespace)}
 	var err error
@@ -113,18 +113,48 @@ func (c *collector) orphan(ctx context.Context, it *item) error {
 	return errors.Join(errs...)
 }
 
-// foreground lets an object go when nothing that blocks it is left.
+// foreground lets an object go when nothing that blocks it is left. In a circle
+// of objects that wait for each other it lets the others go before it.
 func (c *collector) foreground(ctx context.Context, it *item) error {
-	if c.feed.Blocked(it.id) {
-		return nil // looked at again when a dependent goes
-	}
 	if err := c.feed.CatchUp(ctx); err != nil {
 		return err
 	}
-	if c.feed.Blocked(it.id) {
-		return nil
+	if !c.feed.Blocked(it.id) {
+		return removeFinalizer(ctx, it, metav1.FinalizerDeleteDependents)
 	}
-	return removeFinalizer(ctx, it, metav1.FinalizerDeleteDependents)
+	if known := c.feed.ByUID(it.id); known != nil && c.circular(known) {
+		return unblock(ctx, it)
+	}
+	return nil
+}
+
+// circular tells whether an object waits for itself: each of a circle of objects
+// is deleted in the foreground and blocked by the next. The last write that
+// closes a circle is of one that is part of it, and is looked at.
+func (c *collector) circular(o *controlplane.FeedObject) bool {
+	if !o.Deleting || !o.Foreground {
+		return false
+	}
+	seen := map[feed.UID]bool{}
+	for above := []*controlplane.FeedObject{o}; len(above) > 0; {
+		last := above[len(above)-1]
+		above = above[:len(above)-1]
+		for _, ref := range last.Owners() {
+			if !ref.Blocks || !c.waits(ref.UID) {
+				continue
+			}
+			if ref.UID == o.UID {
+				return true
+			}
+			if !seen[ref.UID] {
+				seen[ref.UID] = true
+				if owner := c.feed.ByUID(ref.UID); owner != nil {
+					above = append(above, owner)
+				}
+			}
+		}
+	}
+	return false
 }
 
 // owners are the owner references of an object by what became of the owners.
@@ -169,12 +199,6 @@ func (c *collector) judge(ctx context.Context, s *served, it *item) error {
 		policy = metav1.DeletePropagationOrphan
 	case slices.Contains(it.Finalizers, metav1.FinalizerDeleteDependents), len(o.waiting) > 0 && len(dependents) > 0:
 		policy = metav1.DeletePropagationForeground
-	}
-	if len(o.waiting) > 0 && slices.ContainsFunc(dependents, func(d *controlplane.FeedObject) bool { return d.Deleting && d.Foreground }) {
-		// A cycle: those above wait for this one, which waits for them.
-		if err := unblock(ctx, it); err != nil {
-			return err
-		}
 	}
 	return it.delete(ctx, policy)
 }

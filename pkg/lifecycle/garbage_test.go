@@ -2,8 +2,10 @@ package lifecycle_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -27,6 +29,7 @@ func TestGarbageCollection(t *testing.T) {
 		"another namespace":      collectAnotherNamespace,
 		"two owners":             collectTwoOwners,
 		"cycle":                  collectCycle,
+		"cycle of deleted":       collectCycleOfDeleted,
 		"cluster-scoped owner":   collectClusterScopedOwner,
 		"namespaced owner above": collectNamespacedOwnerAbove,
 		"unknown kind of owner":  collectUnknownKind,
@@ -147,6 +150,30 @@ func collectCycle(t *testing.T, p *plane, ns string) {
 		p.remove(t, a, policy)
 		p.untilGone(t, a, b, c)
 	}
+}
+
+// collectCycleOfDeleted has users delete all of a cycle in the foreground.
+func collectCycleOfDeleted(t *testing.T, p *plane, ns string) {
+	var all []*unstructured.Unstructured
+	for i := range 20 {
+		a := p.create(t, ns, "Gadget", fmt.Sprint("a", i))
+		b := p.create(t, ns, "ConfigMap", fmt.Sprint("b", i), owner(a, true))
+		p.patch(t, a, fmt.Sprintf(`{"metadata": {"ownerReferences": [
+			{"apiVersion": "v1", "kind": "ConfigMap", "name": %q, "uid": %q, "blockOwnerDeletion": true}]}}`, b.GetName(), b.GetUID()))
+		all = append(all, a, b)
+	}
+	var deletions sync.WaitGroup
+	for _, o := range all {
+		deletions.Go(func() {
+			policy := foreground
+			err := p.in(ns, plural(o.GetKind())).Delete(t.Context(), o.GetName(), metav1.DeleteOptions{PropagationPolicy: &policy})
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		})
+	}
+	deletions.Wait()
+	p.untilGone(t, all...)
 }
 
 func collectClusterScopedOwner(t *testing.T, p *plane, ns string) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -172,7 +173,24 @@ func (w *worker) step() bool {
 		w.model.remove(o, policy)
 		err := w.of(o).Delete(w.t.Context(), o.name, metav1.DeleteOptions{PropagationPolicy: &policy})
 		w.model.forget()
-		return w.ok(fmt.Sprintf("delete %s %s", o, policy), err)
+		return w.ok(fmt.Sprintf("delete %s %s", o, policy), err) && (policy != metav1.DeletePropagationOrphan || w.gone(o))
+	}
+}
+
+// gone waits until an object is gone. Before an orphaned owner is, a dependent
+// whose other owners vanish may be left as well as deleted.
+func (w *worker) gone(o *object) bool {
+	for end := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
+		_, err := w.of(o).Get(w.t.Context(), o.name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return true
+		case err == nil && time.Now().After(end):
+			err = fmt.Errorf("not gone after %v%s", limit, w.metadata())
+		case err == nil:
+			continue
+		}
+		return w.ok("await the end of "+o.String(), err)
 	}
 }
 
@@ -237,10 +255,28 @@ func (w *worker) compare() {
 			return
 		}
 		if time.Now().After(end) {
-			w.fail("objects (-want +got): " + cmp.Diff(want, got))
+			w.fail("objects (-want +got): " + cmp.Diff(want, got) + w.metadata())
 			return
 		}
 	}
+}
+
+// metadata says who waits for whom.
+func (w *worker) metadata() string {
+	var all strings.Builder
+	for kind, gvr := range resources() {
+		list, err := w.client.Resource(gvr).Namespace(w.model.namespace).List(w.t.Context(), metav1.ListOptions{})
+		if !w.ok("list "+kind, err) {
+			return ""
+		}
+		for _, u := range list.Items {
+			fmt.Fprintf(&all, "\n%s/%s: deleted %v, finalizers %v, owned by", kind, u.GetName(), u.GetDeletionTimestamp() != nil, u.GetFinalizers())
+			for _, ref := range u.GetOwnerReferences() {
+				fmt.Fprintf(&all, " %s/%s (blocks %v)", ref.Kind, ref.Name, *ref.BlockOwnerDeletion)
+			}
+		}
+	}
+	return all.String()
 }
 
 // stored are the objects there are, and namespaces that should be gone.

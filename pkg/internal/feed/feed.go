@@ -25,6 +25,7 @@ type Feed struct {
 	index    index
 	revision int64
 	moved    chan struct{} // closed when the revision moves; nil while nobody waits
+	asked    time.Time     // when the datastore was last asked for an answer that is not here yet
 	changed  []*func(before, after *Object)
 }
 
@@ -90,7 +91,7 @@ func (f *Feed) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.advance(revision)
+	f.advance(revision, true)
 	select {
 	case <-f.synced:
 	default:
@@ -103,7 +104,12 @@ func (f *Feed) follow(ctx context.Context) error {
 		for _, e := range r.Events {
 			f.apply(ctx, e)
 		}
-		f.advance(r.Header.Revision)
+		if n := len(r.Events); n > 0 {
+			// The header may be ahead of events that etcd did not send yet.
+			f.advance(r.Events[n-1].Kv.ModRevision, false)
+			continue
+		}
+		f.advance(r.Header.Revision, true)
 	}
 	return errors.New("the watch ended")
 }
@@ -188,10 +194,14 @@ func (f *Feed) replace(key string, after *Object) {
 	}
 }
 
-func (f *Feed) advance(revision int64) {
+// advance notes how far the feed is, and whether that answers who asked.
+func (f *Feed) advance(revision int64, answer bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision = revision
+	if answer {
+		f.asked = time.Time{}
+	}
 	if f.moved != nil {
 		close(f.moved)
 		f.moved = nil
@@ -208,7 +218,8 @@ func (f *Feed) Await(ctx context.Context) error {
 	}
 }
 
-// progressEvery is how often a datastore is asked how far a watch is.
+// progressEvery is after how long a datastore that does not answer is asked
+// again how far the watch is.
 const progressEvery = 50 * time.Millisecond
 
 // CatchUp returns when the feed has seen every write that was acknowledged
@@ -222,23 +233,39 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 		return fmt.Errorf("read the revision of the datastore: %w", err)
 	}
 	for {
-		f.mu.Lock()
-		if f.moved == nil {
-			f.moved = make(chan struct{})
-		}
-		reached, moved := f.revision >= r.Header.Revision, f.moved
-		f.mu.Unlock()
-		if reached {
+		moved, ask := f.await(r.Header.Revision)
+		if moved == nil {
 			return nil
 		}
-		if err := f.client.RequestProgress(watchContext(ctx)); err != nil {
-			return fmt.Errorf("ask how far the watch is: %w", err)
+		if ask {
+			if err := f.client.RequestProgress(watchContext(ctx)); err != nil {
+				return fmt.Errorf("ask how far the watch is: %w", err)
+			}
 		}
 		select {
 		case <-moved:
 		case <-time.After(progressEvery):
 		case <-ctx.Done():
-			return fmt.Errorf("the feed of objects is at revision %d of %d: %w", f.revision, r.Header.Revision, context.Cause(ctx))
+			return fmt.Errorf("the feed of objects has not reached revision %d: %w", r.Header.Revision, context.Cause(ctx))
 		}
 	}
+}
+
+// await returns what is closed when the feed moves, or nil when it reached the
+// revision, and whether to ask for an answer. One at a time is asked for,
+// however many wait: were each answer to make all of them ask, answers would
+// come faster than they are read.
+func (f *Feed) await(revision int64) (moved <-chan struct{}, ask bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.revision >= revision {
+		return nil, false
+	}
+	if f.moved == nil {
+		f.moved = make(chan struct{})
+	}
+	if ask = time.Since(f.asked) >= progressEvery; ask {
+		f.asked = time.Now()
+	}
+	return f.moved, ask
 }

@@ -116,6 +116,44 @@ func TestManyPages(t *testing.T) {
 	}
 }
 
+// TestCatchUpTogether has many wait at the same time, over and over, while
+// others write and the feed is slow.
+func TestCatchUpTogether(t *testing.T) {
+	const writes = 100
+	for name, d := range storages(t) {
+		t.Run(name, func(t *testing.T) {
+			client, f, _ := start(t, d, func(*clientv3.Client) {})
+			defer f.OnChange(func(_, _ *feed.Object) { time.Sleep(100 * time.Microsecond) })()
+			var writers, waiters sync.WaitGroup
+			written := make(chan struct{})
+			for i := range 8 {
+				writers.Go(func() {
+					for j := range writes {
+						name := fmt.Sprintf("t-%d-%d", i, j)
+						put(t, client, "/registry/example.com/things/shop/"+name, thing("shop", name, name))
+					}
+				})
+				waiters.Go(func() {
+					for wait := true; wait; {
+						select {
+						case <-written:
+							wait = false
+						default:
+						}
+						catchUp(t, f)
+					}
+				})
+			}
+			writers.Wait()
+			close(written)
+			waiters.Wait()
+			if f.Len() != 8*writes {
+				t.Errorf("%d objects, want %d", f.Len(), 8*writes)
+			}
+		})
+	}
+}
+
 // start runs a feed on a storage that holds something already.
 func start(t *testing.T, d controlplane.Datastore, before func(*clientv3.Client)) (*clientv3.Client, *feed.Feed, *log) {
 	t.Helper()
@@ -153,7 +191,7 @@ func catchUp(t *testing.T, f *feed.Feed) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	if err := f.CatchUp(ctx); err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 }
 
@@ -173,7 +211,7 @@ func put(t *testing.T, c *clientv3.Client, key string, value []byte) {
 		txn = txn.Else(clientv3.OpGet(key))
 	}
 	if r, err := txn.Commit(); err != nil || !r.Succeeded {
-		t.Fatal(key, r, err)
+		t.Error(key, r, err)
 	}
 }
 
@@ -186,7 +224,7 @@ func drop(t *testing.T, c *clientv3.Client, key string) {
 	r, err := c.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision(key), "=", old.Kvs[0].ModRevision)).
 		Then(clientv3.OpDelete(key)).Else(clientv3.OpGet(key)).Commit()
 	if err != nil || !r.Succeeded {
-		t.Fatal(key, r, err)
+		t.Error(key, r, err)
 	}
 }
 
