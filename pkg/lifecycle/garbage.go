@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
@@ -99,16 +100,21 @@ func (c *collector) next(ctx context.Context) bool {
 		return false
 	}
 	defer c.queue.Done(id)
-	if err := c.collect(ctx, id); err != nil && ctx.Err() == nil {
+	err := c.collect(ctx, id)
+	switch {
+	case err == nil:
+		c.queue.Forget(id)
+	case ctx.Err() != nil:
+	case apierrors.IsConflict(err):
+		c.queue.AddAfter(id, firstRetry) // somebody got ahead: the pause is not to grow
+	default:
 		log := klog.FromContext(ctx)
 		if o := c.feed.ByUID(id); o != nil {
 			log = log.WithValues("resource", o.Type.Resource, "namespace", o.Namespace, "name", o.Name)
 		}
 		log.V(2).Info("An object could not be collected yet", "cause", err)
 		c.queue.AddRateLimited(id)
-		return true
 	}
-	c.queue.Forget(id)
 	return true
 }
 

@@ -52,6 +52,8 @@ type counter struct {
 	feed  *controlplane.Feed
 	core  typedcorev1.CoreV1Interface
 	queue workqueue.TypedRateLimitingInterface[key]
+	// settle is how long a reservation may wait for its object.
+	settle time.Duration
 
 	mu     sync.Mutex
 	quotas map[string]map[string]*state // by namespace and name
@@ -79,12 +81,14 @@ func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) err
 		if quit {
 			return nil
 		}
-		if err := c.count(ctx, k); err == nil {
+		switch err := c.count(ctx, k); {
+		case err == nil:
 			c.queue.Forget(k)
-		} else if ctx.Err() == nil {
-			if !apierrors.IsConflict(err) {
-				klog.FromContext(ctx).Error(err, "A quota cannot be counted yet", "namespace", k.namespace, "name", k.name)
-			}
+		case ctx.Err() != nil:
+		case apierrors.IsConflict(err):
+			c.queue.AddAfter(k, firstRetry) // there was a reservation: the pause is not to grow
+		default:
+			klog.FromContext(ctx).Error(err, "A quota cannot be counted yet", "namespace", k.namespace, "name", k.name)
 			c.queue.AddRateLimited(k)
 		}
 		c.queue.Done(k)
@@ -110,7 +114,7 @@ func (c *counter) noticed(obj any) {
 	k := key{q.Namespace, q.Name}
 	if q.ResourceVersion != s.written {
 		s.reserved = time.Now()
-		c.queue.AddAfter(k, settle)
+		c.queue.AddAfter(k, c.settle)
 	}
 	if !equality.Semantic.DeepEqual(q.Spec.Hard, q.Status.Hard) {
 		c.queue.Add(k)
@@ -153,17 +157,27 @@ func (c *counter) changed(before, after *controlplane.FeedObject) {
 	}
 }
 
-// take is the state of a quota and what was deleted, which is to be given back
+// sight is what was seen of a namespace before its quota is read: what was
+// reserved for every object in it is in the quota then.
+type sight struct {
+	there   map[schema.GroupResource]int
+	deleted map[schema.GroupResource]int
+	// unsettled is how long a reservation may still wait for its object.
+	unsettled time.Duration
+}
+
+// take is the state of a quota, with what was deleted, which is to be given back
 // when the count cannot be written.
-func (c *counter) take(k key) (settled bool, deleted map[schema.GroupResource]int, known bool) {
+func (c *counter) take(k key) (sight, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.quotas[k.namespace][k.name]
 	if s == nil {
-		return false, nil, false
+		return sight{}, false
 	}
-	deleted, s.deleted = s.deleted, map[schema.GroupResource]int{}
-	return time.Since(s.reserved) >= settle, deleted, true
+	seen := sight{there: c.feed.Counts(k.namespace), deleted: s.deleted, unsettled: c.settle - time.Since(s.reserved)}
+	s.deleted = map[schema.GroupResource]int{}
+	return seen, true
 }
 
 // done notes what was written, or gives deletions back.
@@ -188,7 +202,7 @@ func (c *counter) count(ctx context.Context, k key) error {
 	if err := c.feed.CatchUp(ctx); err != nil {
 		return err
 	}
-	settled, deleted, known := c.take(k)
+	seen, known := c.take(k)
 	if !known {
 		return nil
 	}
@@ -197,17 +211,20 @@ func (c *counter) count(ctx context.Context, k key) error {
 		return nil
 	}
 	if err == nil {
-		err = c.write(ctx, q, deleted, settled)
+		err = c.write(ctx, q, seen)
 	}
-	c.done(k, q.GetResourceVersion(), deleted, err)
+	c.done(k, q.GetResourceVersion(), seen.deleted, err)
+	if seen.unsettled > 0 {
+		c.queue.AddAfter(k, seen.unsettled)
+	}
 	return err
 }
 
 // write brings the status of a quota as it was read up to date.
-func (c *counter) write(ctx context.Context, q *corev1.ResourceQuota, deleted map[schema.GroupResource]int, settled bool) error {
+func (c *counter) write(ctx context.Context, q *corev1.ResourceQuota, seen sight) error {
 	used := corev1.ResourceList{}
 	for name := range q.Spec.Hard {
-		amount, err := c.amount(ctx, q, name, deleted, settled)
+		amount, err := c.amount(ctx, q, name, seen)
 		if err != nil {
 			return fmt.Errorf("count %s: %w", name, err)
 		}
@@ -228,9 +245,7 @@ func (c *counter) write(ctx context.Context, q *corev1.ResourceQuota, deleted ma
 }
 
 // amount is what is used of one name.
-func (c *counter) amount(
-	ctx context.Context, q *corev1.ResourceQuota, name corev1.ResourceName, deleted map[schema.GroupResource]int, settled bool,
-) (resource.Quantity, error) {
+func (c *counter) amount(ctx context.Context, q *corev1.ResourceQuota, name corev1.ResourceName, seen sight) (resource.Quantity, error) {
 	switch name {
 	case corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers, corev1.ResourceRequestsStorage:
 		return c.measure(ctx, q.Namespace, name)
@@ -239,9 +254,9 @@ func (c *counter) amount(
 	if !ok {
 		return resource.Quantity{Format: resource.DecimalSI}, nil // nothing here uses it
 	}
-	there := int64(c.feed.Count(q.Namespace, gr))
+	there := int64(seen.there[gr])
 	before, known := q.Status.Used[name]
-	if n := before.Value() - int64(deleted[gr]); known && !settled && n > there {
+	if n := before.Value() - int64(seen.deleted[gr]); known && seen.unsettled > 0 && n > there {
 		there = n
 	}
 	return *resource.NewQuantity(there, resource.DecimalSI), nil

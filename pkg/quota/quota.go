@@ -1,11 +1,15 @@
 package quota
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	apiquota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
@@ -21,20 +25,22 @@ import (
 // Admission reserves what an object uses in the status of the quota, by
 // optimistic concurrency, before the object is written. The number of objects
 // comes from the plane's feed.
-type ResourceQuotas struct{}
+type ResourceQuotas struct {
+	settle time.Duration // empty: settle
+}
 
 // evaluators is how many namespaces are decided on at the same time.
 const evaluators = 4
 
 // Install adds the admission plugin ResourceQuota and the work that counts.
-func (ResourceQuotas) Install(p *controlplane.Plan) error {
-	admission, err := resourcequota.NewResourceQuota(nil, evaluators)
+func (r ResourceQuotas) Install(p *controlplane.Plan) error {
+	published, err := resourcequota.NewResourceQuota(nil, evaluators)
 	if err != nil {
 		return fmt.Errorf("admission plugin %s: %w", resourcequota.PluginName, err)
 	}
 	p.Feed()
 	p.Need("core.ResourceQuotas{}", corev1.SchemeGroupVersion.WithKind("ResourceQuota"))
-	p.Admit(resourcequota.PluginName, &plugin{admission})
+	p.Admit(resourcequota.PluginName, &plugin{published})
 	p.Elect("quota", func(ctx context.Context, plane *controlplane.Plane) error {
 		core, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {
@@ -44,7 +50,7 @@ func (ResourceQuotas) Install(p *controlplane.Plan) error {
 			feed: plane.Feed(), core: core,
 			queue: workqueue.NewTypedRateLimitingQueue(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[key](firstRetry, lastRetry)),
-			quotas: map[string]map[string]*state{},
+			quotas: map[string]map[string]*state{}, settle: cmp.Or(r.settle, settle),
 		}
 		return c.run(ctx, plane.Informers().Core().V1().ResourceQuotas().Informer())
 	})
@@ -54,6 +60,21 @@ func (ResourceQuotas) Install(p *controlplane.Plan) error {
 // plugin is the published admission plugin, which is told what to evaluate once
 // it knows when to stop.
 type plugin struct{ *resourcequota.QuotaAdmission }
+
+// tries is how often a decision is tried that the count gets ahead of. The
+// plugin itself gives up after a few, and its conflict would be the client's.
+const tries = 5
+
+// Validate implements admission.ValidationInterface.
+func (p *plugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	var err error
+	for range tries {
+		if err = p.QuotaAdmission.Validate(ctx, a, o); !apierrors.IsConflict(err) {
+			break
+		}
+	}
+	return err
+}
 
 // SetDrainedNotification implements initializer.WantsDrainedNotification.
 func (p *plugin) SetDrainedNotification(stop <-chan struct{}) {
