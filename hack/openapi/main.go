@@ -78,12 +78,13 @@ func outputs() []output {
 		}},
 	}, {
 		dir:      "pkg/builtin/core",
-		packages: []string{"k8s.io/api/core/v1"},
+		packages: []string{"k8s.io/api/core/v1", "k8s.io/api/events/v1"},
 		sets: []set{
 			lists("namespace", "k8s.io/api/core/v1.Namespace"),
 			lists("configMap", "k8s.io/api/core/v1.ConfigMap"),
 			lists("secret", "k8s.io/api/core/v1.Secret"),
 			lists("event", "k8s.io/api/core/v1.Event"),
+			lists("newEvent", "k8s.io/api/events/v1.Event"),
 			lists("serviceAccount", "k8s.io/api/core/v1.ServiceAccount"),
 			lists("resourceQuota", "k8s.io/api/core/v1.ResourceQuota"),
 			lists("limitRange", "k8s.io/api/core/v1.LimitRange"),

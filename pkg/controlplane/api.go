@@ -169,6 +169,9 @@ type Resource struct {
 	Kind string
 	// Versions are those that serve the resource; the others do not list it.
 	Versions []string
+	// View tells that the objects are those of another resource, which stores
+	// them: what is done with everything that is stored passes this one over.
+	View bool
 	// Build makes the REST storage for one plane: for each version the storage
 	// by path, "apples" and for example "apples/status". Versions usually share
 	// one storage, which keeps the hub version.

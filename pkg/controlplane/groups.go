@@ -72,6 +72,14 @@ func (p *Plan) groups() []*planned {
 	return p.grouped
 }
 
+func (p *Plan) isView(resource schema.GroupResource) bool {
+	return slices.ContainsFunc(p.groups(), func(g *planned) bool {
+		return g.api.group == resource.Group && slices.ContainsFunc(g.resources, func(r Resource) bool {
+			return r.View && r.Name == resource.Resource
+		})
+	})
+}
+
 // groupVersions ranks the plan's group versions as kube-apiserver ranks its own:
 // the core group first, then the others in the order of the parts, in each the
 // preferred version first. CRDs come after them (1000, 100).

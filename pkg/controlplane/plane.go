@@ -111,9 +111,11 @@ func (p *Plane) Dynamic() []DynamicGroups { return p.plan.dynamic }
 func (p *Plane) Feed() *Feed { return p.feed }
 
 // Stored tells whether the plane keeps the resource's objects in its own
-// storage, where its feed sees them. A resource that was never used may not be
-// known yet.
-func (p *Plane) Stored(resource schema.GroupResource) bool { return p.backend.Has(resource) }
+// storage, where its feed sees them, be it as those of another resource. One
+// that was never used may not be known yet.
+func (p *Plane) Stored(resource schema.GroupResource) bool {
+	return p.backend.Has(resource) || p.plan.isView(resource)
+}
 
 // start runs the plane and returns when it is ready. The first context bounds
 // the start, the second the plane's life.

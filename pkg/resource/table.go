@@ -13,10 +13,11 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// columns are what kubectl get prints besides Name and Age.
+// columns are what kubectl get prints besides Name and Age, or the whole of it.
 type columns struct {
 	definitions []metav1.TableColumnDefinition
 	row         func(runtime.Object) []any
+	whole       bool
 }
 
 func (d *Definition) tableConvertor(hub schema.GroupVersion) rest.TableConvertor {
@@ -47,6 +48,9 @@ func (c *columns) ConvertToTable(_ context.Context, obj, options runtime.Object)
 }
 
 func (c *columns) headers() []metav1.TableColumnDefinition {
+	if c.whole {
+		return c.definitions
+	}
 	docs := metav1.ObjectMeta{}.SwaggerDoc()
 	name := metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: docs["name"]}
 	age := metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: docs["creationTimestamp"]}
@@ -57,6 +61,9 @@ func (c *columns) cells(obj runtime.Object, _ metav1.Object, name, age string) (
 	cells := c.row(obj)
 	if len(cells) != len(c.definitions) {
 		return nil, fmt.Errorf("the row function of %T gave %d cells for %d columns", obj, len(cells), len(c.definitions))
+	}
+	if c.whole {
+		return cells, nil
 	}
 	return slices.Concat([]any{name}, slices.Insert(slices.Clone(cells), c.agePosition(), any(age))), nil
 }

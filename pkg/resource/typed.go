@@ -102,6 +102,14 @@ func Columns[T any](row func(*T) []any, cols ...metav1.TableColumnDefinition) Op
 	})
 }
 
+// Table sets what kubectl get prints, all of it: unlike with [Columns], neither
+// Name nor Age are added.
+func Table[T any](row func(*T) []any, cols ...metav1.TableColumnDefinition) Option {
+	return typed[T]("Table", func(d *Definition) {
+		d.columns = &columns{definitions: cols, row: func(obj runtime.Object) []any { return row(hubType[T](obj)) }, whole: true}
+	})
+}
+
 // Scale adds the /scale sub-resource: an autoscaling/v1 Scale that
 // HorizontalPodAutoscalers and kubectl scale understand. get returns the wanted
 // replicas (nil is 0), the observed ones, and the label selector of what is

@@ -1,8 +1,9 @@
 package core
 
 import (
-	"context"
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,15 +11,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
-// Events is the part that serves events (v1), which controllers record and
-// kubectl describe shows.
+// Events is the part that serves events, which controllers record and kubectl
+// describe shows: as v1 and as events.k8s.io/v1, two views of one storage. What
+// is written through the newer group is checked as strictly as Kubernetes does
+// (KEP 383); what is written through v1 may be as it always was.
 type Events struct {
 	// TTL is how long an event is kept after its last change, in whole seconds.
 	// Empty: one hour, as kube-apiserver does.
@@ -28,7 +30,7 @@ type Events struct {
 // defaultEventTTL is that of kube-apiserver (--event-ttl).
 const defaultEventTTL = time.Hour
 
-// Install adds events to the core group.
+// Install adds events to the core group and to events.k8s.io.
 func (e Events) Install(p *controlplane.Plan) error {
 	ttl := e.TTL
 	if ttl == 0 {
@@ -37,9 +39,17 @@ func (e Events) Install(p *controlplane.Plan) error {
 	if ttl < time.Second {
 		return fmt.Errorf("field TTL: %v: want a second or more", e.TTL)
 	}
-	return serve(p, events(resource.Store(func(s *registry.Store) {
+	d := events(resource.Store(func(s *registry.Store) {
 		s.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return uint64(ttl / time.Second), nil }
-	})))
+	}))
+	if err := d.Err(); err != nil {
+		return err
+	}
+	stored := d.Resource(corev1.SchemeGroupVersion)
+	view := &eventView{}
+	p.Serve(sharedAPI(), view.of(stored))
+	p.Serve(newEventsAPI(), view.resource())
+	return nil
 }
 
 func events(more ...resource.Option) *resource.Definition {
@@ -62,12 +72,19 @@ func events(more ...resource.Option) *resource.Definition {
 			"source":                         eventSource,
 			"type":                           func(e *corev1.Event) string { return e.Type },
 		}),
-		resource.Columns(eventRow,
+		resource.Table(eventRow,
 			metav1.TableColumnDefinition{Name: "Last Seen", Type: "string", Description: doc["lastTimestamp"]},
 			metav1.TableColumnDefinition{Name: "Type", Type: "string", Description: doc["type"]},
 			metav1.TableColumnDefinition{Name: "Reason", Type: "string", Description: doc["reason"]},
 			metav1.TableColumnDefinition{Name: "Object", Type: "string", Description: doc["involvedObject"]},
+			metav1.TableColumnDefinition{Name: "Subobject", Type: "string", Priority: 1, Description: doc["involvedObject"]},
+			metav1.TableColumnDefinition{Name: "Source", Type: "string", Priority: 1, Description: doc["source"]},
 			metav1.TableColumnDefinition{Name: "Message", Type: "string", Description: doc["message"]},
+			metav1.TableColumnDefinition{Name: "First Seen", Type: "string", Priority: 1, Description: doc["firstTimestamp"]},
+			metav1.TableColumnDefinition{Name: "Count", Type: "string", Priority: 1, Description: doc["count"]},
+			metav1.TableColumnDefinition{
+				Name: "Name", Type: "string", Format: "name", Priority: 1, Description: metav1.ObjectMeta{}.SwaggerDoc()["name"],
+			},
 		),
 	}, more...)...)
 }
@@ -81,31 +98,32 @@ func eventSource(e *corev1.Event) string {
 }
 
 func eventRow(e *corev1.Event) []any {
-	seen := e.LastTimestamp.Time
-	if seen.IsZero() {
-		seen = e.EventTime.Time
+	first, last, count := since(e.FirstTimestamp.Time, e.EventTime.Time), since(e.LastTimestamp.Time), max(e.Count, 1)
+	if e.LastTimestamp.IsZero() {
+		last = first
 	}
-	if e.Series != nil && e.Series.LastObservedTime.After(seen) {
-		seen = e.Series.LastObservedTime.Time
+	if e.Series != nil {
+		last, count = since(e.Series.LastObservedTime.Time), e.Series.Count
 	}
-	age := "<unknown>"
-	if !seen.IsZero() {
-		age = duration.HumanDuration(time.Since(seen))
+	about := strings.ToLower(e.InvolvedObject.Kind)
+	if e.InvolvedObject.Name != "" {
+		about += "/" + e.InvolvedObject.Name
 	}
-	return []any{age, e.Type, e.Reason, fmt.Sprintf("%s/%s", strings.ToLower(e.InvolvedObject.Kind), e.InvolvedObject.Name), e.Message}
+	source := slices.DeleteFunc(
+		[]string{cmp.Or(e.Source.Component, e.ReportingController), cmp.Or(e.Source.Host, e.ReportingInstance)},
+		func(s string) bool { return s == "" })
+	return []any{
+		last, e.Type, e.Reason, about, e.InvolvedObject.FieldPath, strings.Join(source, ", "),
+		strings.TrimSpace(e.Message), first, int64(count), e.Name,
+	}
 }
 
-// validateEvent checks what kube-apiserver checks of events written through
-// core/v1: they are in the namespace of what they are about, those about
-// cluster-scoped objects in default.
-func validateEvent(_ context.Context, e *corev1.Event) field.ErrorList {
-	path := field.NewPath("involvedObject", "namespace")
-	switch {
-	case e.InvolvedObject.Namespace == "" && e.Namespace != metav1.NamespaceNone && e.Namespace != metav1.NamespaceDefault &&
-		e.Namespace != metav1.NamespaceSystem:
-		return field.ErrorList{field.Invalid(path, e.InvolvedObject.Namespace, "does not match event.namespace")}
-	case e.InvolvedObject.Namespace != "" && e.Namespace != e.InvolvedObject.Namespace:
-		return field.ErrorList{field.Invalid(path, e.InvolvedObject.Namespace, "does not match event.namespace")}
+// since is how long ago the first of the times was that is known.
+func since(times ...time.Time) string {
+	for _, t := range times {
+		if !t.IsZero() {
+			return duration.HumanDuration(time.Since(t))
+		}
 	}
-	return nil
+	return "<unknown>"
 }
