@@ -43,6 +43,10 @@ func parse(readme string) ([]command, error) {
 			return nil, fmt.Errorf("README.md:%d: a console block starts with a command: \"$ kubectl get namespaces\"", i+1)
 		default:
 			c := &commands[len(commands)-1]
+			if strings.Contains(c.text, "<<'EOF'") && !strings.HasSuffix(c.text, "\nEOF") {
+				c.text += "\n" + line
+				continue
+			}
 			c.output = append(c.output, line)
 		}
 	}
