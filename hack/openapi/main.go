@@ -100,6 +100,10 @@ func outputs() []output {
 		packages: []string{"k8s.io/api/core/v1", "k8s.io/api/discovery/v1"},
 		sets:     []set{lists("endpointSlice", "k8s.io/api/discovery/v1.EndpointSlice")},
 	}, {
+		dir:      "pkg/builtin/certificates",
+		packages: []string{"k8s.io/api/certificates/v1"},
+		sets:     []set{lists("certificateSigningRequest", "k8s.io/api/certificates/v1.CertificateSigningRequest")},
+	}, {
 		dir: "pkg/builtin/kube",
 		packages: []string{
 			"k8s.io/api/apps/v1",

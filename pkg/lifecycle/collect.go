@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,6 +45,11 @@ func (c *collector) collect(ctx context.Context, id feed.UID) error {
 	if err != nil {
 		return err
 	}
+	if c.abandoned(known) {
+		if done, err := c.drop(ctx, s, known); done {
+			return err
+		}
+	}
 	it, err := c.item(ctx, s, known)
 	if err != nil || it == nil {
 		return err
@@ -52,6 +58,33 @@ func (c *collector) collect(ctx context.Context, id feed.UID) error {
 		return c.finish(ctx, it)
 	}
 	return c.judge(ctx, s, it)
+}
+
+// abandoned tells of an object, as the feed has it, that it goes in the
+// background: all its owners were seen to be deleted. Those of a cluster-scoped
+// one are looked at closer.
+func (c *collector) abandoned(known *controlplane.FeedObject) bool {
+	return known.Namespace != "" && known.Owned() && !known.Deleting && !known.Foreground && !known.Orphan &&
+		!slices.ContainsFunc(known.Owners(), func(o feed.Owner) bool { return !c.isGone(o.UID) })
+}
+
+// drop deletes an object without reading it, if it is as the feed has it.
+func (c *collector) drop(ctx context.Context, s *served, known *controlplane.FeedObject) (done bool, err error) {
+	t, ok := s.resources[known.Type.Resource]
+	if !ok {
+		return false, nil
+	}
+	policy, version := metav1.DeletePropagationBackground, strconv.FormatInt(known.Revision, 10)
+	err = in(c.objects, t, known.Namespace).Delete(ctx, known.Name, metav1.DeleteOptions{
+		PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{ResourceVersion: &version},
+	})
+	switch {
+	case apierrors.IsConflict(err):
+		return false, nil
+	case apierrors.IsNotFound(err):
+		return true, nil
+	}
+	return true, err
 }
 
 // item reads an object; nil when it is gone.
@@ -206,16 +239,15 @@ func (c *collector) judge(ctx context.Context, s *served, it *item) error {
 // owner returns the owner of a reference, or nil when it is gone: no object of
 // that name, in the namespace of the dependent, has its UID.
 func (c *collector) owner(ctx context.Context, s *served, it *item, ref metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
-	if c.isGone(ref.UID) {
-		return nil, nil //nolint:nilnil // gone is no error
-	}
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	t, ok := s.kinds[gvk]
-	if !ok {
-		return nil, fmt.Errorf("nobody serves %s: the object is kept", gvk)
-	}
-	if t.namespaced && !it.target.namespaced {
+	switch {
+	case ok && t.namespaced && !it.target.namespaced:
 		return nil, namespacedOwnerError{}
+	case c.isGone(feed.UIDOf(ref.UID)):
+		return nil, nil //nolint:nilnil // gone is no error
+	case !ok:
+		return nil, fmt.Errorf("nobody serves %s: the object is kept", gvk)
 	}
 	if known := c.feed.ByUID(feed.UIDOf(ref.UID)); known != nil && known.Type.Resource == t.GroupResource() &&
 		known.Name == ref.Name && (!t.namespaced || known.Namespace == it.Namespace) && !known.Deleting {

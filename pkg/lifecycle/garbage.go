@@ -6,7 +6,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -182,7 +181,7 @@ func (c *collector) waits(owner feed.UID) bool {
 }
 
 // isGone tells whether an object of the plane with that UID was deleted.
-func (c *collector) isGone(id types.UID) bool {
-	_, gone := c.gone.Get(feed.UIDOf(id))
+func (c *collector) isGone(id feed.UID) bool {
+	_, gone := c.gone.Get(id)
 	return gone
 }

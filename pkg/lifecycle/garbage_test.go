@@ -189,6 +189,8 @@ func collectNamespacedOwnerAbove(t *testing.T, p *plane, ns string) {
 	root := p.create(t, ns, "ConfigMap", "root")
 	realm := p.create(t, "", "Realm", "realm-"+ns, owner(root, false))
 	p.stays(t, realm)
+	p.remove(t, root, background)
+	p.stays(t, realm)
 }
 
 func collectUnknownKind(t *testing.T, p *plane, ns string) {
