@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -65,12 +66,16 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("serve: the server runs already")
 	}
 	path := ts.Getenv("PATH")
-	binary, err := lookPath("sailplane", path)
+	program, first := "sailplane", []string{"serve"}
+	if script := ts.Getenv("PIECES"); script != "" {
+		program, first = "pieces", []string{script, "serve"}
+	}
+	binary, err := lookPath(program, path)
 	ts.Check(err)
 	s.log = buffer{}
-	cmd := exec.Command(binary, append([]string{
-		"serve", "--listen=127.0.0.1:0", "--data-dir=data", "--storage=" + ts.Getenv("STORAGE"),
-	}, args...)...)
+	cmd := exec.Command(binary, slices.Concat(first, []string{
+		"--listen=127.0.0.1:0", "--data-dir=data", "--storage=" + ts.Getenv("STORAGE"),
+	}, args)...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"))
 	cmd.Stderr = &s.log

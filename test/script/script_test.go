@@ -16,7 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(&suite{m}, map[string]func(){"kubectl": kubectl})
+	testscript.Main(&suite{m}, map[string]func(){"kubectl": kubectl, "pieces": servePieces})
 }
 
 // kubectl is cmd/kubectl of Kubernetes, which this binary is when it is called so.

@@ -1,0 +1,120 @@
+package script
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sailplane-dev/sailplane/pkg/authn"
+	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/quota"
+)
+
+// pieces are the parts that a script of testdata/api needs, and no others.
+func pieces(script string) controlplane.Parts {
+	switch script {
+	case "cascade":
+		return controlplane.Parts{
+			core.Namespaces{},
+			core.ConfigMaps{},
+			core.Secrets{},
+			lifecycle.GarbageCollection{},
+			lifecycle.NamespaceDeletion{},
+		}
+	case "events":
+		return controlplane.Parts{core.Namespaces{}, core.ConfigMaps{}, core.Events{}, lifecycle.NamespaceDeletion{}}
+	case "namespace-delete":
+		return controlplane.Parts{
+			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, crd.Definitions{}, lifecycle.NamespaceDeletion{},
+		}
+	case "quota":
+		return controlplane.Parts{
+			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.ResourceQuotas{}, crd.Definitions{}, quota.ResourceQuotas{},
+		}
+	}
+	return nil
+}
+
+// TestPieces runs scripts against the parts that they are about, picked alone.
+func TestPieces(t *testing.T) {
+	t.Parallel()
+	for name, storage := range storages {
+		for _, script := range []string{"cascade", "events", "namespace-delete", "quota"} {
+			t.Run(name+"/"+script, func(t *testing.T) {
+				t.Parallel()
+				p := params("api", storage)
+				p.Dir, p.Files = "", []string{filepath.Join("testdata", "api", script+".txtar")}
+				setup := p.Setup
+				p.Setup = func(e *testscript.Env) error {
+					e.Setenv("PIECES", script)
+					return setup(e)
+				}
+				testscript.Run(t, p)
+			})
+		}
+	}
+}
+
+// servePieces is a program: "pieces SCRIPT serve --listen=ADDRESS
+// --data-dir=DIR --storage=STORAGE" serves the parts of a script as "sailplane
+// serve" serves all.
+func servePieces() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := assemble(ctx, os.Args[1], os.Args[3:]); err != nil {
+		fmt.Fprintln(os.Stderr, "pieces:", err)
+		os.Exit(1)
+	}
+}
+
+func assemble(ctx context.Context, script string, args []string) error {
+	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
+	listen, dir, storage := flags.String("listen", "", ""), flags.String("data-dir", "", ""), flags.String("storage", "", "")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	parts := pieces(script)
+	if parts == nil {
+		return fmt.Errorf("there are no parts for %q", script)
+	}
+	kubeconfig := filepath.Join(*dir, "admin.kubeconfig")
+	return controlplane.New("pieces").
+		Listen(*listen).
+		Storage(stored(*storage)).
+		With(authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: kubeconfig}, authz.Groups{}, parts,
+			controlplane.PartFunc(func(p *controlplane.Plan) error {
+				p.WhenReady("ready line", func(_ context.Context, addr net.Addr) error {
+					_, err := fmt.Printf("sailplane: ready at https://%s in 0 ms, kubeconfig %s\n", addr, kubeconfig)
+					return err
+				})
+				return nil
+			})).
+		Run(ctx)
+}
+
+func stored(value string) controlplane.Datastore {
+	scheme, path, _ := strings.Cut(value, ":")
+	switch scheme {
+	case "sqlite":
+		return sqlite.File{Path: path}
+	case "etcd":
+		return etcd.Embedded{Dir: path}
+	}
+	return memory.Store{}
+}
