@@ -76,8 +76,9 @@ func TestPieces(t *testing.T) {
 // serve" serves all.
 func servePieces() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := assemble(ctx, os.Args[1], os.Args[3:]); err != nil {
+	err := assemble(ctx, os.Args[1], os.Args[3:])
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "pieces:", err)
 		os.Exit(1)
 	}
