@@ -53,12 +53,12 @@ test-race:
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! command -v "$$(go env CC)" >/dev/null || { \
-		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/etcd/... ./pkg/kine/... ./pkg/lifecycle/... ./pkg/internal/feed/... && \
+		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/etcd/... ./pkg/kine/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... && \
 		$(TEST_AROUND) -race -vet=off ./stress/...; })
 
 lint: $(LINT)
 	$(call phase,lint of the library,$(LINT) run --allow-parallel-runners ./...)
-	$(call phase,generated files are up to date,go run ./hack/openapi -check)
+	$(call phase,generated files are up to date,go run ./hack/openapi -check && go run ./hack/validation -check)
 	$(call phase,lint around the library,cd test && ../$(LINT) run --allow-parallel-runners --config ../.golangci.yml ./...)
 
 fmt: $(LINT)
@@ -74,6 +74,7 @@ bench:
 
 generate:
 	go run ./hack/openapi
+	go run ./hack/validation
 
 clean:
 	rm -rf bin

@@ -103,7 +103,12 @@ func outputs() []output {
 		dir:      "pkg/builtin/certificates",
 		packages: []string{"k8s.io/api/certificates/v1"},
 		sets:     []set{lists("certificateSigningRequest", "k8s.io/api/certificates/v1.CertificateSigningRequest")},
-	}, {
+	}, kube()}
+}
+
+// kube is the output of the resources that have no part of their own.
+func kube() output {
+	return output{
 		dir: "pkg/builtin/kube",
 		packages: []string{
 			"k8s.io/api/apps/v1",
@@ -133,7 +138,7 @@ func outputs() []output {
 			kinds("storage", "k8s.io/api/storage/v1",
 				"CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"),
 		},
-	}}
+	}
 }
 
 // lists is the set of a resource: its type and its list type.
@@ -187,7 +192,7 @@ func run(ctx context.Context, check bool) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", out.dir, err)
 		}
-		path := filepath.Join(tool.root, out.dir, fileName)
+		path := filepath.Join(tool.our.Dir, out.dir, fileName)
 		switch old, err := os.ReadFile(path); {
 		case err != nil && !errors.Is(err, os.ErrNotExist):
 			return err

@@ -3,6 +3,7 @@ package resource
 import (
 	"context"
 	"reflect"
+	"slices"
 	"strings"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -74,6 +75,18 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	for _, check := range s.d.validate {
 		errs = append(errs, check(ctx, obj)...)
 	}
+	return declared(errs, s.Scheme.Validate(ctx, nil, obj))
+}
+
+// declared adds the errors of rules that the types declare, for which somebody
+// registered validation functions in the scheme. What a check has found already
+// is not said twice.
+func declared(errs, found field.ErrorList) field.ErrorList {
+	for _, err := range found {
+		if !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Type == err.Type && e.Field == err.Field }) {
+			errs = append(errs, err)
+		}
+	}
 	return errs
 }
 
@@ -87,7 +100,7 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	for _, check := range s.d.validateUpdate {
 		errs = append(errs, check(ctx, obj, old)...)
 	}
-	return errs
+	return declared(errs, s.Scheme.ValidateUpdate(ctx, nil, obj, old))
 }
 
 func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {

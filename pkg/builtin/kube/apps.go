@@ -15,7 +15,7 @@ import (
 )
 
 func apps() apiGroup {
-	return apiGroup{appsv1.SchemeGroupVersion, appsDefinitions, func() []*resource.Definition {
+	return apiGroup{appsv1.SchemeGroupVersion, appsDefinitions, nil, func() []*resource.Definition {
 		return []*resource.Definition{deployments(), replicaSets(), statefulSets(), daemonSets(), controllerRevisions()}
 	}}
 }

@@ -11,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	autoscalingrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/autoscaling"
 	sailplane "github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func autoscaling() apiGroup {
-	return apiGroup{autoscalingv2.SchemeGroupVersion, autoscalingDefinitions, func() []*sailplane.Definition {
+	definitions, rules := autoscalingDefinitions, autoscalingrules.RegisterValidations
+	return apiGroup{autoscalingv2.SchemeGroupVersion, definitions, rules, func() []*sailplane.Definition {
 		return []*sailplane.Definition{
 			sailplane.Of[autoscalingv2.HorizontalPodAutoscaler, autoscalingv2.HorizontalPodAutoscalerList]("horizontalpodautoscalers",
 				sailplane.ShortNames("hpa"), sailplane.Categories("all"), sailplane.Status(), sailplane.NoGeneration(),

@@ -15,11 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	batchrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/batch"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func batch() apiGroup {
-	return apiGroup{batchv1.SchemeGroupVersion, batchDefinitions, func() []*resource.Definition {
+	return apiGroup{batchv1.SchemeGroupVersion, batchDefinitions, batchrules.RegisterValidations, func() []*resource.Definition {
 		return []*resource.Definition{jobs(), cronJobs()}
 	}}
 }

@@ -10,11 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 
+	corerules "github.com/sailplane-dev/sailplane/pkg/internal/rules/core"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func core() apiGroup {
-	return apiGroup{corev1.SchemeGroupVersion, coreDefinitions, func() []*resource.Definition {
+	return apiGroup{corev1.SchemeGroupVersion, coreDefinitions, corerules.RegisterValidations, func() []*resource.Definition {
 		return []*resource.Definition{
 			pods(), podTemplates(), replicationControllers(), nodes(), persistentVolumes(), persistentVolumeClaims(),
 		}

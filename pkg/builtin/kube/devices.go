@@ -7,11 +7,12 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	devicesrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/devices"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func devices() apiGroup {
-	return apiGroup{resourcev1.SchemeGroupVersion, resourceDefinitions, func() []*resource.Definition {
+	return apiGroup{resourcev1.SchemeGroupVersion, resourceDefinitions, devicesrules.RegisterValidations, func() []*resource.Definition {
 		return []*resource.Definition{deviceClasses(), resourceClaims(), resourceClaimTemplates(), resourceSlices()}
 	}}
 }

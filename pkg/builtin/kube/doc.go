@@ -47,7 +47,8 @@
 //
 // # What is validated
 //
-// Metadata, and what controllers rely on: required fields and enumerations,
+// Metadata, every rule that the published types declare (hack/validation
+// generates them), and what controllers rely on: required fields and enumerations,
 // selectors that match their template, numbers that must not be negative, and
 // every field that Kubernetes keeps immutable. Not the contents of pods beyond
 // containers, images, volumes and mounts; not affinity, security contexts,

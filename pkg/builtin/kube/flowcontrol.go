@@ -6,11 +6,13 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	flowcontrolrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/flowcontrol"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func flowControl() apiGroup {
-	return apiGroup{flowcontrolv1.SchemeGroupVersion, flowcontrolDefinitions, func() []*resource.Definition {
+	definitions, rules := flowcontrolDefinitions, flowcontrolrules.RegisterValidations
+	return apiGroup{flowcontrolv1.SchemeGroupVersion, definitions, rules, func() []*resource.Definition {
 		return []*resource.Definition{flowSchemas(), priorityLevels()}
 	}}
 }

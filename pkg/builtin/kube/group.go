@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/common"
 
@@ -20,7 +21,9 @@ import (
 type apiGroup struct {
 	gv          schema.GroupVersion
 	definitions common.GetOpenAPIDefinitions
-	resources   func() []*resource.Definition
+	// rules registers what the types declare of their validation; may be nil.
+	rules     func(*runtime.Scheme) error
+	resources func() []*resource.Definition
 }
 
 // every is all groups, in the order in which kube-apiserver ranks them.
@@ -40,7 +43,7 @@ var shared sync.Map //nolint:gochecknoglobals // schema.GroupVersion -> *group.G
 func (g apiGroup) group() *group.Group {
 	made, ok := shared.Load(g.gv)
 	if !ok {
-		made, _ = shared.LoadOrStore(g.gv, group.New(g.gv, nil, g.definitions, g.resources()...))
+		made, _ = shared.LoadOrStore(g.gv, group.New(g.gv, g.rules, g.definitions, g.resources()...))
 	}
 	return made.(*group.Group) //nolint:forcetypeassert // nothing else is stored
 }

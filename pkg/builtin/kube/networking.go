@@ -12,11 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	networkingrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/networking"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func networking() apiGroup {
-	return apiGroup{networkingv1.SchemeGroupVersion, networkingDefinitions, func() []*resource.Definition {
+	definitions, rules := networkingDefinitions, networkingrules.RegisterValidations
+	return apiGroup{networkingv1.SchemeGroupVersion, definitions, rules, func() []*resource.Definition {
 		return []*resource.Definition{ingresses(), ingressClasses(), networkPolicies(), ipAddresses(), serviceCIDRs()}
 	}}
 }

@@ -11,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	noderules "github.com/sailplane-dev/sailplane/pkg/internal/rules/node"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func policy() apiGroup {
-	return apiGroup{policyv1.SchemeGroupVersion, policyDefinitions, func() []*resource.Definition {
+	return apiGroup{policyv1.SchemeGroupVersion, policyDefinitions, nil, func() []*resource.Definition {
 		return []*resource.Definition{
 			resource.Of[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]("poddisruptionbudgets",
 				resource.ShortNames("pdb"), resource.Status(),
@@ -51,7 +52,7 @@ func validateBudget(_ context.Context, b *policyv1.PodDisruptionBudget) field.Er
 }
 
 func scheduling() apiGroup {
-	return apiGroup{schedulingv1.SchemeGroupVersion, schedulingDefinitions, func() []*resource.Definition {
+	return apiGroup{schedulingv1.SchemeGroupVersion, schedulingDefinitions, nil, func() []*resource.Definition {
 		return []*resource.Definition{
 			resource.Of[schedulingv1.PriorityClass, schedulingv1.PriorityClassList]("priorityclasses",
 				resource.ClusterScoped(), resource.ShortNames("pc"),
@@ -87,7 +88,7 @@ func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) fie
 }
 
 func node() apiGroup {
-	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, func() []*resource.Definition {
+	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, noderules.RegisterValidations, func() []*resource.Definition {
 		return []*resource.Definition{
 			resource.Of[nodev1.RuntimeClass, nodev1.RuntimeClassList]("runtimeclasses",
 				resource.ClusterScoped(), resource.NoGeneration(),

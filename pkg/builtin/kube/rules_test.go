@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,6 +26,7 @@ var (
 	ingresses    = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
 	policies     = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}
 	budgets      = schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}
+	claims       = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}
 	autoscalers  = schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}
 )
 
@@ -176,6 +178,15 @@ func defaults(t *testing.T, config *rest.Config) {
 	})
 }
 
+// manyRequests are one more than a ResourceClaim may have.
+func manyRequests() string {
+	var all []string
+	for i := range 33 {
+		all = append(all, fmt.Sprintf(`{"name":"r%d","exactly":{"deviceClassName":"c"}}`, i))
+	}
+	return strings.Join(all, ",")
+}
+
 func invalid(t *testing.T, config *rest.Config) {
 	cases := map[string]struct {
 		gvr        schema.GroupVersionResource
@@ -197,7 +208,10 @@ func invalid(t *testing.T, config *rest.Config) {
 		"no path type":  {ingresses, `{"spec":{"rules":[{"http":{"paths":[{"path":"/","backend":{"service":{"name":"a","port":{"number":80}}}}]}}]}}`, "spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified"},
 		"both":          {budgets, `{"spec":{"minAvailable":1,"maxUnavailable":1}}`, "minAvailable and maxUnavailable cannot be both set"},
 		"no size":       {claimsV1, `{"spec":{"accessModes":["ReadWriteOnce"]}}`, "spec.resources[storage]: Required value"},
-		"no maximum":    {autoscalers, `{"spec":{"scaleTargetRef":{"kind":"Deployment","name":"a"}}}`, "spec.maxReplicas: Invalid value: 0: must be greater than 0"},
+		// Rules that nothing but the published types declare.
+		"no CIDR":           {policies, `{"spec":{"podSelector":{},"ingress":[{"from":[{"ipBlock":{}}]}]}}`, "spec.ingress[0].from[0].ipBlock.cidr: Required value"},
+		"too many requests": {claims, `{"spec":{"devices":{"requests":[` + manyRequests() + `]}}}`, "spec.devices.requests: Too many: 33: must have at most 32 items"},
+		"no maximum":        {autoscalers, `{"spec":{"scaleTargetRef":{"kind":"Deployment","name":"a"}}}`, "spec.maxReplicas: Invalid value: 0: must be greater than 0"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -10,11 +10,12 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	storagerules "github.com/sailplane-dev/sailplane/pkg/internal/rules/storage"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func storage() apiGroup {
-	return apiGroup{storagev1.SchemeGroupVersion, storageDefinitions, func() []*resource.Definition {
+	return apiGroup{storagev1.SchemeGroupVersion, storageDefinitions, storagerules.RegisterValidations, func() []*resource.Definition {
 		return []*resource.Definition{
 			storageClasses(), volumeAttachments(), volumeAttributesClasses(), csiDrivers(), csiNodes(), csiStorageCapacities(),
 		}

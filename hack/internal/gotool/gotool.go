@@ -1,0 +1,56 @@
+// Package gotool installs published generators at the version of the modules
+// that go.mod names, and runs them.
+package gotool
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// Module is a module and where it is.
+type Module struct{ Path, Dir string }
+
+// Our is the module of the working directory.
+func Our(ctx context.Context) (*Module, error) {
+	out, err := Run(ctx, "", nil, "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}")
+	if err != nil {
+		return nil, err
+	}
+	name, dir, _ := strings.Cut(out, " ")
+	return &Module{Path: name, Dir: dir}, nil
+}
+
+// Install builds a command, at the version that go.mod has of the module pinned,
+// into a directory, and returns its path. It is built outside of our module, so
+// that what it imports never gets into our go.mod.
+func (m *Module) Install(ctx context.Context, pinned, command, dir string) (string, error) {
+	version, err := Run(ctx, m.Dir, nil, "go", "list", "-m", "-f", "{{.Version}}", pinned)
+	if err != nil {
+		return "", err
+	}
+	if _, err := Run(ctx, dir, []string{"GOBIN=" + dir, "GOFLAGS="}, "go", "install", command+"@"+version); err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, path.Base(command)), nil
+}
+
+// Run runs a program and returns its trimmed output; what it said on standard
+// error becomes part of the error.
+func Run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s %s: %w\n%s", filepath.Base(name), strings.Join(args, " "), err, stderr.String())
+	}
+	return strings.TrimSpace(string(out)), nil
+}
