@@ -5,6 +5,7 @@
 package preset
 
 import (
+	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -13,8 +14,9 @@ import (
 )
 
 // Standard serves namespaces, configmaps, secrets, serviceaccounts, services,
-// events, resourcequotas, limitranges and leases, empties deleted namespaces,
-// collects garbage and enforces quotas. Who wants less lists the parts.
+// events, resourcequotas, limitranges, leases and certificatesigningrequests,
+// empties deleted namespaces, collects garbage, and enforces quotas and limits.
+// Who wants less lists the parts.
 func Standard() controlplane.Part {
 	return controlplane.Parts{
 		core.Namespaces{},
@@ -26,9 +28,11 @@ func Standard() controlplane.Part {
 		core.ResourceQuotas{},
 		core.LimitRanges{},
 		coordination.Leases{},
+		certificates.CertificateSigningRequests{},
 		lifecycle.NamespaceDeletion{},
 		lifecycle.GarbageCollection{},
 		lifecycle.OwnerPermissions{},
+		quota.LimitRanges{},
 		quota.ResourceQuotas{},
 	}
 }

@@ -1,6 +1,7 @@
-// Package quota enforces ResourceQuotas:
+// Package quota enforces ResourceQuotas and LimitRanges:
 //
 //   - [ResourceQuotas] refuses what is over a limit, and keeps status.used true
+//   - [LimitRanges] gives pods defaults, and refuses pods and claims out of bounds
 //
 // count/RESOURCE.GROUP limits the number of objects of any resource, custom and
 // typed ones included. The older names are known too: configmaps, secrets,

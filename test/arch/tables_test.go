@@ -24,8 +24,9 @@ var mayImport = map[string][]string{
 	// Parts.
 	"pkg/builtin/core":         {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/coordination": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/certificates": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/discovery":    {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/kube":         {"pkg/controlplane", "pkg/group", "pkg/resource"},
+	"pkg/builtin/kube":         {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/..."},
 
 	"pkg/crd":        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
 	"pkg/aggregator": {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
@@ -37,7 +38,7 @@ var mayImport = map[string][]string{
 	"pkg/quota":      {"pkg/controlplane", "pkg/internal/feed"},
 
 	// Bundles of parts, for programs that want no choice.
-	"pkg/preset": {"pkg/controlplane", "pkg/builtin/core", "pkg/builtin/coordination", "pkg/lifecycle", "pkg/quota"},
+	"pkg/preset": {"pkg/controlplane", "pkg/builtin/core", "pkg/builtin/certificates", "pkg/builtin/coordination", "pkg/lifecycle", "pkg/quota"},
 
 	// Storage.
 	"pkg/etcd":        {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
@@ -54,6 +55,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/openapi/meta":      {},
 	"pkg/internal/openapi/reflected": {},
 	"pkg/internal/pki":               {},
+	"pkg/internal/rules/...":         {},
 	"pkg/internal/storagetest":       {"pkg/controlplane"},
 	"pkg/internal/store":             {"pkg/internal/upstream"},
 	"pkg/internal/upstream":          {},

@@ -15,7 +15,7 @@
 // Scripts in testdata/api and testdata/crds run on every storage,
 // those in testdata/persistent on every storage that keeps objects in files, and
 // those in testdata/binary once. Some of testdata/api run again on servers that
-// have only the parts they are about.
+// have only the parts they are about, as those in testdata/pieces do.
 //
 // $SERVER is the address of the running server, $STORAGE the storage of the
 // run, and $CONFIG the folder config of the repository.

@@ -16,7 +16,9 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/etcd"
@@ -26,7 +28,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 )
 
-// pieces are the parts that a script of testdata/api needs, and no others.
+// pieces are the parts that a script of testdata/api or testdata/pieces needs,
+// and no others.
 func pieces(script string) controlplane.Parts {
 	switch script {
 	case "cascade":
@@ -37,8 +40,14 @@ func pieces(script string) controlplane.Parts {
 			lifecycle.GarbageCollection{},
 			lifecycle.NamespaceDeletion{},
 		}
+	case "certificates":
+		return controlplane.Parts{core.Namespaces{}, certificates.CertificateSigningRequests{}}
 	case "events":
 		return controlplane.Parts{core.Namespaces{}, core.ConfigMaps{}, core.Events{}, lifecycle.NamespaceDeletion{}}
+	case "limits":
+		return controlplane.Parts{
+			core.Namespaces{}, core.LimitRanges{}, kube.Core("pods", "persistentvolumeclaims"), quota.LimitRanges{},
+		}
 	case "namespace-delete":
 		return controlplane.Parts{
 			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, crd.Definitions{}, lifecycle.NamespaceDeletion{},
@@ -55,11 +64,13 @@ func pieces(script string) controlplane.Parts {
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	for name, storage := range storages {
-		for _, script := range []string{"cascade", "events", "namespace-delete", "quota"} {
+		for script, folder := range map[string]string{
+			"cascade": "api", "certificates": "api", "events": "api", "limits": "pieces", "namespace-delete": "api", "quota": "api",
+		} {
 			t.Run(name+"/"+script, func(t *testing.T) {
 				t.Parallel()
-				p := params("api", storage)
-				p.Dir, p.Files = "", []string{filepath.Join("testdata", "api", script+".txtar")}
+				p := params(folder, storage)
+				p.Dir, p.Files = "", []string{filepath.Join("testdata", folder, script+".txtar")}
 				setup := p.Setup
 				p.Setup = func(e *testscript.Env) error {
 					e.Setenv("PIECES", script)

@@ -16,8 +16,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
-// LimitRanges is the part that serves limitranges (v1). It keeps them: what
-// they say about pods and claims takes an admission plugin to apply.
+// LimitRanges is the part that serves limitranges (v1). It keeps them: the part
+// quota.LimitRanges applies what they say about pods and claims.
 type LimitRanges struct{}
 
 // Install adds limitranges to the core group.

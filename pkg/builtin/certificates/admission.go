@@ -1,0 +1,142 @@
+package certificates
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/klog/v2"
+)
+
+// permission is an admission plugin that asks whether the user may do something
+// for the signer of a request, when a sub-resource is written.
+type permission struct {
+	*admission.Handler
+	authorizer  authorizer.Authorizer
+	subresource string
+	verb        string
+	// concerns tells whether the change needs the permission.
+	concerns func(r, old *csr) bool
+}
+
+var (
+	_ admission.ValidationInterface     = &permission{}
+	_ admission.InitializationValidator = &permission{}
+	_ initializer.WantsAuthorizer       = &permission{}
+	_ admission.ValidationInterface     = subjectRestriction{}
+)
+
+// newApprovalPermission is the plugin CertificateApproval.
+func newApprovalPermission() *permission {
+	return &permission{
+		Handler: admission.NewHandler(admission.Update), subresource: "approval", verb: "approve",
+		concerns: func(_, _ *csr) bool { return true },
+	}
+}
+
+// newSigningPermission is the plugin CertificateSigning. Metadata can be
+// changed without the permission.
+func newSigningPermission() *permission {
+	return &permission{
+		Handler: admission.NewHandler(admission.Update), subresource: "status", verb: "sign",
+		concerns: func(r, old *csr) bool {
+			return !bytes.Equal(r.Status.Certificate, old.Status.Certificate) ||
+				!equality.Semantic.DeepEqual(r.Status.Conditions, old.Status.Conditions)
+		},
+	}
+}
+
+// SetAuthorizer implements initializer.WantsAuthorizer.
+func (p *permission) SetAuthorizer(a authorizer.Authorizer) { p.authorizer = a }
+
+// ValidateInitialization implements admission.InitializationValidator.
+func (p *permission) ValidateInitialization() error {
+	if p.authorizer == nil {
+		return errors.New("it has no authorizer")
+	}
+	return nil
+}
+
+// Validate implements admission.ValidationInterface.
+func (p *permission) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !concernsRequests(a, p.subresource) {
+		return nil
+	}
+	r, ok := a.GetObject().(*csr)
+	if !ok {
+		return admission.NewForbidden(a, fmt.Errorf("expected type CertificateSigningRequest, got: %T", a.GetObject()))
+	}
+	old, ok := a.GetOldObject().(*csr)
+	if !ok {
+		return admission.NewForbidden(a, fmt.Errorf("expected type CertificateSigningRequest, got: %T", a.GetOldObject()))
+	}
+	// The old one says for which signer: who asks cannot change that.
+	signer := old.Spec.SignerName
+	if !p.concerns(r, old) || p.allowed(ctx, a.GetUserInfo(), signer) {
+		return nil
+	}
+	return admission.NewForbidden(a, fmt.Errorf("user not permitted to %s requests with signerName %q", p.verb, signer))
+}
+
+// allowed asks for the signer, and then for all of its domain.
+func (p *permission) allowed(ctx context.Context, who user.Info, signer string) bool {
+	domain, _, _ := strings.Cut(signer, "/")
+	for _, name := range []string{signer, domain + "/*"} {
+		decision, reason, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+			User: who, Verb: p.verb, ResourceRequest: true,
+			APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers", Name: name,
+		})
+		if err == nil && decision == authorizer.DecisionAllow {
+			return true
+		}
+		if err != nil {
+			klog.FromContext(ctx).V(3).Info("The authorizer has no answer", "verb", p.verb, "signer", name, "reason", reason, "err", err)
+		}
+	}
+	return false
+}
+
+func concernsRequests(a admission.Attributes, subresource string) bool {
+	return a.GetSubresource() == subresource &&
+		a.GetResource().GroupResource() == certificatesv1.Resource("certificatesigningrequests")
+}
+
+// subjectRestriction is the plugin CertificateSubjectRestriction: no client
+// certificate makes its owner a member of the group that may do everything.
+type subjectRestriction struct{ *admission.Handler }
+
+func newSubjectRestriction() subjectRestriction {
+	return subjectRestriction{admission.NewHandler(admission.Create)}
+}
+
+// Validate implements admission.ValidationInterface.
+func (subjectRestriction) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if !concernsRequests(a, "") {
+		return nil
+	}
+	r, ok := a.GetObject().(*csr)
+	if !ok {
+		return admission.NewForbidden(a, fmt.Errorf("expected type CertificateSigningRequest, got: %T", a.GetObject()))
+	}
+	if r.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
+		return nil
+	}
+	parsed, err := parse(r)
+	if err != nil {
+		return admission.NewForbidden(a, fmt.Errorf("failed to parse CSR: %w", err))
+	}
+	if slices.Contains(parsed.Subject.Organization, user.SystemPrivilegedGroup) {
+		return admission.NewForbidden(a, fmt.Errorf("use of %s signer with %s group is not allowed",
+			certificatesv1.KubeAPIServerClientSignerName, user.SystemPrivilegedGroup))
+	}
+	return nil
+}

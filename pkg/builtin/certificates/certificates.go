@@ -1,0 +1,156 @@
+// Package certificates has the resources of the group certificates.k8s.io (v1):
+//
+//   - [CertificateSigningRequests], by which clients ask for certificates
+//   - [Signer], which issues those that were approved
+//
+// A request names its signer in spec.signerName. Somebody with the permission
+// to approve for that signer decides, the signer writes the certificate into
+// status.certificate, and the client reads it there:
+// https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/
+package certificates
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/group"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// CertificateSigningRequests is the part that serves certificatesigningrequests
+// (certificates.k8s.io/v1) with their approval and status sub-resources. It
+// also adds the admission plugins CertificateApproval, CertificateSigning and
+// CertificateSubjectRestriction, so that who approves needs the permission to
+// "approve" the signer, and who writes the certificate that to "sign" for it:
+//
+//	apiGroups: [certificates.k8s.io]
+//	resources: [signers]
+//	resourceNames: [example.com/client]  # or example.com/* for the domain
+//	verbs: [approve]
+//
+// Nobody approves or signs by itself: add a [Signer], or run one outside. Old
+// requests stay until they are deleted.
+type CertificateSigningRequests struct{}
+
+// Install adds certificatesigningrequests to the group, and the admission plugins.
+func (CertificateSigningRequests) Install(p *controlplane.Plan) error {
+	if err := shared().Install(p); err != nil {
+		return err
+	}
+	p.Admit("CertificateApproval", newApprovalPermission())
+	p.Admit("CertificateSigning", newSigningPermission())
+	p.Admit("CertificateSubjectRestriction", newSubjectRestriction())
+	return nil
+}
+
+// shared is the group, made once per process: its scheme and definitions are
+// the same for every plane.
+var shared = sync.OnceValue(func() *group.Group {
+	return group.New(certificatesv1.SchemeGroupVersion, certificatesv1.AddToScheme,
+		certificateSigningRequestDefinitions, requests())
+})
+
+// csr is what all of this package is about.
+type csr = certificatesv1.CertificateSigningRequest
+
+func requests() *resource.Definition {
+	return resource.Of[csr, certificatesv1.CertificateSigningRequestList]("certificatesigningrequests",
+		resource.ClusterScoped(),
+		resource.ShortNames("csr"),
+		resource.NoGeneration(),
+		// Any name does that can stand in a path.
+		resource.NameValidation(func(string, bool) []string { return nil }),
+		resource.PrepareForCreate(prepare),
+		resource.PrepareForUpdate(func(_ context.Context, r, old *csr) { r.Spec, r.Status = old.Spec, old.Status }),
+		resource.SelectableFields(map[string]func(*csr) string{
+			"spec.signerName": func(r *csr) string { return r.Spec.SignerName },
+		}),
+		resource.Table(row, columns()...),
+		resource.Store(requestStore),
+		// Not resource.Status: a write to either may change metadata, and the two
+		// share status.
+		resource.Subresource("status", newStatus),
+		resource.Subresource("approval", newApproval),
+	)
+}
+
+// prepare says who asks, whatever the client said, and that nothing is decided.
+func prepare(ctx context.Context, r *csr) {
+	r.Status = certificatesv1.CertificateSigningRequestStatus{}
+	spec := &r.Spec
+	spec.Username, spec.UID, spec.Groups, spec.Extra = "", "", nil, nil
+	user, ok := request.UserFrom(ctx)
+	if !ok {
+		return
+	}
+	spec.Username, spec.UID, spec.Groups = user.GetName(), user.GetUID(), user.GetGroups()
+	for key, values := range user.GetExtra() {
+		if spec.Extra == nil {
+			spec.Extra = map[string]certificatesv1.ExtraValue{}
+		}
+		spec.Extra[key] = values
+	}
+}
+
+func columns() []metav1.TableColumnDefinition {
+	meta, spec := metav1.ObjectMeta{}.SwaggerDoc(), certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
+	status := certificatesv1.CertificateSigningRequestStatus{}.SwaggerDoc()
+	return []metav1.TableColumnDefinition{
+		{Name: "Name", Type: "string", Format: "name", Description: meta["name"]},
+		{Name: "Age", Type: "string", Description: meta["creationTimestamp"]},
+		{Name: "SignerName", Type: "string", Description: spec["signerName"]},
+		{Name: "Requestor", Type: "string", Description: spec["request"]},
+		{Name: "RequestedDuration", Type: "string", Description: spec["expirationSeconds"]},
+		{Name: "Condition", Type: "string", Description: status["conditions"]},
+	}
+}
+
+func row(r *csr) []any {
+	age, requested := "<unknown>", "<none>"
+	if !r.CreationTimestamp.IsZero() {
+		age = duration.HumanDuration(time.Since(r.CreationTimestamp.Time))
+	}
+	if s := r.Spec.ExpirationSeconds; s != nil {
+		requested = duration.HumanDuration(time.Duration(*s) * time.Second)
+	}
+	return []any{r.Name, age, r.Spec.SignerName, r.Spec.Username, requested, summary(r)}
+}
+
+// summary is the state in a word or two, "Approved,Issued".
+func summary(r *csr) string {
+	text := "Pending"
+	switch {
+	case has(r, certificatesv1.CertificateDenied):
+		text = "Denied"
+	case has(r, certificatesv1.CertificateApproved):
+		text = "Approved"
+	}
+	if has(r, certificatesv1.CertificateFailed) {
+		text += ",Failed"
+	}
+	if len(r.Status.Certificate) > 0 {
+		text += ",Issued"
+	}
+	return text
+}
+
+// has tells whether the request has a condition of a type, which for those that
+// decide means that it is true.
+func has(r *csr, t certificatesv1.RequestConditionType) bool { return len(conditions(r, t)) > 0 }
+
+func conditions(r *csr, t certificatesv1.RequestConditionType) []certificatesv1.CertificateSigningRequestCondition {
+	var found []certificatesv1.CertificateSigningRequestCondition
+	for _, c := range r.Status.Conditions {
+		if c.Type == t {
+			found = append(found, c)
+		}
+	}
+	return found
+}

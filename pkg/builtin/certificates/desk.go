@@ -1,0 +1,131 @@
+package certificates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+)
+
+// How long it takes until a request that could not be dealt with is tried
+// again, at first and at most.
+const (
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
+// desk is where the requests of one signer arrive and are dealt with.
+type desk struct {
+	signer Signer
+	client certificatesclient.CertificatesV1Interface
+	queue  workqueue.TypedRateLimitingInterface[string]
+}
+
+func newDesk(s Signer, client certificatesclient.CertificatesV1Interface) *desk {
+	return &desk{signer: s, client: client, queue: workqueue.NewTypedRateLimitingQueue(
+		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
+}
+
+// run watches the requests of the signer, and no others, until the context ends.
+func (d *desk) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, d.queue.ShutDown)
+	defer stop()
+	look := func(obj any) {
+		if r, ok := obj.(*csr); ok && (signable(r) || d.signer.Approve != nil && approvable(r)) {
+			d.queue.Add(r.Name)
+		}
+	}
+	requests, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(d.client.RESTClient(), "certificatesigningrequests", metav1.NamespaceNone,
+			fields.OneTermEqualSelector("spec.signerName", d.signer.Name)),
+		ObjectType: &csr{},
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    look,
+			UpdateFunc: func(_, obj any) { look(obj) },
+		},
+	})
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { informer.RunWithContext(ctx) })
+	for {
+		name, quit := d.queue.Get()
+		if quit {
+			return
+		}
+		d.work(ctx, requests, name)
+		d.queue.Done(name)
+	}
+}
+
+func (d *desk) work(ctx context.Context, requests cache.Store, name string) {
+	var err error
+	if found, ok, _ := requests.GetByKey(name); ok { // the error is always nil
+		if r, is := found.(*csr); is {
+			err = d.handle(ctx, r.DeepCopy())
+		}
+	}
+	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
+		d.queue.Forget(name)
+		return
+	}
+	if !apierrors.IsConflict(err) { // which only says that there is news on the way
+		klog.FromContext(ctx).Error(err, "A certificate cannot be issued yet", "certificateSigningRequest", name, "signer", d.signer.Name)
+	}
+	d.queue.AddRateLimited(name)
+}
+
+// approvable tells whether nobody decided about the request.
+func approvable(r *csr) bool {
+	return !has(r, certificatesv1.CertificateApproved) && !has(r, certificatesv1.CertificateDenied) &&
+		!has(r, certificatesv1.CertificateFailed) && len(r.Status.Certificate) == 0
+}
+
+// signable tells whether the request waits for its certificate.
+func signable(r *csr) bool {
+	return has(r, certificatesv1.CertificateApproved) && !has(r, certificatesv1.CertificateDenied) &&
+		!has(r, certificatesv1.CertificateFailed) && len(r.Status.Certificate) == 0
+}
+
+// handle approves a request or signs it; what it writes brings it here again.
+func (d *desk) handle(ctx context.Context, r *csr) error {
+	switch {
+	case approvable(r) && d.signer.Approve != nil && d.signer.Approve(r.DeepCopy()):
+		r.Status.Conditions = append(r.Status.Conditions, condition(certificatesv1.CertificateApproved,
+			"AutoApproved", fmt.Sprintf("Approved by the signer %s.", d.signer.Name)))
+		_, err := d.client.CertificateSigningRequests().UpdateApproval(ctx, r.Name, r, metav1.UpdateOptions{})
+		return err
+	case !signable(r):
+		return nil
+	}
+	issued, err := d.signer.issue(r, time.Now())
+	var refused requestError
+	switch {
+	case errors.As(err, &refused):
+		r.Status.Conditions = append(r.Status.Conditions, condition(certificatesv1.CertificateFailed,
+			"SignerValidationFailure", refused.Error()))
+	case err != nil:
+		return err
+	default:
+		r.Status.Certificate = issued
+	}
+	_, err = d.client.CertificateSigningRequests().UpdateStatus(ctx, r, metav1.UpdateOptions{})
+	return err
+}
+
+// condition is one that is true; the server sets its times.
+func condition(t certificatesv1.RequestConditionType, reason, message string) certificatesv1.CertificateSigningRequestCondition {
+	return certificatesv1.CertificateSigningRequestCondition{
+		Type: t, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+	}
+}

@@ -1,0 +1,179 @@
+package certificates
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+)
+
+const (
+	// backdate lets those whose clock is slow trust a new certificate.
+	backdate = 5 * time.Minute
+	// short is below what a certificate lasts all that was asked for; a longer
+	// one is backdated within that time, as kube-controller-manager does.
+	short = 8 * time.Hour
+)
+
+// authority is what signs.
+type authority struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+// authority returns what was given, or reads the files.
+func (s Signer) authority() (*authority, error) {
+	if s.Certificate != nil {
+		return &authority{s.Certificate, s.Key}, nil
+	}
+	data, err := os.ReadFile(s.CertificateFile)
+	if err != nil {
+		return nil, fmt.Errorf("field CertificateFile: %w", err)
+	}
+	certificates, err := certutil.ParseCertsPEM(data)
+	if err != nil {
+		return nil, fmt.Errorf("field CertificateFile: %s: %w", s.CertificateFile, err)
+	}
+	if data, err = os.ReadFile(s.KeyFile); err != nil {
+		return nil, fmt.Errorf("field KeyFile: %w", err)
+	}
+	parsed, err := keyutil.ParsePrivateKeyPEM(data)
+	if err != nil {
+		return nil, fmt.Errorf("field KeyFile: %s: %w", s.KeyFile, err)
+	}
+	key, ok := parsed.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("field KeyFile: %s: a %T cannot sign", s.KeyFile, parsed)
+	}
+	if err := checkAuthority(certificates[0], key); err != nil {
+		return nil, fmt.Errorf("%s and %s: %w", s.CertificateFile, s.KeyFile, err)
+	}
+	return &authority{certificates[0], key}, nil
+}
+
+// checkAuthority tells whether what is signed with the key will be trusted by
+// those who trust the certificate.
+func checkAuthority(certificate *x509.Certificate, key crypto.Signer) error {
+	if !certificate.IsCA || certificate.KeyUsage != 0 && certificate.KeyUsage&x509.KeyUsageCertSign == 0 {
+		return fmt.Errorf("the certificate %q is not that of an authority: it must have CA:TRUE and the usage cert sign",
+			certificate.Subject)
+	}
+	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
+	if !ok || !public.Equal(certificate.PublicKey) {
+		return fmt.Errorf("the key is not that of the certificate %q", certificate.Subject)
+	}
+	return nil
+}
+
+// requestError is why a request can never be signed; any other error may pass.
+type requestError struct{ error }
+
+// issue signs a request and returns the certificate in PEM.
+func (s Signer) issue(r *csr, now time.Time) ([]byte, error) {
+	template, public, err := s.template(r)
+	if err != nil {
+		return nil, requestError{err}
+	}
+	ca, err := s.authority()
+	if err != nil {
+		return nil, err
+	}
+	if !now.Before(ca.certificate.NotAfter) {
+		return nil, fmt.Errorf("the certificate authority ended at %v: replace it", ca.certificate.NotAfter)
+	}
+	lasts := s.lasts(r.Spec.ExpirationSeconds)
+	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(lasts)
+	if lasts >= short {
+		template.NotAfter = template.NotBefore.Add(lasts)
+	}
+	if template.NotAfter.After(ca.certificate.NotAfter) {
+		template.NotAfter = ca.certificate.NotAfter
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, ca.certificate, public, ca.key)
+	if err != nil {
+		return nil, fmt.Errorf("sign: %w", err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
+}
+
+// lasts is how long a certificate is to be valid.
+func (s Signer) lasts(asked *int32) time.Duration {
+	if asked == nil {
+		return s.Duration
+	}
+	return min(s.Duration, time.Duration(max(*asked, shortest))*time.Second)
+}
+
+// template takes what is the client's to choose, and nothing else: no
+// extension of the request makes it into the certificate but the names. The
+// serial number is left to x509, which takes a random one.
+func (s Signer) template(r *csr) (*x509.Certificate, any, error) {
+	parsed, err := parse(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := parsed.CheckSignature(); err != nil {
+		return nil, nil, err
+	}
+	if err := s.checkRequest(r, parsed); err != nil {
+		return nil, nil, err
+	}
+	t := &x509.Certificate{
+		Subject:  parsed.Subject,
+		DNSNames: parsed.DNSNames, IPAddresses: parsed.IPAddresses,
+		EmailAddresses: parsed.EmailAddresses, URIs: parsed.URIs,
+		BasicConstraintsValid: true,
+	}
+	known := knownUsages()
+	for _, name := range r.Spec.Usages {
+		u, ok := known[name]
+		if !ok {
+			return nil, nil, fmt.Errorf("unknown usage: %q", name)
+		}
+		t.KeyUsage |= u.key
+		for _, e := range u.extended {
+			if !slices.Contains(t.ExtKeyUsage, e) {
+				t.ExtKeyUsage = append(t.ExtKeyUsage, e)
+			}
+		}
+	}
+	return t, parsed.PublicKey, nil
+}
+
+// checkRequest is what this signer, and the well-known one of Kubernetes,
+// asks of requests:
+// https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers
+func (s Signer) checkRequest(r *csr, parsed *x509.CertificateRequest) error {
+	client := s.Name == certificatesv1.KubeAPIServerClientSignerName
+	for _, name := range r.Spec.Usages {
+		switch name {
+		case certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign:
+			return fmt.Errorf("invalid usage for a certificate that is not of an authority: %s", name)
+		case certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth:
+		default:
+			if client {
+				return fmt.Errorf("invalid usage for client certificate: %s", name)
+			}
+		}
+	}
+	if !client {
+		return nil
+	}
+	if !slices.Contains(r.Spec.Usages, certificatesv1.UsageClientAuth) {
+		return fmt.Errorf("missing required usage for client certificate: %s", certificatesv1.UsageClientAuth)
+	}
+	if slices.Contains(parsed.Subject.Organization, user.SystemPrivilegedGroup) {
+		return errors.New("a client certificate must not name the group " + user.SystemPrivilegedGroup)
+	}
+	return nil
+}

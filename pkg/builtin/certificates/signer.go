@@ -1,0 +1,117 @@
+package certificates
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// Signer is the part that signs the approved requests of one signer name with a
+// certificate authority. It needs [CertificateSigningRequests]; a plane may
+// have several, each with a name of its own.
+//
+// The certificate has the subject, the alternative names and the key of the
+// request and the usages of spec.usages, and nothing else that the request asks
+// for. It is never that of an authority: "cert sign" and "crl sign" are
+// refused. What cannot be signed gets the condition Failed.
+//
+// Who approves vouches for the subject: the signer takes any, but for
+// kubernetes.io/kube-apiserver-client, whose certificates are for clients and
+// never name system:masters.
+type Signer struct {
+	// Name is the signer name whose requests are signed, "example.com/client".
+	// Required. Those of kubelets are not for planes without nodes.
+	Name string
+	// Certificate and Key are the certificate authority. Nil: they are read from
+	// CertificateFile and KeyFile.
+	Certificate *x509.Certificate
+	// Key is the private key of Certificate.
+	Key crypto.Signer
+	// CertificateFile and KeyFile hold the certificate authority in PEM. They are
+	// read at the start, where a mistake stops the server, and again for each
+	// certificate, so that they may be replaced. Empty: Certificate and Key.
+	CertificateFile string
+	// KeyFile holds the private key of the first certificate in CertificateFile.
+	KeyFile string
+	// Duration is how long a certificate is valid, and the most that
+	// spec.expirationSeconds gets; none outlives the authority. 0: a year.
+	Duration time.Duration
+	// Approve is asked about every request that nobody decided about; it is
+	// approved when the answer is true, and otherwise left to others. It is called
+	// for one request at a time, must return soon, and may be asked again about
+	// the same request. Nil: nothing is approved.
+	Approve func(*certificatesv1.CertificateSigningRequest) bool
+}
+
+// defaultDuration is that of kube-controller-manager: --cluster-signing-duration.
+const defaultDuration = 365 * 24 * time.Hour
+
+// PartName implements the name errors use.
+func (s Signer) PartName() string { return fmt.Sprintf("certificates.Signer %q", s.Name) }
+
+// Install declares the work.
+func (s Signer) Install(p *controlplane.Plan) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	if s.Duration == 0 {
+		s.Duration = defaultDuration
+	}
+	p.Need("certificates.CertificateSigningRequests{}", certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
+	if s.Certificate == nil {
+		p.Prepare("certificate authority of "+s.Name, func(context.Context, *controlplane.Plane) error {
+			_, err := s.authority()
+			return err
+		})
+	}
+	p.Elect("sign-"+strings.ReplaceAll(s.Name, "/", "."), func(ctx context.Context, plane *controlplane.Plane) error {
+		client, err := certificatesclient.NewForConfig(plane.Config())
+		if err != nil {
+			return err
+		}
+		newDesk(s, client).run(ctx)
+		return nil
+	})
+	return nil
+}
+
+// longestName leaves room for the rest of the name of a Lease.
+const longestName = 200
+
+// check returns everything that is wrong with the fields.
+func (s Signer) check() error {
+	var errs []error
+	if err := validateSignerName(s.Name, field.NewPath("Name")).ToAggregate(); err != nil {
+		errs = append(errs, fmt.Errorf("field Name: give a domain and a path, such as example.com/client: %w", err))
+	}
+	if len(s.Name) > longestName {
+		errs = append(errs, fmt.Errorf("field Name: it is longer than %d characters", longestName))
+	}
+	if s.Name == certificatesv1.KubeAPIServerClientKubeletSignerName || s.Name == certificatesv1.KubeletServingSignerName {
+		errs = append(errs, fmt.Errorf("field Name: %s is for kubelets: use a name of your own, or %s",
+			s.Name, certificatesv1.KubeAPIServerClientSignerName))
+	}
+	if least := shortest * time.Second; s.Duration != 0 && s.Duration < least {
+		errs = append(errs, fmt.Errorf("field Duration: it is %v: give %v or more, the least that may be asked for", s.Duration, least))
+	}
+	given, named := s.Certificate != nil || s.Key != nil, s.CertificateFile != "" || s.KeyFile != ""
+	switch {
+	case given == named || given && (s.Certificate == nil || s.Key == nil) || named && (s.CertificateFile == "" || s.KeyFile == ""):
+		errs = append(errs, errors.New("give the certificate authority either as Certificate and Key or as CertificateFile and KeyFile"))
+	case given:
+		if err := checkAuthority(s.Certificate, s.Key); err != nil {
+			errs = append(errs, fmt.Errorf("fields Certificate and Key: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
