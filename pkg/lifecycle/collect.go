@@ -211,6 +211,7 @@ func (c *collector) judge(ctx context.Context, s *served, it *item) error {
 		}
 		switch {
 		case fate == nil:
+			c.warn(ctx, s, it, ref)
 			o.dangling = append(o.dangling, ref)
 		case fate.DeletionTimestamp != nil && slices.Contains(fate.Finalizers, metav1.FinalizerDeleteDependents):
 			o.waiting = append(o.waiting, ref)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
@@ -33,8 +34,12 @@ func (GarbageCollection) Install(p *controlplane.Plan) error {
 		if err != nil {
 			return err
 		}
+		core, err := typedcorev1.NewForConfig(plane.Config())
+		if err != nil {
+			return err
+		}
 		c := &collector{
-			feed: plane.Feed(), objects: objects, catalog: &catalog{plane: plane},
+			feed: plane.Feed(), objects: objects, events: core, catalog: &catalog{plane: plane},
 			queue: workqueue.NewTypedRateLimitingQueue(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[feed.UID](firstRetry, lastRetry)),
 			gone: lru.New(remembered),
@@ -60,6 +65,7 @@ const (
 type collector struct {
 	feed    *controlplane.Feed
 	objects metadata.Interface
+	events  typedcorev1.EventsGetter
 	catalog *catalog
 	queue   workqueue.TypedRateLimitingInterface[feed.UID]
 	gone    *lru.Cache

@@ -127,6 +127,10 @@ func collectAnotherNamespace(t *testing.T, p *plane, ns string) {
 	root := p.create(t, "default", "ConfigMap", "root-of-"+ns)
 	p.untilGone(t, p.create(t, ns, "Gadget", "child", owner(root, false)))
 	p.stays(t, root)
+	events, err := p.in(ns, "events").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=child"})
+	if err != nil || len(events.Items) != 1 || events.Items[0].Object["reason"] != "OwnerRefInvalidNamespace" {
+		t.Errorf("events about the child: %v, %v", events, err)
+	}
 }
 
 func collectTwoOwners(t *testing.T, p *plane, ns string) {

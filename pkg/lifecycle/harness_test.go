@@ -68,7 +68,7 @@ func onEveryStorage(t *testing.T, test func(*testing.T, *plane)) {
 func start(t *testing.T, d controlplane.Datastore, more ...controlplane.Part) *plane {
 	t.Helper()
 	s, err := controlplane.New("lifecycle").Storage(d).With(
-		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
+		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Events{},
 		crd.Definitions{FS: fstest.MapFS{"crds.yaml": {Data: []byte(crds)}}},
 		lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{},
 	).With(more...).Build()
