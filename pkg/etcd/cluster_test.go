@@ -1,10 +1,12 @@
 package etcd
 
 import (
+	"bytes"
 	"crypto/tls"
 	"net"
 	"net/url"
 	"path/filepath"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,6 +34,26 @@ func clusters(t testing.TB) func() controlplane.Datastore {
 // serve runs an etcd until the test ends and returns its client URL.
 func serve(t testing.TB, dir string) string { return serveAs(t, dir, "http") }
 
+// awaitStreams waits until no etcd of this process serves a watch: with TLS its
+// stop does not wait for them, and they panic when they read what is closed.
+func awaitStreams(t testing.TB) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		var stacks bytes.Buffer
+		if err := pprof.Lookup("goroutine").WriteTo(&stacks, 2); err != nil {
+			t.Error(err)
+			return
+		}
+		if !bytes.Contains(stacks.Bytes(), []byte("v3rpc.(*serverWatchStream)")) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Error("watches are still served after 30 s")
+			return
+		}
+	}
+}
+
 // serveAs runs an etcd that speaks http, or https with a certificate it makes
 // in dir.
 func serveAs(t testing.TB, dir, scheme string) string {
@@ -53,7 +75,10 @@ func serveAs(t testing.TB, dir, scheme string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.Close)
+	t.Cleanup(func() {
+		awaitStreams(t)
+		e.Close()
+	})
 	select {
 	case <-e.Server.ReadyNotify():
 	case <-time.After(30 * time.Second):

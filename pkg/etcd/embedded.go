@@ -69,7 +69,8 @@ func (e Embedded) Open() controlplane.Storage {
 	if e.Dir == "" {
 		e.Dir = "data"
 	}
-	return &embedded{description: e, failure: newFailure()}
+	f := newFailure()
+	return &embedded{description: e, failure: f, calls: &calls{failure: f}}
 }
 
 // embedded is a storage on an etcd in this process.
@@ -77,6 +78,7 @@ type embedded struct {
 	description Embedded
 	clients     etcdclient.Pool
 	failure     *failure
+	calls       *calls
 
 	mu      sync.Mutex
 	started bool
@@ -124,8 +126,8 @@ func (s *embedded) start(ctx context.Context) error {
 	s.failure.started.Store(true)
 	server := s.etcd.Server
 	s.servers = etcdclient.Servers{
-		KV:          &guardedKV{KVServer: v3rpc.NewQuotaKVServer(server), failure: s.failure},
-		Watch:       v3rpc.NewWatchServer(server),
+		KV:          &guardedKV{KVServer: v3rpc.NewQuotaKVServer(server), calls: s.calls},
+		Watch:       &guardedWatch{WatchServer: v3rpc.NewWatchServer(server), calls: s.calls},
 		Lease:       v3rpc.NewQuotaLeaseServer(server),
 		Maintenance: v3rpc.NewMaintenanceServer(server, nil),
 		Cluster:     v3rpc.NewClusterServer(server),
@@ -252,6 +254,7 @@ func (s *embedded) Stop(ctx context.Context) error {
 	s.started = true
 	s.clients.Close()
 	s.servers = etcdclient.Servers{}
+	s.calls.finish(ctx)
 	if err := s.stop(ctx); err != nil {
 		return fmt.Errorf("etcd directory %q: %w", s.description.Dir, err)
 	}

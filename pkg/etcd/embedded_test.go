@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -271,5 +272,45 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestStopWhileWatched stops an etcd that still reads for its watches.
+func TestStopWhileWatched(t *testing.T) {
+	for range 5 {
+		s := Embedded{Dir: t.TempDir(), UnsafeNoFsync: true}.Open()
+		if err := s.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		client, err := s.Client()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var work sync.WaitGroup
+		for range 20 {
+			events := client.Watch(t.Context(), "/", clientv3.WithPrefix(), clientv3.WithPrevKV())
+			work.Go(func() {
+				for range events {
+				}
+			})
+		}
+		written := make(chan struct{})
+		for i := range 4 {
+			work.Go(func() {
+				for n := 0; ; n++ {
+					if _, err := client.Put(t.Context(), fmt.Sprint("/", i), strings.Repeat("x", 1000)); err != nil {
+						return // it stops
+					}
+					if n == 200 && i == 0 {
+						close(written)
+					}
+				}
+			})
+		}
+		<-written
+		if err := s.Stop(context.Background()); err != nil {
+			t.Error(err)
+		}
+		work.Wait()
 	}
 }

@@ -1,7 +1,6 @@
 package etcd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -9,11 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 )
 
@@ -133,56 +129,3 @@ func (c *klogCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 
 // Sync implements zapcore.Core.
 func (c *klogCore) Sync() error { return nil }
-
-// guardedKV refuses what a failed etcd would leave without an answer.
-type guardedKV struct {
-	pb.KVServer
-	failure *failure
-}
-
-func (g *guardedKV) check() error {
-	if err := g.failure.err(); err != nil {
-		return status.Error(codes.Unavailable, fmt.Sprintf("embedded etcd has stopped: %v", err))
-	}
-	return nil
-}
-
-// Range implements the etcd KV service.
-func (g *guardedKV) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	if err := g.check(); err != nil {
-		return nil, err
-	}
-	return g.KVServer.Range(ctx, r)
-}
-
-// Put implements the etcd KV service.
-func (g *guardedKV) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
-	if err := g.check(); err != nil {
-		return nil, err
-	}
-	return g.KVServer.Put(ctx, r)
-}
-
-// DeleteRange implements the etcd KV service.
-func (g *guardedKV) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
-	if err := g.check(); err != nil {
-		return nil, err
-	}
-	return g.KVServer.DeleteRange(ctx, r)
-}
-
-// Txn implements the etcd KV service.
-func (g *guardedKV) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := g.check(); err != nil {
-		return nil, err
-	}
-	return g.KVServer.Txn(ctx, r)
-}
-
-// Compact implements the etcd KV service.
-func (g *guardedKV) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
-	if err := g.check(); err != nil {
-		return nil, err
-	}
-	return g.KVServer.Compact(ctx, r)
-}

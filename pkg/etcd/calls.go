@@ -1,0 +1,123 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// calls are the requests that an etcd works on. It reads a backend that is
+// closed, and panics, where one is left when it stops.
+type calls struct {
+	failure *failure
+
+	mu      sync.Mutex
+	over    bool
+	running sync.WaitGroup
+}
+
+// begin refuses what a failed etcd would leave without an answer, and what
+// comes when it stops. Without an error, end follows.
+func (c *calls) begin() error {
+	if err := c.failure.err(); err != nil {
+		return status.Error(codes.Unavailable, fmt.Sprintf("embedded etcd has stopped: %v", err))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return status.Error(codes.Unavailable, "embedded etcd is stopping")
+	}
+	c.running.Add(1)
+	return nil
+}
+
+func (c *calls) end() { c.running.Done() }
+
+// finish refuses new calls and waits for those that run, which a failed etcd
+// may never answer.
+func (c *calls) finish(ctx context.Context) {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		c.running.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-c.failure.happened:
+	case <-ctx.Done():
+	}
+}
+
+// guardedWatch is etcd's watch service for as long as etcd runs.
+type guardedWatch struct {
+	pb.WatchServer
+	calls *calls
+}
+
+// Watch implements the etcd watch service. It returns when nothing works for the
+// stream any more.
+func (g *guardedWatch) Watch(ws pb.Watch_WatchServer) error {
+	if err := g.calls.begin(); err != nil {
+		return err
+	}
+	defer g.calls.end()
+	return g.WatchServer.Watch(ws)
+}
+
+// guardedKV is etcd's KV service for as long as etcd runs.
+type guardedKV struct {
+	pb.KVServer
+	calls *calls
+}
+
+// Range implements the etcd KV service.
+func (g *guardedKV) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
+	if err := g.calls.begin(); err != nil {
+		return nil, err
+	}
+	defer g.calls.end()
+	return g.KVServer.Range(ctx, r)
+}
+
+// Put implements the etcd KV service.
+func (g *guardedKV) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
+	if err := g.calls.begin(); err != nil {
+		return nil, err
+	}
+	defer g.calls.end()
+	return g.KVServer.Put(ctx, r)
+}
+
+// DeleteRange implements the etcd KV service.
+func (g *guardedKV) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
+	if err := g.calls.begin(); err != nil {
+		return nil, err
+	}
+	defer g.calls.end()
+	return g.KVServer.DeleteRange(ctx, r)
+}
+
+// Txn implements the etcd KV service.
+func (g *guardedKV) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	if err := g.calls.begin(); err != nil {
+		return nil, err
+	}
+	defer g.calls.end()
+	return g.KVServer.Txn(ctx, r)
+}
+
+// Compact implements the etcd KV service.
+func (g *guardedKV) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
+	if err := g.calls.begin(); err != nil {
+		return nil, err
+	}
+	defer g.calls.end()
+	return g.KVServer.Compact(ctx, r)
+}
