@@ -19,6 +19,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
@@ -92,7 +93,7 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 		Storage(storage).
 		With(
 			authn.Admin{Dir: filepath.Join(s.dataDir, "pki"), Kubeconfig: s.kubeconfig},
-			authz.Groups{},
+			authz.RBAC{}, rbac.All(),
 			preset.Standard(),
 			definitions,
 			aggregator.APIServices{},

@@ -103,7 +103,8 @@ func outputs() []output {
 		dir:      "pkg/builtin/certificates",
 		packages: []string{"k8s.io/api/certificates/v1"},
 		sets:     []set{lists("certificateSigningRequest", "k8s.io/api/certificates/v1.CertificateSigningRequest")},
-	}, kube()}
+	}, kube(), reviews("authentication", "TokenReview", "SelfSubjectReview"), reviews("authorization",
+		"LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"), rbac()}
 }
 
 // kube is the output of the resources that have no part of their own.
@@ -139,6 +140,25 @@ func kube() output {
 				"CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"),
 		},
 	}
+}
+
+// rbac is the output of roles and their bindings.
+func rbac() output {
+	return output{
+		dir:      "pkg/builtin/rbac",
+		packages: []string{"k8s.io/api/rbac/v1"},
+		sets:     []set{kinds("rbac", "k8s.io/api/rbac/v1", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")},
+	}
+}
+
+// reviews is the output of a group whose objects are never listed.
+func reviews(group string, kinds ...string) output {
+	pkg := "k8s.io/api/" + group + "/v1"
+	s := set{function: "definitions", doc: fmt.Sprintf("definitions are the definitions of %s.", strings.Join(kinds, ", "))}
+	for _, kind := range kinds {
+		s.roots = append(s.roots, pkg+"."+kind)
+	}
+	return output{dir: "pkg/builtin/" + group, packages: []string{pkg}, sets: []set{s}}
 }
 
 // lists is the set of a resource: its type and its list type.

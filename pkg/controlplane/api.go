@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	openapi "k8s.io/kube-openapi/pkg/common"
@@ -184,4 +186,11 @@ type Env struct {
 	Scheme *runtime.Scheme
 	// Options makes the storage of a resource in the plane's datastore.
 	Options generic.RESTOptionsGetter
+	// Authenticator finds out who calls, and Authorizer what they may do, as the
+	// plane's own requests are decided.
+	Authenticator authenticator.Request
+	Authorizer    authorizer.Authorizer
+	// Rules lists what a user may do in a namespace, as far as the authorizers of
+	// the plane can: the others make the list incomplete.
+	Rules authorizer.RuleResolver
 }

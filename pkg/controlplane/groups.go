@@ -183,7 +183,11 @@ func (i *installer) storage(g *planned) (map[string]map[string]rest.Storage, err
 	if err != nil {
 		return nil, err
 	}
-	env := Env{Scheme: scheme, Options: i.plane.RESTOptions(codecs.stored, codecs.storedAs)}
+	env := Env{
+		Scheme: scheme, Options: i.plane.RESTOptions(codecs.stored, codecs.storedAs),
+		Authenticator: i.config.Authentication.Authenticator, Authorizer: i.config.Authorization.Authorizer,
+		Rules: i.plane.rules(),
+	}
 	all := map[string]map[string]rest.Storage{}
 	for _, r := range g.resources {
 		built, err := r.Build(env)

@@ -5,6 +5,8 @@
 package preset
 
 import (
+	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/authorization"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
@@ -15,7 +17,8 @@ import (
 
 // Standard serves namespaces, configmaps, secrets, serviceaccounts, services,
 // events, resourcequotas, limitranges, leases and certificatesigningrequests,
-// empties deleted namespaces, collects garbage, and enforces quotas and limits.
+// answers reviews of who somebody is and what they may do, empties deleted
+// namespaces, collects garbage, and enforces quotas and limits.
 // Who wants less lists the parts.
 func Standard() controlplane.Part {
 	return controlplane.Parts{
@@ -29,6 +32,9 @@ func Standard() controlplane.Part {
 		core.LimitRanges{},
 		coordination.Leases{},
 		certificates.CertificateSigningRequests{},
+		authentication.TokenReviews{},
+		authentication.SelfSubjectReviews{},
+		authorization.All(),
 		lifecycle.NamespaceDeletion{},
 		lifecycle.GarbageCollection{},
 		lifecycle.OwnerPermissions{},

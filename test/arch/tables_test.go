@@ -22,23 +22,29 @@ var mayImport = map[string][]string{
 	"pkg/group":                           {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
 
 	// Parts.
-	"pkg/builtin/core":         {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/coordination": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/certificates": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/discovery":    {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/kube":         {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/..."},
+	"pkg/builtin/core":           {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/coordination":   {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/authentication": {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/authorization":  {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/certificates":   {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/rbac":           {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rbac"},
+	"pkg/builtin/discovery":      {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/kube":           {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/..."},
 
 	"pkg/crd":        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
 	"pkg/aggregator": {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
 	"pkg/authn":      {"pkg/controlplane", "pkg/internal/pki"},
-	"pkg/authz":      {"pkg/controlplane"},
+	"pkg/authz":      {"pkg/controlplane", "pkg/internal/rbac"},
 	"pkg/admit":      {"pkg/controlplane"},
 	"pkg/lifecycle":  {"pkg/controlplane", "pkg/internal/feed"},
 	"pkg/middleware": {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/quota":      {"pkg/controlplane", "pkg/internal/feed"},
 
 	// Bundles of parts, for programs that want no choice.
-	"pkg/preset": {"pkg/controlplane", "pkg/builtin/core", "pkg/builtin/certificates", "pkg/builtin/coordination", "pkg/lifecycle", "pkg/quota"},
+	"pkg/preset": {
+		"pkg/controlplane", "pkg/builtin/authentication", "pkg/builtin/authorization", "pkg/builtin/certificates",
+		"pkg/builtin/coordination", "pkg/builtin/core", "pkg/lifecycle", "pkg/quota",
+	},
 
 	// Storage.
 	"pkg/etcd":        {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
@@ -55,6 +61,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/openapi/meta":      {},
 	"pkg/internal/openapi/reflected": {},
 	"pkg/internal/pki":               {},
+	"pkg/internal/rbac":              {},
 	"pkg/internal/rules/...":         {},
 	"pkg/internal/storagetest":       {"pkg/controlplane"},
 	"pkg/internal/store":             {"pkg/internal/upstream"},

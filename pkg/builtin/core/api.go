@@ -2,7 +2,6 @@ package core
 
 import (
 	"errors"
-	"maps"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,8 +19,13 @@ import (
 var sharedAPI = sync.OnceValue(func() *controlplane.API {
 	return controlplane.NewAPI(corev1.GroupName, []string{corev1.SchemeGroupVersion.Version}, controlplane.APIConfig{
 		AddToScheme: addToScheme,
-		Definitions: func() (common.GetOpenAPIDefinitions, error) { return definitions, nil },
-		Protobuf:    true,
+		Definitions: func() (common.GetOpenAPIDefinitions, error) {
+			return meta.And(
+				namespaceDefinitions, configMapDefinitions, secretDefinitions, eventDefinitions, serviceAccountDefinitions,
+				resourceQuotaDefinitions, limitRangeDefinitions, serviceDefinitions, endpointsDefinitions,
+			), nil
+		},
+		Protobuf: true,
 	})
 })
 
@@ -34,17 +38,6 @@ func addToScheme(s *runtime.Scheme) error {
 		errs = append(errs, d.Register(s, corev1.SchemeGroupVersion))
 	}
 	return errors.Join(errs...)
-}
-
-func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	all := meta.Definitions(ref)
-	for _, more := range []common.GetOpenAPIDefinitions{
-		namespaceDefinitions, configMapDefinitions, secretDefinitions, eventDefinitions, serviceAccountDefinitions,
-		resourceQuotaDefinitions, limitRangeDefinitions, serviceDefinitions, endpointsDefinitions,
-	} {
-		maps.Copy(all, more(ref))
-	}
-	return all
 }
 
 // immutableError is what Kubernetes answers to a change of an immutable

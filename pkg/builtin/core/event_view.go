@@ -25,16 +25,8 @@ import (
 var newEventsAPI = sync.OnceValue(func() *controlplane.API {
 	return controlplane.NewAPI(eventsv1.GroupName, []string{eventsv1.SchemeGroupVersion.Version}, controlplane.APIConfig{
 		AddToScheme: addNewEvents,
-		Definitions: func() (common.GetOpenAPIDefinitions, error) {
-			return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-				all := meta.Definitions(ref)
-				for name, d := range newEventDefinitions(ref) {
-					all[name] = d
-				}
-				return all
-			}, nil
-		},
-		Protobuf: true,
+		Definitions: func() (common.GetOpenAPIDefinitions, error) { return meta.And(newEventDefinitions), nil },
+		Protobuf:    true,
 	})
 })
 

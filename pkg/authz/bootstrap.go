@@ -1,0 +1,217 @@
+package authz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	typed "k8s.io/client-go/kubernetes/typed/rbac/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/rbac"
+)
+
+// prepare brings the default roles up to date, and waits until the authorizer
+// knows them.
+func (r *roles) prepare(ctx context.Context, plane *controlplane.Plane) error {
+	if err := r.await(ctx); err != nil {
+		return err
+	}
+	client, err := typed.NewForConfig(plane.Config())
+	if err != nil {
+		return err
+	}
+	wanted, bindings := rbac.Defaults()
+	var work sync.WaitGroup
+	errs := make([]error, len(wanted)+len(bindings))
+	for i, role := range wanted {
+		work.Go(func() { errs[i] = reconcileRole(ctx, client, role) })
+	}
+	for i, binding := range bindings {
+		work.Go(func() { errs[len(wanted)+i] = reconcileBinding(ctx, client, binding) })
+	}
+	work.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return r.awaitDefaults(ctx, client, wanted, bindings)
+}
+
+// lookAgain is how often the caches are looked at for what was just written,
+// and retryAfter how long a failed aggregation waits.
+const (
+	lookAgain  = 2 * time.Millisecond
+	retryAfter = time.Second
+)
+
+// awaitDefaults returns when the caches have the defaults, with the rules of the
+// aggregated ones.
+func (r *roles) awaitDefaults(
+	ctx context.Context, client typed.RbacV1Interface, wanted []*rbacv1.ClusterRole, bindings []*rbacv1.ClusterRoleBinding,
+) error {
+	for {
+		missing := ""
+		for _, role := range wanted {
+			if _, err := r.cache.ClusterRole(role.Name); err != nil {
+				missing = role.Name
+			}
+		}
+		for _, b := range bindings {
+			if _, err := r.cache.clusterRoleBindings.Get(b.Name); err != nil {
+				missing = b.Name
+			}
+		}
+		if missing == "" {
+			changed, err := r.aggregateAll(ctx, client)
+			if err == nil && !changed {
+				return nil
+			}
+			if err != nil && !apierrors.IsConflict(err) {
+				return err
+			}
+		}
+		select {
+		case <-time.After(lookAgain):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the default roles, %q is missing: %w", missing, context.Cause(ctx))
+		}
+	}
+}
+
+// again tells whether a write lost to another server that does the same.
+func again(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+func reconcileRole(ctx context.Context, client typed.RbacV1Interface, wanted *rbacv1.ClusterRole) error {
+	err := retry.OnError(retry.DefaultRetry, again, func() error {
+		stored, err := client.ClusterRoles().Get(ctx, wanted.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			stored, err = nil, nil
+		}
+		if err != nil {
+			return err
+		}
+		role, operation := rbac.ReconcileClusterRole(stored, wanted)
+		switch operation {
+		case rbac.OperationCreate:
+			_, err = client.ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+		case rbac.OperationUpdate:
+			_, err = client.ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
+		case rbac.OperationNone, rbac.OperationRecreate: // the second is for bindings
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cluster role %q: %w", wanted.Name, err)
+	}
+	return nil
+}
+
+func reconcileBinding(ctx context.Context, client typed.RbacV1Interface, wanted *rbacv1.ClusterRoleBinding) error {
+	err := retry.OnError(retry.DefaultRetry, again, func() error {
+		stored, err := client.ClusterRoleBindings().Get(ctx, wanted.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			stored, err = nil, nil
+		}
+		if err != nil {
+			return err
+		}
+		binding, operation := rbac.ReconcileClusterRoleBinding(stored, wanted)
+		switch operation {
+		case rbac.OperationNone:
+		case rbac.OperationUpdate:
+			_, err = client.ClusterRoleBindings().Update(ctx, binding, metav1.UpdateOptions{})
+		case rbac.OperationRecreate:
+			gone := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &stored.UID}}
+			if err := client.ClusterRoleBindings().Delete(ctx, stored.Name, gone); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			fallthrough
+		case rbac.OperationCreate:
+			_, err = client.ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cluster role binding %q: %w", wanted.Name, err)
+	}
+	return nil
+}
+
+// aggregate keeps the rules of aggregated ClusterRoles up to date.
+func (r *roles) aggregate(ctx context.Context, plane *controlplane.Plane) error {
+	if err := r.await(ctx); err != nil {
+		return nil // the plane ends
+	}
+	client, err := typed.NewForConfig(plane.Config())
+	if err != nil {
+		return err
+	}
+	wake := make(chan struct{}, 1)
+	changed := func() {
+		select {
+		case wake <- struct{}{}:
+		default:
+		}
+	}
+	registration, err := r.cache.changes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { changed() },
+		UpdateFunc: func(_, _ any) { changed() },
+		DeleteFunc: func(any) { changed() },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = r.cache.changes.RemoveEventHandler(registration) }() // it is there
+	for {
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return nil
+		}
+		if _, err := r.aggregateAll(ctx, client); err != nil && ctx.Err() == nil {
+			if !apierrors.IsConflict(err) {
+				klog.FromContext(ctx).Error(err, "The rules of an aggregated ClusterRole are not up to date")
+			}
+			time.AfterFunc(retryAfter, changed)
+		}
+	}
+}
+
+// aggregateAll writes the aggregated roles whose rules are not right.
+func (r *roles) aggregateAll(ctx context.Context, client typed.RbacV1Interface) (changed bool, err error) {
+	all, err := r.cache.clusterRoles.List(labels.Everything())
+	if err != nil {
+		return false, err
+	}
+	var errs []error
+	for _, role := range all {
+		if role.AggregationRule == nil {
+			continue
+		}
+		rules, err := rbac.Aggregate(role.AggregationRule.ClusterRoleSelectors, all, role.Name)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cluster role %q: %w", role.Name, err))
+			continue
+		}
+		if equality.Semantic.DeepEqual(rules, role.Rules) {
+			continue
+		}
+		changed = true
+		role = role.DeepCopy()
+		role.Rules = rules
+		if _, err := client.ClusterRoles().Update(ctx, role, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("cluster role %q: %w", role.Name, err))
+		}
+	}
+	return changed, errors.Join(errs...)
+}

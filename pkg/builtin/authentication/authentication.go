@@ -1,0 +1,116 @@
+// Package authentication has the resources of the group authentication.k8s.io
+// (v1), which answer who somebody is and store nothing:
+//
+//   - [TokenReviews] of whom a token is
+//   - [SelfSubjectReviews] of who asks (kubectl auth whoami)
+package authentication
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"sync"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/kube-openapi/pkg/common"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// TokenReviews is the part that serves tokenreviews: servers that are called
+// with a token of this plane ask it whose that is.
+type TokenReviews struct{}
+
+// Install adds tokenreviews to the group.
+func (TokenReviews) Install(p *controlplane.Plan) error {
+	p.Serve(shared(), resource.Action(authenticationv1.SchemeGroupVersion, "tokenreviews", false,
+		func(env controlplane.Env) func(context.Context, *authenticationv1.TokenReview) error {
+			return func(ctx context.Context, r *authenticationv1.TokenReview) error {
+				return reviewToken(ctx, env.Authenticator, r)
+			}
+		}))
+	return nil
+}
+
+// SelfSubjectReviews is the part that serves selfsubjectreviews.
+type SelfSubjectReviews struct{}
+
+// Install adds selfsubjectreviews to the group.
+func (SelfSubjectReviews) Install(p *controlplane.Plan) error {
+	p.Serve(shared(), resource.Action(authenticationv1.SchemeGroupVersion, "selfsubjectreviews", false,
+		func(controlplane.Env) func(context.Context, *authenticationv1.SelfSubjectReview) error {
+			return func(ctx context.Context, r *authenticationv1.SelfSubjectReview) error {
+				u, ok := request.UserFrom(ctx)
+				if !ok {
+					return apierrors.NewBadRequest("no user information available")
+				}
+				r.Status.UserInfo = info(u)
+				return nil
+			}
+		}))
+	return nil
+}
+
+// shared is the group, made once per process.
+var shared = sync.OnceValue(func() *controlplane.API {
+	gv := authenticationv1.SchemeGroupVersion
+	return controlplane.NewAPI(gv.Group, []string{gv.Version}, controlplane.APIConfig{
+		AddToScheme: func(s *runtime.Scheme) error {
+			for _, version := range []string{gv.Version, runtime.APIVersionInternal} {
+				s.AddKnownTypes(schema.GroupVersion{Group: gv.Group, Version: version},
+					&authenticationv1.TokenReview{}, &authenticationv1.SelfSubjectReview{})
+			}
+			return nil
+		},
+		Definitions: func() (common.GetOpenAPIDefinitions, error) { return meta.And(definitions), nil },
+		Protobuf:    true,
+	})
+})
+
+// reviewToken authenticates a request that has the token and nothing else.
+func reviewToken(ctx context.Context, a authenticator.Request, r *authenticationv1.TokenReview) error {
+	if r.Spec.Token == "" {
+		return apierrors.NewBadRequest("token is required for TokenReview in authentication")
+	}
+	if len(r.Spec.Audiences) > 0 {
+		ctx = authenticator.WithAudiences(ctx, r.Spec.Audiences)
+	}
+	r.Status = authenticationv1.TokenReviewStatus{}
+	// The request is of nobody and to nowhere: a path would let paths that are
+	// open to all answer for it.
+	asked := &http.Request{URL: &url.URL{}, Header: http.Header{"Authorization": {"Bearer " + r.Spec.Token}}}
+	who, ok, err := a.AuthenticateRequest(asked.WithContext(ctx))
+	r.Status.Authenticated = ok && err == nil
+	if err != nil {
+		r.Status.Error = err.Error()
+	}
+	if !r.Status.Authenticated || who == nil {
+		return nil
+	}
+	if want := authenticator.Audiences(r.Spec.Audiences); len(want) > 0 && len(want.Intersect(who.Audiences)) == 0 {
+		// Authenticators that know no audiences do not vouch for these.
+		r.Status = authenticationv1.TokenReviewStatus{Error: "the token is not for the audiences of the review"}
+		return nil
+	}
+	r.Status.User, r.Status.Audiences = info(who.User), who.Audiences
+	return nil
+}
+
+func info(u user.Info) authenticationv1.UserInfo {
+	i := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+	for name, values := range u.GetExtra() {
+		if i.Extra == nil {
+			i.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		i.Extra[name] = values
+	}
+	return i
+}

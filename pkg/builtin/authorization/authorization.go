@@ -1,0 +1,195 @@
+// Package authorization has the resources of the group authorization.k8s.io
+// (v1), which answer what somebody may do and store nothing:
+//
+//   - [SubjectAccessReviews] and [LocalSubjectAccessReviews] of anybody
+//   - [SelfSubjectAccessReviews] of who asks (kubectl auth can-i)
+//   - [SelfSubjectRulesReviews], a list of all of it (kubectl auth can-i --list)
+//
+// They ask the authorizers of the plane, whatever these are.
+package authorization
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/kube-openapi/pkg/common"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// All are the parts of this package.
+func All() controlplane.Parts {
+	return controlplane.Parts{SubjectAccessReviews{}, LocalSubjectAccessReviews{}, SelfSubjectAccessReviews{}, SelfSubjectRulesReviews{}}
+}
+
+// SubjectAccessReviews is the part that serves subjectaccessreviews.
+type SubjectAccessReviews struct{}
+
+// Install adds subjectaccessreviews to the group.
+func (SubjectAccessReviews) Install(p *controlplane.Plan) error {
+	p.Serve(shared(), resource.Action(authorizationv1.SchemeGroupVersion, "subjectaccessreviews", false,
+		func(env controlplane.Env) func(context.Context, *authorizationv1.SubjectAccessReview) error {
+			return func(ctx context.Context, r *authorizationv1.SubjectAccessReview) error {
+				if err := invalid("SubjectAccessReview", checkSpec(&r.Spec)); err != nil {
+					return err
+				}
+				asked, err := attributes(subject(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+				r.Status = decide(ctx, env.Authorizer, asked, err)
+				return nil
+			}
+		}))
+	return nil
+}
+
+// LocalSubjectAccessReviews is the part that serves localsubjectaccessreviews,
+// which ask about one namespace, so that the right to ask can be given for it.
+type LocalSubjectAccessReviews struct{}
+
+// Install adds localsubjectaccessreviews to the group.
+func (LocalSubjectAccessReviews) Install(p *controlplane.Plan) error {
+	p.Serve(shared(), resource.Action(authorizationv1.SchemeGroupVersion, "localsubjectaccessreviews", true,
+		func(env controlplane.Env) func(context.Context, *authorizationv1.LocalSubjectAccessReview) error {
+			return func(ctx context.Context, r *authorizationv1.LocalSubjectAccessReview) error {
+				errs := checkSpec(&r.Spec)
+				if r.Spec.NonResourceAttributes != nil {
+					errs = append(errs, field.Invalid(field.NewPath("spec", "nonResourceAttributes"), r.Spec.NonResourceAttributes,
+						"disallowed on this kind of request"))
+				}
+				if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
+					errs = append(errs, field.Invalid(field.NewPath("spec", "resourceAttributes", "namespace"), a.Namespace,
+						"must match metadata.namespace"))
+				}
+				if err := invalid("LocalSubjectAccessReview", errs); err != nil {
+					return err
+				}
+				asked, err := attributes(subject(&r.Spec), r.Spec.ResourceAttributes, nil)
+				r.Status = decide(ctx, env.Authorizer, asked, err)
+				return nil
+			}
+		}))
+	return nil
+}
+
+// SelfSubjectAccessReviews is the part that serves selfsubjectaccessreviews.
+type SelfSubjectAccessReviews struct{}
+
+// Install adds selfsubjectaccessreviews to the group.
+func (SelfSubjectAccessReviews) Install(p *controlplane.Plan) error {
+	p.Serve(shared(), resource.Action(authorizationv1.SchemeGroupVersion, "selfsubjectaccessreviews", false,
+		func(env controlplane.Env) func(context.Context, *authorizationv1.SelfSubjectAccessReview) error {
+			return func(ctx context.Context, r *authorizationv1.SelfSubjectAccessReview) error {
+				errs := checkAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+				if err := invalid("SelfSubjectAccessReview", errs); err != nil {
+					return err
+				}
+				u, ok := request.UserFrom(ctx)
+				if !ok {
+					return apierrors.NewBadRequest("no user present on request")
+				}
+				asked, err := attributes(u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+				r.Status = decide(ctx, env.Authorizer, asked, err)
+				return nil
+			}
+		}))
+	return nil
+}
+
+// SelfSubjectRulesReviews is the part that serves selfsubjectrulesreviews.
+// Authorizers that cannot list their rules make the answer incomplete.
+type SelfSubjectRulesReviews struct{}
+
+// Install adds selfsubjectrulesreviews to the group.
+func (SelfSubjectRulesReviews) Install(p *controlplane.Plan) error {
+	p.Serve(shared(), resource.Action(authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", false,
+		func(env controlplane.Env) func(context.Context, *authorizationv1.SelfSubjectRulesReview) error {
+			return func(ctx context.Context, r *authorizationv1.SelfSubjectRulesReview) error {
+				u, ok := request.UserFrom(ctx)
+				if !ok {
+					return apierrors.NewBadRequest("no user present on request")
+				}
+				if r.Spec.Namespace == "" {
+					return apierrors.NewBadRequest("no namespace on request")
+				}
+				r.Status = rules(ctx, env.Rules, u, r.Spec.Namespace)
+				return nil
+			}
+		}))
+	return nil
+}
+
+// shared is the group, made once per process.
+var shared = sync.OnceValue(func() *controlplane.API {
+	gv := authorizationv1.SchemeGroupVersion
+	return controlplane.NewAPI(gv.Group, []string{gv.Version}, controlplane.APIConfig{
+		AddToScheme: func(s *runtime.Scheme) error {
+			for _, version := range []string{gv.Version, runtime.APIVersionInternal} {
+				s.AddKnownTypes(schema.GroupVersion{Group: gv.Group, Version: version},
+					&authorizationv1.SubjectAccessReview{}, &authorizationv1.LocalSubjectAccessReview{},
+					&authorizationv1.SelfSubjectAccessReview{}, &authorizationv1.SelfSubjectRulesReview{})
+			}
+			return nil
+		},
+		Definitions: func() (common.GetOpenAPIDefinitions, error) { return meta.And(definitions), nil },
+		Protobuf:    true,
+	})
+})
+
+func invalid(kind string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(authorizationv1.SchemeGroupVersion.WithKind(kind).GroupKind(), "", errs)
+}
+
+// decide asks the authorizer; err is what could not be understood of the question.
+func decide(
+	ctx context.Context, a authorizer.Authorizer, asked authorizer.Attributes, err error,
+) authorizationv1.SubjectAccessReviewStatus {
+	decision, reason, authErr := a.Authorize(ctx, asked)
+	status := authorizationv1.SubjectAccessReviewStatus{
+		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: reason,
+	}
+	switch {
+	case err != nil && authErr != nil:
+		status.EvaluationError = fmt.Sprintf("[%v, %v]", authErr, err)
+	case authErr != nil:
+		status.EvaluationError = authErr.Error()
+	case err != nil:
+		status.EvaluationError = err.Error()
+	}
+	return status
+}
+
+// rules lists what the resolver knows, with the order kept.
+func rules(ctx context.Context, resolver authorizer.RuleResolver, u user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
+	status := authorizationv1.SubjectRulesReviewStatus{
+		ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{},
+	}
+	resources, others, incomplete, err := resolver.RulesFor(ctx, u, namespace)
+	for _, r := range resources {
+		status.ResourceRules = append(status.ResourceRules, authorizationv1.ResourceRule{
+			Verbs: r.GetVerbs(), APIGroups: r.GetAPIGroups(), Resources: r.GetResources(), ResourceNames: r.GetResourceNames(),
+		})
+	}
+	for _, r := range others {
+		status.NonResourceRules = append(status.NonResourceRules, authorizationv1.NonResourceRule{
+			Verbs: r.GetVerbs(), NonResourceURLs: r.GetNonResourceURLs(),
+		})
+	}
+	status.Incomplete = incomplete
+	if err != nil {
+		status.EvaluationError = err.Error()
+	}
+	return status
+}

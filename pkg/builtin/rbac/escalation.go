@@ -1,0 +1,202 @@
+package rbac
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes"
+	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
+	"k8s.io/klog/v2"
+
+	held "github.com/sailplane-dev/sailplane/pkg/internal/rbac"
+)
+
+// guard is an admission plugin that keeps users from giving away by one
+// resource what they do not hold. Kubernetes asks before the object is
+// validated, in the storage of the resource
+// (https://github.com/kubernetes/kubernetes/tree/v1.36.0/pkg/registry/rbac/clusterrole/policybased);
+// a validating plugin asks after it, and sees the object as it will be stored.
+type guard struct {
+	*admission.Handler
+	resource   string
+	authorizer authorizer.Authorizer
+	client     rbacclient.RbacV1Interface
+}
+
+var (
+	_ admission.ValidationInterface          = &guard{}
+	_ admission.InitializationValidator      = &guard{}
+	_ initializer.WantsAuthorizer            = &guard{}
+	_ initializer.WantsExternalKubeClientSet = &guard{}
+)
+
+func newGuard(resource string) *guard {
+	return &guard{Handler: admission.NewHandler(admission.Create, admission.Update), resource: resource}
+}
+
+// SetAuthorizer implements initializer.WantsAuthorizer.
+func (g *guard) SetAuthorizer(a authorizer.Authorizer) { g.authorizer = a }
+
+// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
+func (g *guard) SetExternalKubeClientSet(c kubernetes.Interface) { g.client = c.RbacV1() }
+
+// ValidateInitialization implements admission.InitializationValidator.
+func (g *guard) ValidateInitialization() error {
+	if g.authorizer == nil || g.client == nil {
+		return errors.New("it has no authorizer or no client")
+	}
+	return nil
+}
+
+// Validate implements admission.ValidationInterface.
+func (g *guard) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != rbacv1.Resource(g.resource) || a.GetSubresource() != "" ||
+		onlyForCollection(a.GetObject(), a.GetOldObject()) {
+		return nil
+	}
+	who := a.GetUserInfo()
+	if who == nil {
+		return admission.NewForbidden(a, errors.New("no user on context"))
+	}
+	if slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup) {
+		return nil
+	}
+	switch o := a.GetObject().(type) {
+	case *rbacv1.Role:
+		return g.checkRole(ctx, a, o.Rules, false)
+	case *rbacv1.ClusterRole:
+		old, _ := a.GetOldObject().(*rbacv1.ClusterRole)
+		return g.checkRole(ctx, a, o.Rules, aggregates(o) || aggregates(old))
+	case *rbacv1.RoleBinding:
+		return g.checkBinding(ctx, a, o.RoleRef)
+	case *rbacv1.ClusterRoleBinding:
+		return g.checkBinding(ctx, a, o.RoleRef)
+	}
+	return admission.NewForbidden(a, fmt.Errorf("unexpected type %T", a.GetObject()))
+}
+
+// checkRole asks for the permission to escalate, or for the rules. Other
+// changes than those of rules count too: by its labels a role is gathered into
+// others.
+func (g *guard) checkRole(ctx context.Context, a admission.Attributes, rules []rbacv1.PolicyRule, aggregated bool) error {
+	if g.mayEscalate(ctx, a) {
+		return nil
+	}
+	if err := g.confirm(ctx, a, rules); err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	if aggregated && g.confirm(ctx, a, everything()) != nil {
+		return admission.NewForbidden(a, errors.New("must have cluster-admin privileges to use the aggregationRule"))
+	}
+	return nil
+}
+
+// checkBinding asks for the permission to bind the role, or for its rules.
+func (g *guard) checkBinding(ctx context.Context, a admission.Attributes, ref rbacv1.RoleRef) error {
+	if g.mayBind(ctx, a, ref) {
+		return nil
+	}
+	// Not from a cache that lags: the rules that the role had before are not
+	// those that will be held.
+	rules, err := held.New(reader{ctx, g.client, latest}).RulesOf(ref, a.GetNamespace())
+	if err != nil {
+		return err // as it is: the role is not found
+	}
+	if err := g.confirm(ctx, a, rules); err != nil {
+		return admission.NewForbidden(a, err)
+	}
+	return nil
+}
+
+// confirm returns an error that says what of the rules the user lacks.
+func (g *guard) confirm(ctx context.Context, a admission.Attributes, rules []rbacv1.PolicyRule) error {
+	if len(rules) == 0 {
+		return nil
+	}
+	who := a.GetUserInfo()
+	missing, err := held.New(reader{ctx, g.client, cached}).Uncovered(ctx, who, a.GetNamespace(), rules)
+	if err != nil {
+		klog.FromContext(ctx).V(1).Info("Not all roles of the user could be read", "user", who.GetName(), "err", err)
+	}
+	return held.EscalationError(who, missing, err)
+}
+
+// mayEscalate asks for the role that the request names: a permission for one
+// name does not cover a create, whose path has none.
+func (g *guard) mayEscalate(ctx context.Context, a admission.Attributes) bool {
+	info, ok := request.RequestInfoFrom(ctx)
+	if !ok || !info.IsResourceRequest || info.APIGroup != rbacv1.GroupName || info.Resource != g.resource {
+		return false
+	}
+	return g.allowed(ctx, &authorizer.AttributesRecord{
+		User: a.GetUserInfo(), Verb: "escalate", ResourceRequest: true, Namespace: a.GetNamespace(),
+		APIGroup: rbacv1.GroupName, APIVersion: "*", Resource: g.resource, Name: info.Name,
+	})
+}
+
+// mayBind asks in the namespace of the binding, for cluster roles as well:
+// there is where the role will be held.
+func (g *guard) mayBind(ctx context.Context, a admission.Attributes, ref rbacv1.RoleRef) bool {
+	record := &authorizer.AttributesRecord{
+		User: a.GetUserInfo(), Verb: "bind", ResourceRequest: true, Namespace: a.GetNamespace(),
+		APIGroup: ref.APIGroup, APIVersion: "*", Resource: roles, Name: ref.Name,
+	}
+	if ref.Kind == clusterRoleKind {
+		record.Resource = clusterRoles
+	}
+	return g.allowed(ctx, record)
+}
+
+func (g *guard) allowed(ctx context.Context, record *authorizer.AttributesRecord) bool {
+	decision, reason, err := g.authorizer.Authorize(ctx, record)
+	if err != nil {
+		klog.FromContext(ctx).V(3).Info("The authorizer has no answer", "verb", record.Verb, "reason", reason, "err", err)
+	}
+	return decision == authorizer.DecisionAllow
+}
+
+// aggregates tells whether a role gathers the rules of others.
+func aggregates(r *rbacv1.ClusterRole) bool {
+	return r != nil && r.AggregationRule != nil && len(r.AggregationRule.ClusterRoleSelectors) > 0
+}
+
+// everything is what an aggregation rule may gather.
+func everything() []rbacv1.PolicyRule {
+	return []rbacv1.PolicyRule{
+		{Verbs: []string{rbacv1.VerbAll}, APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll}},
+		{Verbs: []string{rbacv1.VerbAll}, NonResourceURLs: []string{rbacv1.NonResourceAll}},
+	}
+}
+
+// onlyForCollection tells whether an update changes nothing but what garbage
+// collectors change, in the end to delete the object.
+func onlyForCollection(obj, old runtime.Object) bool {
+	if old == nil {
+		return false
+	}
+	obj = obj.DeepCopyObject()
+	after, err := meta.Accessor(obj)
+	if err != nil {
+		return false
+	}
+	before, err := meta.Accessor(old)
+	if err != nil {
+		return false
+	}
+	after.SetOwnerReferences(before.GetOwnerReferences())
+	after.SetFinalizers(before.GetFinalizers())
+	after.SetManagedFields(before.GetManagedFields())
+	obj.GetObjectKind().SetGroupVersionKind(old.GetObjectKind().GroupVersionKind())
+	return equality.Semantic.DeepEqual(obj, old)
+}

@@ -1,0 +1,188 @@
+// Package rbac has the resources of the group rbac.authorization.k8s.io (v1),
+// each as a part:
+//
+//   - [Roles] and [ClusterRoles], rules for what may be done
+//   - [RoleBindings] and [ClusterRoleBindings], which say who may
+//
+// and [All] of them. They are data: what authorizes requests by them is a part
+// of its own. Yet nobody gives away by them what they do not have themselves:
+// each part adds an admission plugin that refuses to write a role with rules
+// that the user does not hold, or to bind one, unless the user has the
+// permission to "escalate" the role, or to "bind" it:
+//
+//	apiGroups: [rbac.authorization.k8s.io]
+//	resources: [clusterroles]
+//	verbs: [bind]
+//
+// That is as Kubernetes has it:
+// https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
+//
+// What a user holds is read from the roles and bindings of the plane. A kind
+// that the plane does not serve gives nobody anything.
+package rbac
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/group"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// Roles is the part that serves roles, with the admission plugin RoleEscalation.
+type Roles struct{}
+
+// Install adds roles to the group, and the admission plugin.
+func (Roles) Install(p *controlplane.Plan) error { return serve(p, roles) }
+
+// ClusterRoles is the part that serves clusterroles, with the admission plugin
+// ClusterRoleEscalation. An aggregationRule, which gathers any rules, is only
+// for those who may do everything. The part does not gather them.
+type ClusterRoles struct{}
+
+// Install adds clusterroles to the group, and the admission plugin.
+func (ClusterRoles) Install(p *controlplane.Plan) error { return serve(p, clusterRoles) }
+
+// RoleBindings is the part that serves rolebindings, with the admission plugin
+// RoleBindingEscalation.
+type RoleBindings struct{}
+
+// Install adds rolebindings to the group, and the admission plugin.
+func (RoleBindings) Install(p *controlplane.Plan) error { return serve(p, roleBindings) }
+
+// ClusterRoleBindings is the part that serves clusterrolebindings, with the
+// admission plugin ClusterRoleBindingEscalation.
+type ClusterRoleBindings struct{}
+
+// Install adds clusterrolebindings to the group, and the admission plugin.
+func (ClusterRoleBindings) Install(p *controlplane.Plan) error { return serve(p, clusterRoleBindings) }
+
+// All is every part of the package.
+func All() controlplane.Part {
+	return controlplane.Parts{Roles{}, ClusterRoles{}, RoleBindings{}, ClusterRoleBindings{}}
+}
+
+// The names of the resources.
+const (
+	roles               = "roles"
+	clusterRoles        = "clusterroles"
+	roleBindings        = "rolebindings"
+	clusterRoleBindings = "clusterrolebindings"
+)
+
+// shared is the group, made once per process: its scheme and definitions are
+// the same for every plane.
+var shared = sync.OnceValue(func() *group.Group {
+	return group.New(rbacv1.SchemeGroupVersion, rbacv1.AddToScheme, rbacDefinitions,
+		defineRoles(), defineClusterRoles(), defineRoleBindings(), defineClusterRoleBindings())
+})
+
+// serve adds one resource of the group to a plane, and what guards it.
+func serve(p *controlplane.Plan, name string) error {
+	g := shared()
+	i := slices.IndexFunc(g.Resources(), func(d *resource.Definition) bool { return d.Name() == name })
+	d := g.Resources()[i]
+	if err := d.Err(); err != nil {
+		return err
+	}
+	p.Serve(g.API(), d.Resource(g.GroupVersion()))
+	p.Admit(d.Kind()+"Escalation", newGuard(name))
+	return nil
+}
+
+func defineRoles() *resource.Definition {
+	return resource.Of[rbacv1.Role, rbacv1.RoleList](roles,
+		resource.NameValidation(pathSegment),
+		resource.NoGeneration(),
+		resource.CreateOnUpdate(),
+		resource.Validate(validateRole),
+	)
+}
+
+func defineClusterRoles() *resource.Definition {
+	return resource.Of[rbacv1.ClusterRole, rbacv1.ClusterRoleList](clusterRoles,
+		resource.ClusterScoped(),
+		resource.NameValidation(pathSegment),
+		resource.NoGeneration(),
+		resource.CreateOnUpdate(),
+		resource.Validate(validateClusterRole),
+	)
+}
+
+func defineRoleBindings() *resource.Definition {
+	return resource.Of[rbacv1.RoleBinding, rbacv1.RoleBindingList](roleBindings,
+		resource.NameValidation(pathSegment),
+		resource.NoGeneration(),
+		resource.CreateOnUpdate(),
+		resource.Default(func(b *rbacv1.RoleBinding) { fillIn(&b.RoleRef, b.Subjects) }),
+		resource.Validate(validateRoleBinding),
+		resource.ValidateUpdate(func(_ context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
+			return validateSameRole(b.RoleRef, old.RoleRef)
+		}),
+		resource.Columns(func(b *rbacv1.RoleBinding) []any { return row(b.RoleRef, b.Subjects) },
+			columns("roleBinding", rbacv1.RoleBinding{}.SwaggerDoc()["roleRef"])...),
+	)
+}
+
+func defineClusterRoleBindings() *resource.Definition {
+	return resource.Of[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList](clusterRoleBindings,
+		resource.ClusterScoped(),
+		resource.NameValidation(pathSegment),
+		resource.NoGeneration(),
+		resource.CreateOnUpdate(),
+		resource.Default(func(b *rbacv1.ClusterRoleBinding) { fillIn(&b.RoleRef, b.Subjects) }),
+		resource.Validate(validateClusterRoleBinding),
+		resource.ValidateUpdate(func(_ context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+			return validateSameRole(b.RoleRef, old.RoleRef)
+		}),
+		resource.Columns(func(b *rbacv1.ClusterRoleBinding) []any { return row(b.RoleRef, b.Subjects) },
+			columns("clusterRoleBinding", rbacv1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"])...),
+	)
+}
+
+// pathSegment allows any name that can stand in a path, "system:masters".
+func pathSegment(name string, _ bool) []string { return content.IsPathSegmentName(name) }
+
+// fillIn names the API groups that were left out.
+func fillIn(ref *rbacv1.RoleRef, subjects []rbacv1.Subject) {
+	if ref.APIGroup == "" {
+		ref.APIGroup = rbacv1.GroupName
+	}
+	for i := range subjects {
+		if s := &subjects[i]; s.APIGroup == "" && (s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind) {
+			s.APIGroup = rbacv1.GroupName
+		}
+	}
+}
+
+func columns(kind, role string) []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		{Name: "Role", Type: "string", Description: role},
+		{Name: "Users", Type: "string", Priority: 1, Description: "Users in the " + kind},
+		{Name: "Groups", Type: "string", Priority: 1, Description: "Groups in the " + kind},
+		{Name: "ServiceAccounts", Type: "string", Priority: 1, Description: "ServiceAccounts in the " + kind},
+	}
+}
+
+func row(ref rbacv1.RoleRef, subjects []rbacv1.Subject) []any {
+	var users, groups, accounts []string
+	for _, s := range subjects {
+		switch s.Kind {
+		case rbacv1.UserKind:
+			users = append(users, s.Name)
+		case rbacv1.GroupKind:
+			groups = append(groups, s.Name)
+		case rbacv1.ServiceAccountKind:
+			accounts = append(accounts, s.Namespace+"/"+s.Name)
+		}
+	}
+	return []any{ref.Kind + "/" + ref.Name, strings.Join(users, ", "), strings.Join(groups, ", "), strings.Join(accounts, ", ")}
+}

@@ -1,0 +1,49 @@
+package rbac
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Aggregate returns the rules of an aggregated ClusterRole: those of all roles
+// its selectors choose but itself, selector by selector and in the order of
+// the roles' names, each rule once. The rules are copies; without any the
+// slice is empty, not nil.
+func Aggregate(selectors []metav1.LabelSelector, all []*rbacv1.ClusterRole, self string) ([]rbacv1.PolicyRule, error) {
+	byName := slices.SortedFunc(slices.Values(all), func(a, b *rbacv1.ClusterRole) int {
+		return strings.Compare(a.Name, b.Name)
+	})
+	rules := []rbacv1.PolicyRule{}
+	for i := range selectors {
+		chosen, err := metav1.LabelSelectorAsSelector(&selectors[i])
+		if err != nil {
+			return nil, fmt.Errorf("cluster role %q: aggregation rule: cluster role selector %d: %w", self, i, err)
+		}
+		for _, role := range byName {
+			if role.Name == self || !chosen.Matches(labels.Set(role.Labels)) {
+				continue
+			}
+			for j := range role.Rules {
+				rule := &role.Rules[j]
+				if !slices.ContainsFunc(rules, func(known rbacv1.PolicyRule) bool { return sameRule(&known, rule) }) {
+					rules = append(rules, *rule.DeepCopy())
+				}
+			}
+		}
+	}
+	return rules, nil
+}
+
+// sameRule compares what is written: order counts, nil and empty are the same.
+func sameRule(a, b *rbacv1.PolicyRule) bool {
+	return slices.Equal(a.Verbs, b.Verbs) &&
+		slices.Equal(a.APIGroups, b.APIGroups) &&
+		slices.Equal(a.Resources, b.Resources) &&
+		slices.Equal(a.ResourceNames, b.ResourceNames) &&
+		slices.Equal(a.NonResourceURLs, b.NonResourceURLs)
+}

@@ -1,0 +1,147 @@
+package rbac
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// Authorizer decides requests by roles and bindings. It keeps nothing: each
+// question reads what the Reader has at that time. It may be used by many
+// goroutines when its Reader may.
+type Authorizer struct {
+	reader Reader
+	index  Index // nil: all bindings are looked at
+}
+
+var (
+	_ authorizer.Authorizer   = (*Authorizer)(nil)
+	_ authorizer.RuleResolver = (*Authorizer)(nil)
+)
+
+// New returns an authorizer that reads through the reader, and through its
+// Index when it is one.
+func New(reader Reader) *Authorizer {
+	index, _ := reader.(Index)
+	return &Authorizer{reader: reader, index: index}
+}
+
+// Authorize allows a request when a rule that its user holds allows it, with
+// the binding as the reason. Else it has no opinion, and the reason is what
+// could not be read, such as the role of a binding that does not exist, if
+// anything. It never returns an error: a missing role must not make a request
+// fail that another authorizer allows.
+func (a *Authorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
+	u := attributes.GetUser()
+	if u == nil {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	var (
+		asked   = requestOf(attributes)
+		allowed source
+		errs    []error
+	)
+	a.visit(whoIs(u), attributes.GetNamespace(), func(from source, rules []rbacv1.PolicyRule, err error) bool {
+		if err != nil {
+			errs = append(errs, err)
+			return true
+		}
+		if asked.allowedBy(rules) {
+			allowed = from
+			return false
+		}
+		return true
+	})
+	if allowed.subject != nil {
+		return authorizer.DecisionAllow, allowed.reason(), nil
+	}
+	if len(errs) > 0 {
+		return authorizer.DecisionNoOpinion, fmt.Sprintf("RBAC: %v", utilerrors.NewAggregate(errs)), nil
+	}
+	return authorizer.DecisionNoOpinion, "", nil
+}
+
+// RulesFor returns all rules that a user holds in a namespace: those of
+// cluster-wide bindings, then those of the namespace. With an error they are
+// right but may not be all. The flag for incomplete lists is never set, as
+// rules are all there is to know.
+func (a *Authorizer) RulesFor(
+	_ context.Context, u user.Info, namespace string,
+) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
+	var (
+		resources []authorizer.ResourceRuleInfo
+		urls      []authorizer.NonResourceRuleInfo
+	)
+	rules, err := a.rules(u, namespace)
+	for i := range rules {
+		rule := &rules[i]
+		if len(rule.Resources) > 0 {
+			resources = append(resources, &authorizer.DefaultResourceRuleInfo{
+				Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: rule.ResourceNames,
+			})
+		}
+		if len(rule.NonResourceURLs) > 0 {
+			urls = append(urls, &authorizer.DefaultNonResourceRuleInfo{Verbs: rule.Verbs, NonResourceURLs: rule.NonResourceURLs})
+		}
+	}
+	return resources, urls, false, err
+}
+
+// rules are the rules that a user holds, as far as they can be read.
+func (a *Authorizer) rules(u user.Info, namespace string) ([]rbacv1.PolicyRule, error) {
+	var (
+		held []rbacv1.PolicyRule
+		errs []error
+	)
+	a.visit(whoIs(u), namespace, func(_ source, rules []rbacv1.PolicyRule, err error) bool {
+		if err != nil {
+			errs = append(errs, err)
+		}
+		held = append(held, rules...)
+		return true
+	})
+	return held, utilerrors.NewAggregate(errs)
+}
+
+// source is where rules come from: a binding, of one of two kinds, and the
+// subject in it that applied.
+type source struct {
+	kind      string
+	name      string
+	namespace string
+	role      *rbacv1.RoleRef
+	subject   *rbacv1.Subject
+}
+
+// reason has the words of Kubernetes, down to names that stand before their
+// namespaces: audit logs are searched for them.
+func (s source) reason() string {
+	text := make([]byte, 0, 256)
+	text = append(text, "RBAC: allowed by "...)
+	text = append(text, s.kind...)
+	text = append(text, ' ')
+	text = appendName(text, s.name, s.namespace, s.namespace != "")
+	text = append(text, " of "...)
+	text = append(text, s.role.Kind...)
+	text = append(text, ' ')
+	text = appendName(text, s.role.Name, "", false)
+	text = append(text, " to "...)
+	text = append(text, s.subject.Kind...)
+	text = append(text, ' ')
+	account := s.subject.Kind == rbacv1.ServiceAccountKind
+	text = appendName(text, s.subject.Name, accountNamespace(s.subject, s.namespace), account)
+	return string(text)
+}
+
+// appendName appends a quoted name, or "name/namespace".
+func appendName(text []byte, name, namespace string, namespaced bool) []byte {
+	if namespaced {
+		name += "/" + namespace
+	}
+	return strconv.AppendQuote(text, name)
+}
