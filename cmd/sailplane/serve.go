@@ -19,9 +19,11 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
 )
 
@@ -32,6 +34,7 @@ type serve struct {
 	dataDir    string
 	kubeconfig string
 	crds       string
+	audit      auditFlags
 	verbosity  verbosity
 	tls        tlsFiles
 }
@@ -58,12 +61,16 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	f.StringVar(&s.kubeconfig, "kubeconfig", "",
 		"file to write the administrator's kubeconfig to (default admin.kubeconfig in the data directory)")
 	f.StringVar(&s.crds, "crds", "", "directory of CustomResourceDefinitions to apply before the server is ready")
+	f.StringVar(&s.audit.log, "audit-log", "",
+		"file to write audit events to, - for standard output, or none (default audit.log in the data directory)")
+	f.StringVar(&s.audit.policy, "audit-policy", "", "file that says what is audited (default every write, without bodies)")
 	f.VarP(&s.verbosity, "v", "v", "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
 	f.StringVar(&s.tls.ca, "storage-ca", "", "CA file to verify an external etcd with")
 	f.StringVar(&s.tls.cert, "storage-cert", "", "client certificate file for an external etcd")
 	f.StringVar(&s.tls.key, "storage-key", "", "client key file for an external etcd")
 	_ = c.MarkFlagDirname("data-dir")
 	_ = c.MarkFlagDirname("crds")
+	_ = c.MarkFlagFilename("audit-policy")
 	_ = c.RegisterFlagCompletionFunc("storage", cobra.FixedCompletions(
 		[]string{"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://"}, cobra.ShellCompDirectiveNoSpace))
 	return c
@@ -97,6 +104,8 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 			preset.Standard(),
 			definitions,
 			aggregator.APIServices{},
+			fairness.PriorityAndFairness{}, kube.FlowControl(),
+			s.audit.part(s.dataDir),
 			controlplane.PartFunc(func(p *controlplane.Plan) error {
 				p.WhenReady("ready line", func(_ context.Context, addr net.Addr) error {
 					_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",

@@ -58,7 +58,11 @@ func newPlane(name string, plan *Plan, backend *store.Backend, shared *shared) (
 		return nil, fmt.Errorf("loopback client: %w", err)
 	}
 	p.informers = informers.NewSharedInformerFactory(client, 0)
+	if p.recorder, err = startRecorder(plan.outlets); err != nil {
+		return nil, err
+	}
 	if p.base, err = p.baseConfig(client); err != nil {
+		p.recorder.stop()
 		return nil, err
 	}
 	if err := p.assemble(); err != nil {
@@ -97,7 +101,9 @@ func (p *Plane) assemble() error {
 // of its stores, and the queues that controllers own from the moment they are
 // made and that only their run ends.
 func (p *Plane) discard() {
+	defer p.recorder.stop()
 	if p.top == nil {
+		p.endFlow()
 		p.transport.Close()
 		return
 	}
@@ -160,7 +166,9 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 		return nil, err
 	}
 	c.AdmissionControl = chain
-	return c, nil
+	p.recorder.configure(&c.Config)
+	// Last: what it starts is ended with a plane that got this far.
+	return c, p.controlFlow(&c.Config)
 }
 
 // authenticator asks the parts' authenticators in order. With none, nobody but

@@ -29,6 +29,8 @@ func (p *Plan) check() error {
 	errs := p.checkGroups()
 	errs = append(errs, p.checkNames()...)
 	errs = append(errs, p.checkAdmission()...)
+	errs = append(errs, p.checkOutlets()...)
+	errs = append(errs, p.checkFlow()...)
 	for _, w := range p.middleware {
 		if w.slot < Outermost || w.slot > Innermost {
 			errs = append(errs, fmt.Errorf("part %q: middleware %q: unknown slot %d", w.part, w.name, w.slot))

@@ -38,6 +38,8 @@ type Plan struct {
 	dynamic        []DynamicGroups
 	identity       []named[IdentityFunc]
 	ready          []named[ReadyFunc]
+	outlets        []named[outlet]
+	flow           []named[FlowControlFunc]
 }
 
 // named is something a part declared, with what errors call it.

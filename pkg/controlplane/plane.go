@@ -41,6 +41,7 @@ type Plane struct {
 	loopback     *rest.Config
 	informers    informers.SharedInformerFactory
 	signals      *signals
+	recorder     *recorder
 	base         *genericapiserver.RecommendedConfig
 	links        []*Link
 	groupsServer *genericapiserver.GenericAPIServer
@@ -263,6 +264,7 @@ func (p *Plane) stop() error {
 		}
 	}
 	p.transport.Close()
+	p.recorder.stop()
 	p.top.Destroy()
 	return err
 }

@@ -36,6 +36,8 @@ var mayImport = map[string][]string{
 	"pkg/authn":      {"pkg/controlplane", "pkg/internal/pki"},
 	"pkg/authz":      {"pkg/controlplane", "pkg/internal/rbac"},
 	"pkg/admit":      {"pkg/controlplane"},
+	"pkg/audit":      {"pkg/controlplane"},
+	"pkg/fairness":   {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/lifecycle":  {"pkg/controlplane", "pkg/internal/feed"},
 	"pkg/middleware": {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/quota":      {"pkg/controlplane", "pkg/internal/feed"},

@@ -31,8 +31,8 @@ func Devices(resources ...string) controlplane.Part { return part{devices(), res
 
 // FlowControl is the part that serves resources of
 // flowcontrol.apiserver.k8s.io/v1: flowschemas and
-// prioritylevelconfigurations; without a name both. They are data only: a plane
-// does not read them.
+// prioritylevelconfigurations; without a name both. They are data only,
+// unless the plane has fairness.PriorityAndFairness.
 func FlowControl(resources ...string) controlplane.Part { return part{flowControl(), resources} }
 
 // Networking is the part that serves resources of networking.k8s.io/v1:

@@ -1,0 +1,214 @@
+package fairness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/lru"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+)
+
+// Limits are fixed limits, the same for every user: the one who logged in, not
+// the one that is impersonated. A field that is empty limits nothing.
+//
+// What is refused says which limit it is and what its value is: with 413 when an
+// object is too large, with 429 and Retry-After otherwise. Clients built on
+// client-go try again up to ten times when they are told to. The server itself
+// and its ClientConfig have no limits. Refused requests are not audited, but for
+// those about objects; requests of nobody the server knows are refused before.
+type Limits struct {
+	// RequestsPerSecond is how many requests a user may make on average. A watch
+	// is one request.
+	RequestsPerSecond float64
+	// Burst is how many of them may come at once. Empty: as many as in a second,
+	// and at least one.
+	Burst int
+	// ObjectBytes is the largest object that is stored, as JSON with everything
+	// the server adds to it. One that was larger before may still get smaller.
+	ObjectBytes int
+	// ObjectsPerResource is how many objects of a resource there may be in each
+	// namespace; of a cluster-scoped one, at all. Objects that are created at the
+	// same time may together pass the limit.
+	ObjectsPerResource int
+	// WatchesPerUser is how many watches a user may have open.
+	WatchesPerUser int
+}
+
+// users is how many users' rates are kept. The rate of the one who was longest
+// away is forgotten, so that users cannot fill the memory.
+const users = 10_000
+
+// PartName implements the name errors use.
+func (Limits) PartName() string { return "fairness.Limits" }
+
+// Install declares the middleware and the admission of what is limited.
+func (l Limits) Install(p *controlplane.Plan) error {
+	if err := l.check(); err != nil {
+		return err
+	}
+	if l.RequestsPerSecond > 0 {
+		p.Wrap(controlplane.AfterAuthentication, "requests per second", newRates(l.RequestsPerSecond, l.burst()).wrap)
+	}
+	if l.WatchesPerUser > 0 {
+		w := &watches{limit: l.WatchesPerUser, open: map[string]int{}}
+		p.Wrap(controlplane.AfterAuthentication, "watches per user", w.wrap)
+	}
+	if l.ObjectBytes > 0 {
+		p.Admit("object bytes", size(l.ObjectBytes))
+	}
+	if l.ObjectsPerResource > 0 {
+		n := &number{limit: l.ObjectsPerResource}
+		p.Feed()
+		p.Prepare("objects per resource", func(ctx context.Context, plane *controlplane.Plane) error {
+			n.feed.Store(plane.Feed())
+			return plane.Feed().Await(ctx)
+		})
+		p.Admit("objects per resource", n)
+	}
+	return nil
+}
+
+// check refuses values that mean nothing.
+func (l Limits) check() error {
+	var errs []error
+	for _, f := range []struct {
+		name  string
+		value float64
+	}{
+		{"RequestsPerSecond", l.RequestsPerSecond},
+		{"Burst", float64(l.Burst)},
+		{"ObjectBytes", float64(l.ObjectBytes)},
+		{"ObjectsPerResource", float64(l.ObjectsPerResource)},
+		{"WatchesPerUser", float64(l.WatchesPerUser)},
+	} {
+		if f.value < 0 || math.IsNaN(f.value) || math.IsInf(f.value, 0) {
+			errs = append(errs, fmt.Errorf("field %s is %v: want more than 0, or 0 for no limit", f.name, f.value))
+		}
+	}
+	if l.Burst > 0 && l.RequestsPerSecond == 0 {
+		errs = append(errs, fmt.Errorf("field Burst is %d without RequestsPerSecond: set both", l.Burst))
+	}
+	return errors.Join(errs...)
+}
+
+func (l Limits) burst() int {
+	if l.Burst > 0 {
+		return l.Burst
+	}
+	return int(min(math.Ceil(l.RequestsPerSecond), math.MaxInt32))
+}
+
+// rates are the users' token buckets.
+type rates struct {
+	limit   rate.Limit
+	burst   int
+	mu      sync.Mutex
+	buckets *lru.Cache
+}
+
+func newRates(perSecond float64, burst int) *rates {
+	return &rates{limit: rate.Limit(perSecond), burst: burst, buckets: lru.New(users)}
+}
+
+// of is the bucket of a user.
+func (r *rates) of(name string) *rate.Limiter {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b, ok := r.buckets.Get(name); ok {
+		if bucket, ok := b.(*rate.Limiter); ok {
+			return bucket
+		}
+	}
+	bucket := rate.NewLimiter(r.limit, r.burst)
+	r.buckets.Add(name, bucket)
+	return bucket
+}
+
+// wrap is a middleware.
+func (r *rates) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		name, limited := caller(req)
+		if limited && !r.of(name).Allow() {
+			refuse(w, req, math.Ceil(1/float64(r.limit)),
+				"RequestsPerSecond is %v and Burst is %d: user %q makes more requests", float64(r.limit), r.burst, name)
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// watches counts those that are open. Who has none takes no memory.
+type watches struct {
+	limit int
+	mu    sync.Mutex
+	open  map[string]int
+}
+
+// wrap is a middleware.
+func (x *watches) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		name, limited := caller(req)
+		if !limited || !ok || info.Verb != "watch" {
+			next.ServeHTTP(w, req)
+			return
+		}
+		if !x.begin(name) {
+			refuse(w, req, 1, "WatchesPerUser is %d: user %q has as many watches open", x.limit, name)
+			return
+		}
+		defer x.end(name)
+		next.ServeHTTP(w, req)
+	})
+}
+
+func (x *watches) begin(name string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.open[name] >= x.limit {
+		return false
+	}
+	x.open[name]++
+	return true
+}
+
+func (x *watches) end(name string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.open[name]--; x.open[name] <= 0 {
+		delete(x.open, name)
+	}
+}
+
+// caller is the user of a request, and whether limits are for them.
+func caller(req *http.Request) (name string, limited bool) {
+	u, ok := request.UserFrom(req.Context())
+	if !ok || loopback.From(req.Context()) {
+		return "", false
+	}
+	return u.GetName(), true
+}
+
+// refuse answers 429 as the API does.
+func refuse(w http.ResponseWriter, req *http.Request, seconds float64, message string, args ...any) {
+	err := tooMany(seconds, message, args...)
+	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
+}
+
+// tooMany is a 429 that says when to come back, within an hour.
+func tooMany(seconds float64, message string, args ...any) error {
+	return apierrors.NewTooManyRequests(fmt.Sprintf("limit "+message, args...), int(min(max(seconds, 1), time.Hour.Seconds())))
+}

@@ -1,0 +1,114 @@
+package fairness_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// A list that waited for the watch cache leaves a timer of 3 s behind,
+		// which ends by itself: cacher/watch_cache.go, blockTimeout.
+		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+}
+
+// limit bounds what a test waits for.
+const limit = 30 * time.Second
+
+// server is one that runs, and its clients.
+type server struct {
+	*kubernetes.Clientset // with all rights, in the process
+	url                   string
+}
+
+// serve runs a server until the test ends. Users come with the header X-Name,
+// and with X-Group when they are in a group; everybody may do everything.
+func serve(t *testing.T, parts ...controlplane.Part) *server {
+	t.Helper()
+	s, err := builder(parts...).Build()
+	if err != nil {
+		t.Fatalf("build: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	front := httptest.NewServer(s.Handler())
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		front.Close()
+	})
+	select {
+	case <-s.Ready():
+	case err := <-done:
+		done <- nil
+		t.Fatalf("run: %v", err)
+	case <-time.After(2 * limit):
+		t.Fatal("the server is not ready in time")
+	}
+	config := s.ClientConfig()
+	config.QPS = -1
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &server{client, front.URL}
+}
+
+func builder(parts ...controlplane.Part) *controlplane.Builder {
+	everybody := controlplane.PartFunc(func(p *controlplane.Plan) error {
+		p.Authenticate("names", authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+			name := r.Header.Get("X-Name")
+			u := &user.DefaultInfo{Name: name, Groups: r.Header.Values("X-Group")}
+			return &authenticator.Response{User: u}, name != "", nil
+		}))
+		p.Authorize("all", authorizerfactory.NewAlwaysAllowAuthorizer())
+		return nil
+	})
+	return controlplane.New("fairness-test").Storage(memory.Store{}).
+		With(everybody, core.Namespaces{}, core.ConfigMaps{}).With(parts...)
+}
+
+// as is a client of a user that takes the first answer for one.
+func (s *server) as(t *testing.T, name string, groups ...string) rest.Interface {
+	t.Helper()
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: s.url, QPS: -1, WrapTransport: func(next http.RoundTripper) http.RoundTripper {
+		return named{name, groups, next}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.CoreV1().RESTClient()
+}
+
+// named adds the user's name and groups to requests.
+type named struct {
+	name   string
+	groups []string
+	next   http.RoundTripper
+}
+
+func (n named) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("X-Name", n.name)
+	for _, g := range n.groups {
+		r.Header.Add("X-Group", g)
+	}
+	return n.next.RoundTrip(r)
+}

@@ -1,0 +1,113 @@
+package fairness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+)
+
+// size admits objects of at most so many bytes.
+type size int
+
+// Handles implements admission.Interface.
+func (size) Handles(o admission.Operation) bool {
+	return o == admission.Create || o == admission.Update
+}
+
+// Validate implements admission.ValidationInterface: the object is as it would
+// be stored. Sub-resources write to objects as well; those that are none of
+// their own (bindings, scale) are small.
+func (s size) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetObject() == nil || loopback.From(ctx) {
+		return nil
+	}
+	n, err := bytesOf(a.GetObject())
+	if err != nil || n <= int(s) {
+		return err
+	}
+	if old := a.GetOldObject(); old != nil {
+		// One that was stored without the limit can still lose its finalizers.
+		if before, err := bytesOf(old); err != nil || n <= before {
+			return err
+		}
+	}
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit ObjectBytes is %d: %s %q has %d bytes as JSON",
+		int(s), a.GetResource().GroupResource(), a.GetName(), n))
+}
+
+// bytesOf is the size of an object as JSON.
+func bytesOf(o runtime.Object) (int, error) {
+	var n counter
+	if err := json.NewEncoder(&n).Encode(o); err != nil {
+		return 0, fmt.Errorf("measure the object: %w", err)
+	}
+	return int(n) - len("\n"), nil
+}
+
+// counter counts what is written to it.
+type counter int
+
+// Write implements io.Writer.
+func (c *counter) Write(p []byte) (int, error) {
+	*c += counter(len(p))
+	return len(p), nil
+}
+
+// number admits so many objects of a resource.
+type number struct {
+	limit int
+	feed  atomic.Pointer[controlplane.Feed]
+}
+
+// near is how many objects below the limit the feed is asked to catch up: below
+// that, the few milliseconds that it is behind do not matter.
+const near = 100
+
+// Handles implements admission.Interface.
+func (*number) Handles(o admission.Operation) bool { return o == admission.Create }
+
+// Validate implements admission.ValidationInterface.
+func (n *number) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	feed := n.feed.Load()
+	if feed == nil || a.GetSubresource() != "" || loopback.From(ctx) {
+		return nil // without a feed the plane is not ready yet
+	}
+	resource, namespace := stored(a), a.GetNamespace()
+	if resource == corev1.Resource("namespaces") {
+		namespace = "" // attributes have the namespace itself
+	}
+	if feed.Count(namespace, resource) < n.limit-near {
+		return nil
+	}
+	if err := feed.CatchUp(ctx); err != nil {
+		return fmt.Errorf("count %s: %w", resource, err)
+	}
+	if feed.Count(namespace, resource) < n.limit {
+		return nil
+	}
+	where := "the server"
+	if namespace != "" {
+		where = fmt.Sprintf("namespace %q", namespace)
+	}
+	return tooMany(1, "ObjectsPerResource is %d: %s has as many %s", n.limit, where, a.GetResource().GroupResource())
+}
+
+// stored is the resource that keeps the object: both groups of events show the
+// same ones.
+func stored(a admission.Attributes) schema.GroupResource {
+	if r := a.GetResource().GroupResource(); r != eventsv1.Resource("events") {
+		return r
+	}
+	return corev1.Resource("events")
+}
