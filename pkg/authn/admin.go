@@ -1,6 +1,15 @@
-// Package authn has the parts that find out who calls.
+// Package authn has the parts that find out who calls:
 //
-// Several may be picked; they are asked in the order of the parts.
+//   - [Admin] makes a certificate authority and an administrator
+//   - [ClientCA] knows the certificates of other authorities
+//   - [Tokens] knows the tokens of a file
+//   - [JWT] knows those that OpenID Connect issuers signed
+//   - [Webhook] asks another server whose a token is
+//   - [Proxy] believes a front proxy
+//   - [Anonymous] lets everybody see a few paths
+//
+// Several may be picked; they are asked in the order of the parts. Credentials
+// that are wrong are 401, and never make the caller anonymous.
 package authn
 
 import (

@@ -38,6 +38,7 @@ type Plan struct {
 	dynamic        []DynamicGroups
 	identity       []named[IdentityFunc]
 	ready          []named[ReadyFunc]
+	trusted        []named[dynamiccertificates.CAContentProvider]
 	outlets        []named[outlet]
 	flow           []named[FlowControlFunc]
 }
@@ -179,6 +180,14 @@ func (p *Plan) Dynamic(groups DynamicGroups) { p.dynamic = append(p.dynamic, gro
 // Identify declares where a server's TLS identity comes from. One part may.
 func (p *Plan) Identify(name string, identity IdentityFunc) {
 	p.identity = append(p.identity, named[IdentityFunc]{p.part, name, identity})
+}
+
+// Trust has the listener ask clients for certificates of further authorities,
+// beside those of the identity. There may be none at first; who declares them
+// tells the listeners of the provider when they change. What a certificate is
+// good for is up to the authenticators.
+func (p *Plan) Trust(name string, ca dynamiccertificates.CAContentProvider) {
+	p.trusted = append(p.trusted, named[dynamiccertificates.CAContentProvider]{p.part, name, ca})
 }
 
 // WhenReady adds work done when the server is ready and its address is known,

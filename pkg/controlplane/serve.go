@@ -57,11 +57,26 @@ func (r *run) identify(ctx context.Context, plan *Plan, listener net.Listener) (
 	if err != nil {
 		return nil, fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
 	}
-	config, err := r.tlsConfig(identity)
+	config, err := r.tlsConfig(identity.trusting(plan.trusted))
 	if err != nil {
 		return nil, fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
 	}
 	return config, nil
+}
+
+// trusting is the identity with further authorities of client certificates.
+func (i Identity) trusting(more []named[dynamiccertificates.CAContentProvider]) Identity {
+	var all []dynamiccertificates.CAContentProvider
+	if i.ClientCA != nil {
+		all = append(all, i.ClientCA)
+	}
+	for _, m := range more {
+		all = append(all, m.value)
+	}
+	if len(all) > 0 {
+		i.ClientCA = dynamiccertificates.NewUnionCAContentProvider(all...)
+	}
+	return i
 }
 
 // serve answers HTTPS at the listener.

@@ -1,0 +1,77 @@
+package authn
+
+import (
+	"context"
+	"crypto/x509"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// authority is the certificate authorities of a file, as they are now. It is
+// empty until a plane starts.
+type authority struct {
+	what, file string
+	now        atomic.Pointer[dynamiccertificates.CAContentProvider]
+
+	mu        sync.Mutex
+	listeners []dynamiccertificates.Listener
+}
+
+// An authority can say which client certificates a listener asks for.
+var _ dynamiccertificates.CAContentProvider = (*authority)(nil)
+
+// install declares the work that follows the file.
+func (a *authority) install(p *controlplane.Plan) {
+	source{what: a.what, file: a.file, read: os.ReadFile, use: a.use}.install(p)
+}
+
+func (a *authority) use(_ context.Context, content []byte) error {
+	next, err := dynamiccertificates.NewStaticCAContent(a.Name(), content)
+	if err != nil {
+		return err
+	}
+	a.now.Store(&next)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, l := range a.listeners {
+		l.Enqueue()
+	}
+	return nil
+}
+
+// Name implements dynamiccertificates.CAContentProvider.
+func (a *authority) Name() string { return a.what + " " + a.file }
+
+// AddListener implements dynamiccertificates.Notifier.
+func (a *authority) AddListener(l dynamiccertificates.Listener) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.listeners = append(a.listeners, l)
+}
+
+// CurrentCABundleContent implements dynamiccertificates.CAContentProvider.
+func (a *authority) CurrentCABundleContent() []byte {
+	if now := a.now.Load(); now != nil {
+		return (*now).CurrentCABundleContent()
+	}
+	return nil
+}
+
+// VerifyOptions implements dynamiccertificates.CAContentProvider.
+func (a *authority) VerifyOptions() (x509.VerifyOptions, bool) {
+	if now := a.now.Load(); now != nil {
+		return (*now).VerifyOptions()
+	}
+	return x509.VerifyOptions{}, false
+}
+
+// listener is a function that is told of changes.
+type listener func()
+
+// Enqueue implements dynamiccertificates.Listener.
+func (f listener) Enqueue() { f() }

@@ -1,0 +1,49 @@
+package authn
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// ClientCA recognises callers by client certificates that authorities in a file
+// signed: the common name is the user, the organizations are the groups. That
+// includes system:masters: who may sign, may do everything. The part that
+// brings the server's identity, such as [Admin], has the listener ask for
+// certificates; who asks for them elsewhere has to pass on the connection's.
+type ClientCA struct {
+	// File has the certificates of the authorities, PEM encoded. Changes take
+	// effect within seconds, also for open connections; a file that cannot be
+	// used changes nothing and is logged. Required.
+	File string
+}
+
+// PartName implements the name errors use.
+func (ClientCA) PartName() string { return "authn.ClientCA" }
+
+// Install declares the authenticator and the work that follows the file.
+func (c ClientCA) Install(p *controlplane.Plan) error {
+	if c.File == "" {
+		return errors.New("field File: is empty: name a PEM file with the authorities' certificates")
+	}
+	a := &authority{what: "client certificate authorities", file: c.File}
+	var known atomic.Pointer[authenticator.Request]
+	// What was remembered of connections ends with the authorities it is based on.
+	forget := func() {
+		next := remember(x509.NewDynamic(a.VerifyOptions, x509.CommonNameUserConversion))
+		known.Store(&next)
+	}
+	forget()
+	a.AddListener(listener(forget))
+	a.install(p)
+	p.Trust(a.Name(), a)
+	p.Authenticate(a.Name(), authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		return (*known.Load()).AuthenticateRequest(req)
+	}))
+	return nil
+}

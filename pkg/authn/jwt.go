@@ -1,0 +1,92 @@
+package authn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/install"
+	"k8s.io/apiserver/pkg/apis/apiserver/validation"
+	authncel "k8s.io/apiserver/pkg/authentication/cel"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// JWT recognises callers by tokens that OpenID Connect issuers signed, as the
+// AuthenticationConfiguration of apiserver.config.k8s.io/v1 says: any number of
+// issuers, and CEL rules for claims and users.
+// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#using-authentication-configuration
+//
+// An issuer that does not answer when a server starts does not stop it: its
+// tokens are refused until it does. It is asked again every 10 seconds.
+type JWT struct {
+	// ConfigFile is a file with the configuration. Changes take effect within
+	// seconds, when the issuers answer; what cannot be used changes nothing and
+	// is logged. Empty: Config counts.
+	ConfigFile string
+	// Config is the configuration. Empty: ConfigFile counts. One of both is
+	// required; one part with a Config lists all issuers. Neither may have field anonymous: add [Anonymous] instead.
+	Config *apiserver.AuthenticationConfiguration
+}
+
+// PartName implements the name errors use.
+func (JWT) PartName() string { return "authn.JWT" }
+
+// Install declares the authenticator and the work that follows the file.
+func (j JWT) Install(p *controlplane.Plan) error {
+	if (j.ConfigFile == "") == (j.Config == nil) {
+		return errors.New("fields ConfigFile and Config: set one, and not both")
+	}
+	known := &issuers{}
+	if j.Config == nil {
+		file := source{what: "authentication configuration", file: j.ConfigFile, read: os.ReadFile, use: known.load}
+		file.install(p)
+		p.Authenticate(file.name(), bearer(known))
+		return nil
+	}
+
+	config := j.Config.DeepCopy()
+	if err := validateConfig(authncel.NewDefaultCompiler(), config); err != nil {
+		return fmt.Errorf("field Config: %w", err)
+	}
+	during(p, "token issuers", func(ctx context.Context) error { return known.replace(ctx, config) }, nil)
+	p.Authenticate("token issuers", bearer(known))
+	return nil
+}
+
+// parseConfig reads an AuthenticationConfiguration of any version, without
+// tolerance for fields that no version has.
+func parseConfig(content []byte) (*apiserver.AuthenticationConfiguration, error) {
+	scheme := runtime.NewScheme()
+	install.Install(scheme)
+	codecs := serializer.NewCodecFactory(scheme, serializer.EnableStrict)
+	obj, kind, err := codecs.UniversalDecoder().Decode(content, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	config, ok := obj.(*apiserver.AuthenticationConfiguration)
+	if !ok {
+		return nil, fmt.Errorf("it is of kind %s: want AuthenticationConfiguration of apiserver.config.k8s.io/v1", kind.Kind)
+	}
+	return config, nil
+}
+
+// validateConfig checks what upstream does, and for what a plane does not have.
+func validateConfig(compiler authncel.Compiler, config *apiserver.AuthenticationConfiguration) error {
+	errs := validation.ValidateAuthenticationConfiguration(compiler, config, nil)
+	if config.Anonymous != nil {
+		errs = append(errs, field.Forbidden(field.NewPath("anonymous"), "name the paths with part authn.Anonymous instead"))
+	}
+	for i, a := range config.JWT {
+		if a.Issuer.EgressSelectorType != "" {
+			errs = append(errs, field.Forbidden(field.NewPath("jwt").Index(i).Child("issuer", "egressSelectorType"),
+				"this server has no egress selectors: leave it empty"))
+		}
+	}
+	return errs.ToAggregate()
+}

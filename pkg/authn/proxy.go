@@ -1,0 +1,89 @@
+package authn
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// Proxy recognises callers by headers that a proxy sets, which found out who
+// calls and proves itself with a client certificate. Without that certificate
+// the headers say nothing. No request keeps them: middleware of parts after this
+// one and the API never see them.
+//
+// A certificate that is good for another part too counts for the one that
+// comes first: put Proxy before Admin and ClientCA, or better, give proxies an
+// authority of their own.
+type Proxy struct {
+	// ClientCAFile has the certificates of the authorities that sign those of
+	// proxies, PEM encoded. Changes take effect within seconds; a file that
+	// cannot be used changes nothing and is logged. Required.
+	ClientCAFile string
+	// AllowedNames are the common names of proxies. Empty: every certificate of
+	// the authorities is a proxy's.
+	AllowedNames []string
+	// UsernameHeaders have the user's name; the first that has a value counts.
+	// Empty: X-Remote-User.
+	UsernameHeaders []string
+	// GroupHeaders have the groups, one in each value. Empty: X-Remote-Group.
+	GroupHeaders []string
+	// UIDHeaders have the user's UID; the first that has a value counts. Empty:
+	// X-Remote-Uid.
+	UIDHeaders []string
+	// ExtraHeaderPrefixes are how headers begin whose rest names what else is
+	// known of the user. Empty: X-Remote-Extra-.
+	ExtraHeaderPrefixes []string
+}
+
+// PartName implements the name errors use.
+func (Proxy) PartName() string { return "authn.Proxy" }
+
+// Install declares the authenticator, the work that follows the file, and the
+// middleware that drops the headers.
+func (x Proxy) Install(p *controlplane.Plan) error {
+	if x.ClientCAFile == "" {
+		return errors.New("field ClientCAFile: is empty: name a PEM file with the certificates of the proxies' authorities")
+	}
+	if slices.Contains(x.AllowedNames, "") {
+		return errors.New("field AllowedNames: a name is empty: a proxy's certificate needs a common name")
+	}
+	names, err1 := headers("UsernameHeaders", x.UsernameHeaders, "X-Remote-User")
+	groups, err2 := headers("GroupHeaders", x.GroupHeaders, "X-Remote-Group")
+	uids, err3 := headers("UIDHeaders", x.UIDHeaders, "X-Remote-Uid")
+	extra, err4 := headers("ExtraHeaderPrefixes", x.ExtraHeaderPrefixes, "X-Remote-Extra-")
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
+		return err
+	}
+	a := &authority{what: "proxy certificate authorities", file: x.ClientCAFile}
+	a.install(p)
+	p.Trust(a.Name(), a)
+	p.Authenticate(a.Name(), headerrequest.NewDynamicVerifyOptionsSecure(a.VerifyOptions,
+		headerrequest.StaticStringSlice(slices.Clone(x.AllowedNames)), names, uids, groups, extra))
+	// Upstream drops the headers with the usual names only.
+	p.Wrap(controlplane.AfterAuthentication, "drop headers of "+a.Name(), func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+			headerrequest.ClearAuthenticationHeaders(req.Header, names, uids, groups, extra)
+			next.ServeHTTP(w, req)
+		})
+	})
+	return nil
+}
+
+// headers are the values of a field, or what it stands for when it is empty.
+func headers(field string, values []string, empty string) (headerrequest.StaticStringSlice, error) {
+	if len(values) == 0 {
+		return headerrequest.StaticStringSlice{empty}, nil
+	}
+	for i, v := range values {
+		if v == "" || strings.Trim(strings.ToLower(v), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			return nil, fmt.Errorf("field %s[%d]: %q: want the name of a header, such as %s", field, i, v, empty)
+		}
+	}
+	return slices.Clone(values), nil
+}

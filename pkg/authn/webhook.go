@@ -1,0 +1,90 @@
+package authn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/token/cache"
+	kubeconfig "k8s.io/apiserver/pkg/util/webhook"
+	plugin "k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
+	"k8s.io/client-go/util/connrotation"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// webhookCacheTTL is kube-apiserver's --authentication-token-webhook-cache-ttl.
+const webhookCacheTTL = 2 * time.Minute
+
+// Webhook recognises callers by tokens that another server reviews: it is sent
+// TokenReviews of authentication.k8s.io/v1.
+// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#webhook-token-authentication
+type Webhook struct {
+	// Kubeconfig is a file that says where the other server is and how to log in
+	// there. TokenReviews are posted to the URL of its cluster as it stands. It is
+	// read when a server starts. Required.
+	Kubeconfig string
+	// CacheTTL is how long an answer is good for, yes or no. Empty: 2 minutes.
+	CacheTTL time.Duration
+	// Audiences are those this server answers to: a token has to be for one of
+	// them, which the other server tells. Empty: the other server decides alone.
+	Audiences []string
+}
+
+// PartName implements the name errors use.
+func (Webhook) PartName() string { return "authn.Webhook" }
+
+// Install declares the authenticator.
+func (w Webhook) Install(p *controlplane.Plan) error {
+	if w.Kubeconfig == "" {
+		return errors.New("field Kubeconfig: is empty: name a kubeconfig of the server that reviews tokens")
+	}
+	if w.CacheTTL < 0 {
+		return fmt.Errorf("field CacheTTL: %v: want a positive duration, or 0 for %v", w.CacheTTL, webhookCacheTTL)
+	}
+	if slices.Contains(w.Audiences, "") {
+		return errors.New("field Audiences: an audience is empty")
+	}
+	var known current[authenticator.Token]
+	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
+	name := "token webhook " + w.Kubeconfig
+	during(p, name, func(context.Context) error {
+		next, err := w.open(dialer)
+		if err == nil {
+			known.Store(&next)
+		}
+		return err
+	}, func(ctx context.Context) {
+		<-ctx.Done()
+		dialer.CloseAll()
+	})
+	p.Authenticate(name, bearer(&known))
+	return nil
+}
+
+// open makes the client of the other server. It connects when a token comes.
+func (w Webhook) open(dialer *connrotation.Dialer) (authenticator.Token, error) {
+	config, err := kubeconfig.LoadKubeconfig(w.Kubeconfig, dialer.DialContext)
+	if err != nil {
+		return nil, err
+	}
+	reviewer, err := plugin.New(config, "v1", nil, *plugin.DefaultRetryBackoff())
+	if err != nil {
+		return nil, err
+	}
+	ttl := w.CacheTTL
+	if ttl == 0 {
+		ttl = webhookCacheTTL
+	}
+	cached := cache.New(reviewer, false, ttl, ttl)
+	if len(w.Audiences) == 0 {
+		return cached, nil
+	}
+	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
+		return cached.AuthenticateToken(authenticator.WithAudiences(ctx, w.Audiences), token)
+	}), nil
+}
