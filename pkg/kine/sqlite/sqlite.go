@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/k3s-io/kine/pkg/drivers"
 	"github.com/k3s-io/kine/pkg/drivers/generic"
@@ -28,6 +29,9 @@ import (
 // batchSize is how many rows one query of the event feed reads at most. kine's
 // minimum is 100.
 const batchSize = 500
+
+// lastRollback is how long a stop lets SQLite undo what was cut off.
+const lastRollback = 10 * time.Second
 
 // File is a SQLite database. Beside it lie a lock file (Path + ".lock") and,
 // while a server runs, SQLite's own "-wal" and "-shm" files.
@@ -82,7 +86,7 @@ func (s *storage) Start(ctx context.Context) error {
 		return fmt.Errorf("sqlite file %q: %w", s.file.Path, errors.Join(err, s.unlock()))
 	}
 	if err := s.Storage.Start(ctx); err != nil {
-		return errors.Join(err, s.unlock())
+		return errors.Join(err, s.released(ctx), s.unlock())
 	}
 	return nil
 }
@@ -91,11 +95,43 @@ func (s *storage) Start(ctx context.Context) error {
 func (s *storage) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.Storage.Stop(ctx); err != nil {
+	if err := errors.Join(s.Storage.Stop(ctx), s.released(ctx)); err != nil {
 		// The file may still be open: keep others off it.
 		return err
 	}
+	s.merge(ctx)
 	return s.unlock()
+}
+
+// released waits for the last connection. Closing a database closes those that
+// are idle; one whose query or transaction was cut off closes when that has
+// been rolled back.
+func (s *storage) released(ctx context.Context) error {
+	if s.db == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lastRollback)
+	defer cancel()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for s.db.DB.Stats().OpenConnections > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("sqlite file %q: stop: waiting for the last connection: %w", s.file.Path, context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// merge leaves one file, to be copied or moved. SQLite merges its log into the
+// file when the last connection closes, but not when its last query was cut
+// off, nor when two close at once. Nothing is lost where it fails: the next
+// start tries again.
+func (s *storage) merge(ctx context.Context) {
+	if _, err := os.Stat(s.path + "-wal"); err == nil && s.db != nil {
+		_ = check(ctx, s.dsn())
+	}
 }
 
 func (s *storage) unlock() error {
