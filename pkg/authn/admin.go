@@ -1,6 +1,7 @@
 // Package authn has the parts that find out who calls:
 //
 //   - [Admin] makes a certificate authority and an administrator
+//   - [ServingCertificate] lets the server prove itself with a certificate of yours
 //   - [ClientCA] knows the certificates of other authorities
 //   - [Tokens] knows the tokens of a file
 //   - [JWT] knows those that OpenID Connect issuers signed
@@ -15,15 +16,14 @@ package authn
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
@@ -32,6 +32,12 @@ import (
 // Admin gives the server a certificate authority of its own, a serving
 // certificate signed by it, and one administrator who logs in with a client
 // certificate. All keys are ECDSA P-256 and kept in files of mode 0600.
+// Certificates are issued again, while the server runs, 30 days before they end.
+//
+// To change the authority put the next one behind the present one in ca.crt and
+// give that to all clients (the kubeconfig has it at once); then put it first,
+// with its key in ca.key; then, when nobody has certificates of the old one,
+// take that out. Each takes effect within seconds, and connections stay.
 type Admin struct {
 	// Dir keeps the keys and certificates. Empty: the folder "pki" beside
 	// Kubeconfig, or new ones in memory at each start without a Kubeconfig.
@@ -54,44 +60,116 @@ func (Admin) PartName() string { return "authn.Admin" }
 
 // Install declares the identity, the client certificate authenticator and the kubeconfig.
 func (a Admin) Install(p *controlplane.Plan) error {
-	var current atomic.Pointer[loaded]
+	if a.Dir == "" && a.Kubeconfig != "" {
+		a.Dir = filepath.Join(filepath.Dir(a.Kubeconfig), "pki")
+	}
+	i := &identity{
+		Admin:    a,
+		serving:  &certificate{name: "serving certificate"},
+		clientCA: &authority{what: "client certificate authority in", file: a.Dir},
+	}
 	p.Identify("certificates", func(ctx context.Context, addr net.Addr) (controlplane.Identity, error) {
-		l, err := a.load(ctx, addr)
-		if err != nil {
+		i.addr = addr
+		if err := i.load(ctx); err != nil {
 			return controlplane.Identity{}, err
 		}
-		current.Store(l)
-		return controlplane.Identity{Serving: l.serving, ClientCA: l.clientCA}, nil
+		return controlplane.Identity{Serving: i.serving, ClientCA: i.clientCA}, nil
 	})
 	p.Authenticate("client certificate", authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-		l := current.Load()
+		l := i.now.Load()
 		if l == nil {
 			return nil, false, nil // not listening: nobody comes with a certificate
 		}
 		return l.certificates.AuthenticateRequest(req)
 	}))
+	p.Background("certificates", func(ctx context.Context, _ *controlplane.Plane) error {
+		i.follow(ctx)
+		return nil
+	})
 	if a.Kubeconfig != "" {
-		p.WhenReady("kubeconfig", func(_ context.Context, addr net.Addr) error {
-			l := current.Load()
-			if l == nil {
-				return errors.New("a kubeconfig needs an address: call Listen, or leave Kubeconfig empty")
-			}
-			endpoint, err := endpointOf(addr)
-			if err != nil {
-				return err
-			}
-			return pki.WriteKubeconfig(a.Kubeconfig, l.identity.Kubeconfig(endpoint.URL, ""))
-		})
+		p.WhenReady("kubeconfig", func(context.Context, net.Addr) error { return i.writeKubeconfig() })
 	}
 	return nil
+}
+
+// identity is what the part is in one plane. Without a listener there is none.
+type identity struct {
+	Admin
+	addr     net.Addr
+	serving  *certificate
+	clientCA *authority
+	now      atomic.Pointer[loaded]
 }
 
 // loaded is an identity in use.
 type loaded struct {
 	identity     *pki.Identity
-	serving      dynamiccertificates.CertKeyContentProvider
-	clientCA     dynamiccertificates.CAContentProvider
 	certificates authenticator.Request
+}
+
+// load puts what the folder has into effect, and makes what it has not.
+func (i *identity) load(ctx context.Context) error {
+	endpoint, err := endpointOf(i.addr)
+	if err != nil {
+		return err
+	}
+	next, err := pki.Dir(i.Dir).Load(ctx, pki.Request{
+		Hosts: append(endpoint.Hosts, i.Hosts...), User: i.User, Groups: i.Groups,
+	})
+	if err != nil {
+		return err
+	}
+	if err := i.clientCA.use(ctx, next.CA); err != nil {
+		return err
+	}
+	if err := i.serving.set(next.ServerCert, next.ServerKey); err != nil {
+		return err
+	}
+	i.now.Store(&loaded{
+		identity:     next,
+		certificates: remember(x509.NewDynamic(i.clientCA.VerifyOptions, x509.CommonNameUserConversion)),
+	})
+	return nil
+}
+
+func (i *identity) writeKubeconfig() error {
+	l := i.now.Load()
+	if l == nil {
+		return errors.New("a kubeconfig needs an address: call Listen, or leave Kubeconfig empty")
+	}
+	endpoint, err := endpointOf(i.addr)
+	if err != nil {
+		return err
+	}
+	return pki.WriteKubeconfig(i.Kubeconfig, l.identity.Kubeconfig(endpoint.URL, ""))
+}
+
+// follow loads the folder again when its certificates change or are to be
+// issued again, until the context ends.
+func (i *identity) follow(ctx context.Context) {
+	if i.Dir == "" || i.now.Load() == nil {
+		return
+	}
+	f := &following{source: source{what: "certificates", file: i.Dir, read: i.state, use: func(ctx context.Context, _ []byte) error {
+		if err := i.load(ctx); err != nil || i.Kubeconfig == "" {
+			return err
+		}
+		return i.writeKubeconfig()
+	}}}
+	var err error
+	if f.used, err = f.read(i.Dir); err != nil {
+		f.tell(ctx, err)
+	}
+	f.run(ctx)
+}
+
+// state differs from what it was when the folder is to be loaded again.
+func (i *identity) state(dir string) ([]byte, error) {
+	state, err := pki.Dir(dir).State()
+	if time.Now().After(i.now.Load().identity.NotAfter.Add(-pki.RenewBefore)) {
+		state = append(state, "due"...)
+	}
+	return state, err
 }
 
 // endpointOf is how clients reach a bound address. One that is bound to all of
@@ -101,36 +179,4 @@ func endpointOf(addr net.Addr) (pki.Endpoint, error) {
 		addr = &net.TCPAddr{IP: net.IPv4zero, Port: tcp.Port}
 	}
 	return pki.EndpointOf(addr)
-}
-
-func (a Admin) load(ctx context.Context, addr net.Addr) (*loaded, error) {
-	endpoint, err := endpointOf(addr)
-	if err != nil {
-		return nil, err
-	}
-	dir := a.Dir
-	if dir == "" && a.Kubeconfig != "" {
-		dir = filepath.Join(filepath.Dir(a.Kubeconfig), "pki")
-	}
-	identity, err := pki.Dir(dir).Load(ctx, pki.Request{
-		Hosts: append(endpoint.Hosts, a.Hosts...), User: a.User, Groups: a.Groups,
-	})
-	if err != nil {
-		return nil, err
-	}
-	serving, err := identity.Serving()
-	if err != nil {
-		return nil, err
-	}
-	clientCA, err := identity.ClientCA()
-	if err != nil {
-		return nil, err
-	}
-	if _, ok := clientCA.VerifyOptions(); !ok {
-		return nil, fmt.Errorf("client certificate authority in %s: no usable certificate", dir)
-	}
-	return &loaded{
-		identity: identity, serving: serving, clientCA: clientCA,
-		certificates: remember(x509.NewDynamic(clientCA.VerifyOptions, x509.CommonNameUserConversion)),
-	}, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/x509"
 	"os"
-	"sync"
 	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -17,9 +16,7 @@ import (
 type authority struct {
 	what, file string
 	now        atomic.Pointer[dynamiccertificates.CAContentProvider]
-
-	mu        sync.Mutex
-	listeners []dynamiccertificates.Listener
+	notifier
 }
 
 // An authority can say which client certificates a listener asks for.
@@ -36,23 +33,12 @@ func (a *authority) use(_ context.Context, content []byte) error {
 		return err
 	}
 	a.now.Store(&next)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, l := range a.listeners {
-		l.Enqueue()
-	}
+	a.notify()
 	return nil
 }
 
 // Name implements dynamiccertificates.CAContentProvider.
 func (a *authority) Name() string { return a.what + " " + a.file }
-
-// AddListener implements dynamiccertificates.Notifier.
-func (a *authority) AddListener(l dynamiccertificates.Listener) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.listeners = append(a.listeners, l)
-}
 
 // CurrentCABundleContent implements dynamiccertificates.CAContentProvider.
 func (a *authority) CurrentCABundleContent() []byte {
@@ -69,9 +55,3 @@ func (a *authority) VerifyOptions() (x509.VerifyOptions, bool) {
 	}
 	return x509.VerifyOptions{}, false
 }
-
-// listener is a function that is told of changes.
-type listener func()
-
-// Enqueue implements dynamiccertificates.Listener.
-func (f listener) Enqueue() { f() }

@@ -60,7 +60,13 @@ func echo(next http.Handler) http.Handler {
 // test ends, and returns its URL.
 func serve(t *testing.T, parts ...controlplane.Part) string {
 	t.Helper()
-	parts = append(parts, authn.Admin{}, middleware.AfterAuthentication("echo", echo))
+	return serveWith(t, append(parts, authn.Admin{})...)
+}
+
+// serveWith is serve without the parts of a certificate.
+func serveWith(t *testing.T, parts ...controlplane.Part) string {
+	t.Helper()
+	parts = append(parts, middleware.AfterAuthentication("echo", echo))
 	s, err := controlplane.New("test").Listen("127.0.0.1:0").Storage(memory.Store{}).With(parts...).Build()
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +194,9 @@ type ca struct {
 	key  *ecdsa.PrivateKey
 }
 
-func newCA(t *testing.T) *ca {
+func newCA(t *testing.T) *ca { return newCAUntil(t, soon()) }
+
+func newCAUntil(t *testing.T, until time.Time) *ca {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -196,7 +204,7 @@ func newCA(t *testing.T) *ca {
 	}
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test ca " + rand.Text()},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: past(), NotAfter: until,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -253,6 +261,7 @@ func TestFields(t *testing.T) {
 	}{
 		"tokens":            {"there is no default file", authn.Tokens{}, `part "authn.Tokens": field File: is empty`},
 		"client ca":         {"there is no default file", authn.ClientCA{}, `part "authn.ClientCA": field File: is empty`},
+		"serving":           {"there is no default file", authn.ServingCertificate{CertFile: "x"}, `fields CertFile and KeyFile: one is empty`},
 		"proxy":             {"whoever proves nothing is no proxy", authn.Proxy{}, `part "authn.Proxy": field ClientCAFile: is empty`},
 		"proxy names":       {"an empty name would match", authn.Proxy{ClientCAFile: "x", AllowedNames: []string{""}}, `field AllowedNames: a name is empty`},
 		"proxy user":        {"not a header", authn.Proxy{ClientCAFile: "x", UsernameHeaders: []string{"X User"}}, `field UsernameHeaders[0]: "X User": want the name of a header, such as X-Remote-User`},

@@ -69,8 +69,8 @@ func (b *Builder) Build() (*Server, error) {
 		if _, _, err := net.SplitHostPort(b.listen); err != nil {
 			errs = append(errs, fmt.Errorf("listen: %w: want HOST:PORT, such as 127.0.0.1:6443", err))
 		}
-		if len(plan.identity) == 0 {
-			errs = append(errs, errors.New("listen: no part brings a serving certificate: add authn.Admin{}"))
+		if len(plan.identity) == 0 && len(plan.certificates) == 0 {
+			errs = append(errs, errors.New("listen: no part brings a serving certificate: add authn.Admin{} or authn.ServingCertificate{}"))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

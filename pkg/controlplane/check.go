@@ -106,6 +106,7 @@ func (p *Plan) checkNames() []error {
 	errs = append(errs, duplicates("prepare", p.prepares)...)
 	errs = append(errs, duplicates("background", append(slices.Clone(p.background), p.elected...))...)
 	errs = append(errs, duplicates("serving certificate", p.identity)...)
+	errs = append(errs, duplicates("serving certificate", p.certificates)...)
 	errs = append(errs, duplicates("when ready", p.ready)...)
 	errs = append(errs, duplicates("authority", p.trusted)...)
 	seen := map[string]string{}

@@ -39,6 +39,7 @@ type Plan struct {
 	identity       []named[IdentityFunc]
 	ready          []named[ReadyFunc]
 	trusted        []named[dynamiccertificates.CAContentProvider]
+	certificates   []named[CertificateFunc]
 	outlets        []named[outlet]
 	flow           []named[FlowControlFunc]
 }
@@ -61,12 +62,17 @@ type WorkFunc func(ctx context.Context, p *Plane) error
 // IdentityFunc gives a server its TLS identity for the address it listens on.
 type IdentityFunc func(ctx context.Context, addr net.Addr) (Identity, error)
 
+// CertificateFunc gives a server a serving certificate for some names. It is
+// called before the server listens; whoever changes it later tells its listeners.
+type CertificateFunc func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error)
+
 // ReadyFunc is called once when a server is ready, before Ready is signalled.
 type ReadyFunc func(ctx context.Context, addr net.Addr) error
 
 // Identity is how a server proves itself and recognises client certificates.
 type Identity struct {
-	// Serving is the certificate and key the server answers with.
+	// Serving is the certificate and key the server answers with, unless a
+	// certificate was added (see [Plan.Certify]) for the name a client asks for.
 	Serving dynamiccertificates.CertKeyContentProvider
 	// ClientCA signs the client certificates that are asked for. May be nil.
 	ClientCA dynamiccertificates.CAContentProvider
@@ -180,6 +186,13 @@ func (p *Plan) Dynamic(groups DynamicGroups) { p.dynamic = append(p.dynamic, gro
 // Identify declares where a server's TLS identity comes from. One part may.
 func (p *Plan) Identify(name string, identity IdentityFunc) {
 	p.identity = append(p.identity, named[IdentityFunc]{p.part, name, identity})
+}
+
+// Certify adds a serving certificate for the names that clients ask for with
+// it (SNI, RFC 6066, section 3). Other clients get that of the identity, or
+// without one, the first that was added.
+func (p *Plan) Certify(name string, certificate CertificateFunc) {
+	p.certificates = append(p.certificates, named[CertificateFunc]{p.part, name, certificate})
 }
 
 // Trust has the listener ask clients for certificates of further authorities,

@@ -52,14 +52,27 @@ func (r *run) identify(ctx context.Context, plan *Plan, listener net.Listener) (
 	if listener == nil {
 		return nil, nil
 	}
-	from := plan.identity[0]
-	identity, err := from.value(ctx, listener.Addr())
-	if err != nil {
-		return nil, fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
+	var identity Identity
+	for _, from := range plan.identity { // at most one
+		var err error
+		if identity, err = from.value(ctx, listener.Addr()); err != nil {
+			return nil, fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
+		}
 	}
-	config, err := r.tlsConfig(identity.trusting(plan.trusted))
+	var byName []dynamiccertificates.SNICertKeyContentProvider
+	for _, from := range plan.certificates {
+		certificate, err := from.value(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
+		}
+		byName = append(byName, certificate)
+	}
+	if identity.Serving == nil {
+		identity.Serving = byName[0] // Build has seen that there is one
+	}
+	config, err := r.tlsConfig(identity.trusting(plan.trusted), byName)
 	if err != nil {
-		return nil, fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
+		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	return config, nil
 }
@@ -105,20 +118,27 @@ func (r *run) serve(listener net.Listener, server *http.Server) {
 // when requests are drained and watches have ended.
 const connectionsTimeout = 100 * time.Millisecond
 
-// tlsConfig answers with the identity's certificate and asks clients for one.
-// It follows the identity when that changes.
-func (r *run) tlsConfig(identity Identity) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+// tlsConfig answers with the identity's certificate, or one for the name that
+// is asked for, and asks clients for one. It follows them when they change:
+// handshakes from then on get the new ones, and open connections stay.
+func (r *run) tlsConfig(identity Identity, byName []dynamiccertificates.SNICertKeyContentProvider) (*tls.Config, error) {
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
+		CipherSuites: cipherSuites(),
+	}
 	if identity.ClientCA != nil {
 		// Certificates are asked for, not demanded: authenticators verify them,
 		// and there are other ways to log in.
 		config.ClientAuth = tls.RequestClientCert
 	}
-	controller := dynamiccertificates.NewDynamicServingCertificateController(config, identity.ClientCA, identity.Serving, nil, nil)
+	controller := dynamiccertificates.NewDynamicServingCertificateController(config, identity.ClientCA, identity.Serving, byName, nil)
 	if identity.ClientCA != nil {
 		identity.ClientCA.AddListener(controller)
 	}
 	identity.Serving.AddListener(controller)
+	for _, certificate := range byName {
+		certificate.AddListener(controller)
+	}
 	if err := controller.RunOnce(); err != nil {
 		return nil, err
 	}
@@ -131,6 +151,16 @@ func (r *run) tlsConfig(identity Identity) (*tls.Config, error) {
 	})
 	config.GetConfigForClient = controller.GetConfigForClient
 	return config, nil
+}
+
+// cipherSuites are those of TLS 1.2 that RFC 9325, section 4.2, recommends: forward
+// secrecy and authenticated encryption. Those of TLS 1.3 are all such.
+func cipherSuites() []uint16 {
+	return []uint16{
+		tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+		tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+		tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+	}
 }
 
 // httpServer has the limits of kube-apiserver.

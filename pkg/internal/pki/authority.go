@@ -13,11 +13,11 @@ import (
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 365 * 24 * time.Hour
-	// renewBefore is how long before its end a certificate counts as ended. It
+	// RenewBefore is how long before its end a certificate counts as ended. It
 	// is the same for the authority and for leaves: no leaf outlives its
 	// authority, so with less for the authority its last leaves would be issued
 	// again at every start.
-	renewBefore = 30 * 24 * time.Hour
+	RenewBefore = 30 * 24 * time.Hour
 	// backdate lets clients whose clock is slow trust a new certificate.
 	backdate = 5 * time.Minute
 )
@@ -92,7 +92,7 @@ func (l *ledger) checkAuthority(ca *authority) (string, error) {
 	case l.now.Before(ca.cert.NotBefore):
 		return caCert, fmt.Errorf("%w: it begins on %s: check the clock of this machine",
 			ErrValidity, ca.cert.NotBefore.Format(time.DateOnly))
-	case !l.now.Add(renewBefore).Before(ca.cert.NotAfter):
+	case !l.now.Add(RenewBefore).Before(ca.cert.NotAfter):
 		return caCert, fmt.Errorf("%w: it ends on %s", ErrValidity, ca.cert.NotAfter.Format(time.DateOnly))
 	}
 	return "", nil

@@ -100,6 +100,17 @@ func fileNames() []string {
 	return []string{caKey, caCert, serverName + keyExt, serverName + certExt, adminName + keyExt, adminName + certExt}
 }
 
+// State is what the folder's certificates are: they are to be loaded again when
+// it has changed. It reads no keys: with a new key comes a new certificate.
+func (d Dir) State() ([]byte, error) {
+	ca, err := os.ReadFile(filepath.Join(string(d), caCert))
+	if err != nil {
+		return nil, err
+	}
+	server, err := os.ReadFile(filepath.Join(string(d), serverName+certExt))
+	return append(ca, server...), err
+}
+
 // readFiles returns the files of an identity that exist, by name.
 func readFiles(dir string) (map[string][]byte, error) {
 	files := make(map[string][]byte)

@@ -84,7 +84,7 @@ func (l *ledger) leaf(ca *authority, want leaf) (*x509.Certificate, error) {
 // verify returns why a certificate does not chain to the authority or is not
 // valid for a while to come.
 func (l *ledger) verify(ca *authority, cert *x509.Certificate, usage x509.ExtKeyUsage) error {
-	if !l.now.Add(renewBefore).Before(cert.NotAfter) {
+	if !l.now.Add(RenewBefore).Before(cert.NotAfter) {
 		return fmt.Errorf("it ends on %s", cert.NotAfter.Format(time.DateOnly))
 	}
 	roots := x509.NewCertPool()

@@ -1,0 +1,103 @@
+package authn
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// ServingCertificate has the server answer with a certificate from files, such
+// as one of a public authority, to clients that ask for its names. Several may
+// be given. With [Admin], clients that ask for other names or an address get
+// the certificate of that; without, the one that was given first.
+type ServingCertificate struct {
+	// CertFile has the certificate, and those between it and the authority, in
+	// PEM. KeyFile has its key, and no permissions for every user of the machine.
+	// Changes take effect within seconds for new connections, and open ones
+	// stay; files that cannot be used change nothing and are logged. Required.
+	CertFile, KeyFile string
+	// Names are host names the certificate is for beside those that it says;
+	// "*.example.com" is for one level below.
+	Names []string
+}
+
+// PartName implements the name errors use.
+func (ServingCertificate) PartName() string { return "authn.ServingCertificate" }
+
+// Install declares the certificate and the work that follows its files.
+func (s ServingCertificate) Install(p *controlplane.Plan) error {
+	if s.CertFile == "" || s.KeyFile == "" {
+		return errors.New("fields CertFile and KeyFile: one is empty: name PEM files with a certificate and its key")
+	}
+	c := &certificate{name: "serving certificate " + s.CertFile, names: s.Names}
+	file := source{what: "serving certificate", file: s.CertFile, read: s.read, use: func(_ context.Context, content []byte) error {
+		return c.set(content, content)
+	}}
+	p.Certify(file.name(), func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error) {
+		content, err := s.read(s.CertFile)
+		if err != nil {
+			return nil, err
+		}
+		return c, file.use(ctx, content)
+	})
+	file.install(p)
+	return nil
+}
+
+// read returns the certificates and the key, one after the other: whoever reads
+// PEM takes the blocks it looks for.
+func (s ServingCertificate) read(string) ([]byte, error) {
+	certs, err := os.ReadFile(s.CertFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := readPrivate(s.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	return append(append(certs, '\n'), key...), nil
+}
+
+// certificate is a certificate and its key, as they are now.
+type certificate struct {
+	notifier
+	name  string
+	names []string
+	now   atomic.Pointer[certAndKey]
+}
+
+type certAndKey struct{ cert, key []byte }
+
+// A certificate is one that a listener can answer with.
+var _ dynamiccertificates.SNICertKeyContentProvider = (*certificate)(nil)
+
+// set has the certificate be another, if it and its key belong together.
+func (c *certificate) set(cert, key []byte) error {
+	if _, err := tls.X509KeyPair(cert, key); err != nil {
+		return fmt.Errorf("%s: %w: give a certificate and the key that belongs to it", c.name, err)
+	}
+	c.now.Store(&certAndKey{cert, key})
+	c.notify()
+	return nil
+}
+
+// Name implements dynamiccertificates.CertKeyContentProvider.
+func (c *certificate) Name() string { return c.name }
+
+// CurrentCertKeyContent implements dynamiccertificates.CertKeyContentProvider.
+func (c *certificate) CurrentCertKeyContent() (cert, key []byte) {
+	if now := c.now.Load(); now != nil {
+		return now.cert, now.key
+	}
+	return nil, nil
+}
+
+// SNINames implements dynamiccertificates.SNICertKeyContentProvider.
+func (c *certificate) SNINames() []string { return c.names }
