@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,12 +22,14 @@ import (
 	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
@@ -41,6 +44,8 @@ type shared struct {
 	// door and token are the loopback of the root plane.
 	door  *loopback.Transport
 	token string
+	// stored are the health checks of what transforms stored values.
+	stored []healthz.HealthChecker
 }
 
 // newPlane builds a plane from parts. Nothing runs yet but the watch caches of
@@ -58,11 +63,16 @@ func newPlane(name string, plan *Plan, backend *store.Backend, shared *shared) (
 		return nil, fmt.Errorf("loopback client: %w", err)
 	}
 	p.informers = informers.NewSharedInformerFactory(client, 0)
+	if p.tracer, err = startTracer(plan.tracers); err != nil {
+		return nil, err
+	}
 	if p.recorder, err = startRecorder(plan.outlets); err != nil {
+		p.tracer.stop()
 		return nil, err
 	}
 	if p.base, err = p.baseConfig(client); err != nil {
 		p.recorder.stop()
+		p.tracer.stop()
 		return nil, err
 	}
 	if err := p.assemble(); err != nil {
@@ -94,6 +104,10 @@ func (p *Plane) assemble() error {
 		return err
 	}
 	p.top.PrepareRun()
+	// The server has registered what it counts; this shows it in fewer series.
+	paths := p.top.Handler.NonGoRestfulMux
+	paths.Unregister("/metrics")
+	paths.Handle("/metrics", metrics.Handler())
 	return p.installOpenAPI()
 }
 
@@ -101,6 +115,7 @@ func (p *Plane) assemble() error {
 // of its stores, and the queues that controllers own from the moment they are
 // made and that only their run ends.
 func (p *Plane) discard() {
+	defer p.tracer.stop()
 	defer p.recorder.stop()
 	if p.top == nil {
 		p.endFlow()
@@ -152,10 +167,15 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.EnableIndex = true
 	c.NonLongRunningRequestWaitGroup = p.requests
 	c.WatchRequestWaitGroup = p.watches
-	c.BuildHandlerChainFunc = (&chain{middleware: p.plan.middleware, signals: p.signals}).build
+	c.BuildHandlerChainFunc = (&chain{
+		middleware: p.plan.middleware, signals: p.signals, tracing: p.tracer.provider != nil, lists: p.lists(),
+	}).build
 	c.AggregatedDiscoveryGroupManager = discoveryendpoint.NewResourceManager("apis")
 	c.AggregatedDiscoveryGroupManager.AddInvalidationCallback(p.discovered.signal)
 	c.StorageObjectCountTracker = p.backend.Objects
+	// Clipped: the servers of the chain append to what they share here.
+	c.HealthzChecks = slices.Clip(append(c.HealthzChecks, p.shared.stored...))
+	c.ReadyzChecks = slices.Clip(append(c.ReadyzChecks, p.shared.stored...))
 	// The plane starts its informers itself, and waits for them without polling.
 	c.DisabledPostStartHooks.Insert("generic-apiserver-start-informers")
 	c.Authentication.Authenticator = p.authenticator()
@@ -167,6 +187,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	}
 	c.AdmissionControl = chain
 	p.recorder.configure(&c.Config)
+	p.tracer.configure(&c.Config)
 	// Last: what it starts is ended with a plane that got this far.
 	return c, p.controlFlow(&c.Config)
 }
@@ -204,7 +225,7 @@ func (p *Plane) admission(client kubernetes.Interface) (admission.Interface, err
 		}
 		chain = append(chain, a.value)
 	}
-	return admission.NewChainHandler(chain...), errors.Join(errs...)
+	return reinvoking{admission.NewChainHandler(chain...)}, errors.Join(errs...)
 }
 
 // protobufConfig is the loopback configuration for clients of built-in types,

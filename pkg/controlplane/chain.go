@@ -64,6 +64,8 @@ type chain struct {
 	signals    *signals
 	// tracing is on when a part brings a tracer.
 	tracing bool
+	// lists are those that may be answered in part; nil when none are.
+	lists *lists
 }
 
 // signals are the moments of a plane's life that filters wait for.
@@ -123,7 +125,8 @@ func (c *chain) build(api http.Handler, config *genericapiserver.Config) http.Ha
 // permitted decides whether a known user may do what is asked, and records it.
 func (c *chain) permitted(h http.Handler, config *genericapiserver.Config) http.Handler {
 	h = filterlatency.TrackCompleted(h)
-	h = genericapifilters.WithAuthorization(h, config.Authorization.Authorizer, config.Serializer)
+	h = genericapifilters.WithAuthorization(h, c.lists.authorizer(config.Authorization.Authorizer), config.Serializer)
+	h = c.lists.wrap(h, config.Serializer)
 	h = filterlatency.TrackStarted(h, config.TracerProvider, "authorization")
 	if config.FlowControl != nil {
 		estimator := flowcontrolrequest.NewWorkEstimator(config.StorageObjectCountTracker.Get,

@@ -31,6 +31,8 @@ func (p *Plan) check() error {
 	errs = append(errs, p.checkAdmission()...)
 	errs = append(errs, p.checkOutlets()...)
 	errs = append(errs, p.checkFlow()...)
+	errs = append(errs, p.checkTracers()...)
+	errs = append(errs, p.checkFilters()...)
 	for _, w := range p.middleware {
 		if w.slot < Outermost || w.slot > Innermost {
 			errs = append(errs, fmt.Errorf("part %q: middleware %q: unknown slot %d", w.part, w.name, w.slot))
@@ -41,6 +43,7 @@ func (p *Plan) check() error {
 			errs = append(errs, fmt.Errorf("part %q: it needs %s, which no part serves: add %s", n.part, n.value.Kind, n.name))
 		}
 	}
+	errs = append(errs, p.checkTransforms()...)
 	if len(p.identity) > 1 {
 		errs = append(errs, fmt.Errorf("part %q: serving certificate: part %q brings one already", p.identity[1].part, p.identity[0].part))
 	}

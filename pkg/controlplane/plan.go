@@ -40,8 +40,11 @@ type Plan struct {
 	ready          []named[ReadyFunc]
 	trusted        []named[dynamiccertificates.CAContentProvider]
 	certificates   []named[CertificateFunc]
+	tracers        []named[TracerFunc]
 	outlets        []named[outlet]
 	flow           []named[FlowControlFunc]
+	transforms     []named[TransformFunc]
+	filters        []named[listFilter]
 }
 
 // named is something a part declared, with what errors call it.

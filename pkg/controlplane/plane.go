@@ -42,6 +42,7 @@ type Plane struct {
 	informers    informers.SharedInformerFactory
 	signals      *signals
 	recorder     *recorder
+	tracer       *tracer
 	base         *genericapiserver.RecommendedConfig
 	links        []*Link
 	groupsServer *genericapiserver.GenericAPIServer
@@ -172,7 +173,7 @@ func (p *Plane) startFeed(life context.Context) error {
 	if err != nil {
 		return fmt.Errorf("storage client for the feed of objects: %w", err)
 	}
-	p.feed = feed.New(client, p.backend.Prefix)
+	p.feed = feed.New(client, p.backend.Prefix, p.backend.Transformers)
 	p.work.Go(func() { p.feed.Run(life) })
 	return nil
 }
@@ -265,6 +266,7 @@ func (p *Plane) stop() error {
 	}
 	p.transport.Close()
 	p.recorder.stop()
+	p.tracer.stop()
 	p.top.Destroy()
 	return err
 }

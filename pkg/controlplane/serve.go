@@ -168,7 +168,7 @@ func cipherSuites() []uint16 {
 func httpServer(h http.Handler, config *tls.Config) *http.Server {
 	const bodyPercentile99 = 256 << 10 // bytes; few requests are larger
 	return &http.Server{
-		Handler: h, TLSConfig: config,
+		Handler: chunkedLast(h), TLSConfig: config,
 		MaxHeaderBytes:    1 << 20,
 		ReadHeaderTimeout: 32 * time.Second,
 		IdleTimeout:       90 * time.Second,
@@ -181,6 +181,20 @@ func httpServer(h http.Handler, config *tls.Config) *http.Server {
 		// Failed handshakes are the client's business: scanners make them by the thousand.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
+}
+
+// chunkedLast has a connection of HTTP/1.1 end with a request whose body comes in
+// chunks. One that has a length as well may have been cut elsewhere by a proxy, and
+// what follows it may be its body: RFC 9112, section 6.1, has servers close the
+// connection after it. Go's server does not, and a handler no longer sees whether
+// there was a length.
+func chunkedLast(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // externalAddress is what clients are told to connect to.

@@ -144,6 +144,9 @@ func (r *run) start(ctx, life context.Context) error {
 	log.V(1).Info("Started", "phase", "storage", "ms", time.Since(r.begun).Milliseconds())
 
 	shared := &shared{external: externalAddress(listener), documents: documentCaches().of(plan), door: s.door, token: s.token}
+	if err := r.transform(life, plan, backend, shared); err != nil {
+		return err
+	}
 	phase := time.Now()
 	plane, err := newPlane(s.built.name, plan, backend, shared)
 	if err != nil {

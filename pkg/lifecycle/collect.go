@@ -116,7 +116,7 @@ func in(objects metadata.Interface, t target, namespace string) metadata.Resourc
 func (c *collector) finish(ctx context.Context, it *item) error {
 	switch {
 	case slices.Contains(it.Finalizers, metav1.FinalizerOrphanDependents):
-		if err := c.feed.CatchUp(ctx); err != nil {
+		if err := c.dependentsKnown(ctx); err != nil {
 			return err
 		}
 		if err := c.orphan(ctx, it); err != nil {
@@ -127,6 +127,15 @@ func (c *collector) finish(ctx context.Context, it *item) error {
 		return c.foreground(ctx, it)
 	}
 	return nil
+}
+
+// dependentsKnown waits until the feed has every dependent. Those that cannot be
+// decrypted may be anybody's: an owner stays until they can.
+func (c *collector) dependentsKnown(ctx context.Context) error {
+	if err := c.feed.CatchUp(ctx); err != nil {
+		return err
+	}
+	return c.feed.Unreadable()
 }
 
 // orphan takes the owner off all its dependents.
@@ -149,7 +158,7 @@ func (c *collector) orphan(ctx context.Context, it *item) error {
 // foreground lets an object go when nothing that blocks it is left. In a circle
 // of objects that wait for each other it lets the others go before it.
 func (c *collector) foreground(ctx context.Context, it *item) error {
-	if err := c.feed.CatchUp(ctx); err != nil {
+	if err := c.dependentsKnown(ctx); err != nil {
 		return err
 	}
 	if !c.feed.Blocked(it.id) {

@@ -80,14 +80,15 @@ type world struct {
 	doors  map[string]door
 }
 
-// start runs a server on memory and makes the objects that must survive.
-func start(tb testing.TB) *world {
+// start runs a server on memory, with further parts, and makes the objects that
+// must survive.
+func start(tb testing.TB, parts ...controlplane.Part) *world {
 	tb.Helper()
 	kubeconfig := filepath.Join(tb.TempDir(), "admin.kubeconfig")
 	s, err := controlplane.New("hostile").Listen("127.0.0.1:0").Storage(memory.Store{}).With(
 		authn.Admin{Kubeconfig: kubeconfig},
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, garden(),
-		crd.Definitions{}, aggregator.APIServices{},
+		crd.Definitions{}, aggregator.APIServices{}, controlplane.Parts(parts),
 	).Build()
 	if err != nil {
 		tb.Fatal(err)
@@ -179,6 +180,7 @@ type request struct {
 	contentType  string
 	accept       string
 	body         string
+	user         string // whom the administrator acts as
 }
 
 // answer is what came back.
@@ -207,6 +209,9 @@ func (d door) send(ctx context.Context, r request) (answer, error) {
 	case noContentType:
 	default:
 		req.Header.Set("Content-Type", r.contentType)
+	}
+	if r.user != "" {
+		req.Header.Set("Impersonate-User", r.user)
 	}
 	if r.accept != "" {
 		req.Header.Set("Accept", r.accept)

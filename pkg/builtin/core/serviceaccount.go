@@ -12,8 +12,8 @@ import (
 )
 
 // ServiceAccounts is the part that serves serviceaccounts (v1). They are names
-// for permissions: there is no token sub-resource, and no account named default
-// in each namespace.
+// for permissions: tokens come with serviceaccount.Tokens, and accounts named
+// default with lifecycle.DefaultServiceAccounts.
 //
 // kubectl get prints name and age, as Kubernetes 1.36 does: what used to be
 // counted under SECRETS has been empty since tokens are no longer Secrets

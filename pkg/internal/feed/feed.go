@@ -11,15 +11,19 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
 )
 
 // Feed mirrors the metadata of the objects below a prefix of a datastore.
 type Feed struct {
-	prefix string
-	client *clientv3.Client
-	types  map[stem]*Type
-	synced chan struct{}
+	prefix       string
+	client       *clientv3.Client
+	transformers value.ResourceTransformers
+	types        map[stem]*Type
+	sealed       sealed
+	synced       chan struct{}
 
 	mu       sync.RWMutex
 	index    index
@@ -29,15 +33,18 @@ type Feed struct {
 	changed  []*func(before, after *Object)
 }
 
-// New makes a feed of what is stored below the prefix, "/registry". [Feed.Run]
-// owns the client and closes it.
-func New(client *clientv3.Client, prefix string) *Feed {
+// New makes a feed of what is stored below the prefix, "/registry", and, where
+// there are transformers, transformed by them. [Feed.Run] owns the client and
+// closes it.
+func New(client *clientv3.Client, prefix string, transformers value.ResourceTransformers) *Feed {
 	return &Feed{
-		prefix: strings.TrimSuffix(prefix, "/") + "/",
-		client: client,
-		types:  map[stem]*Type{},
-		synced: make(chan struct{}),
-		index:  newIndex(),
+		prefix:       strings.TrimSuffix(prefix, "/") + "/",
+		client:       client,
+		transformers: transformers,
+		types:        map[stem]*Type{},
+		sealed:       sealed{values: map[string]*mvccpb.KeyValue{}, counts: map[schema.GroupResource]int{}},
+		synced:       make(chan struct{}),
+		index:        newIndex(),
 	}
 }
 
@@ -97,21 +104,42 @@ func (f *Feed) follow(ctx context.Context) error {
 	default:
 		close(f.synced)
 	}
-	for r := range f.client.Watch(watchContext(ctx), f.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1)) {
-		if err := r.Err(); err != nil {
-			return err
+	watch := f.client.Watch(watchContext(ctx), f.prefix, clientv3.WithPrefix(), clientv3.WithRev(revision+1))
+	var again <-chan time.Time
+	for {
+		if again == nil && len(f.sealed.values) > 0 {
+			again = time.After(retry)
 		}
-		for _, e := range r.Events {
-			f.apply(ctx, e)
+		select {
+		case r, ok := <-watch:
+			if !ok {
+				return errors.New("the watch ended")
+			}
+			if err := f.take(ctx, r); err != nil {
+				return err
+			}
+		case <-again:
+			again = nil
+			f.unseal(ctx)
 		}
-		if n := len(r.Events); n > 0 {
-			// The header may be ahead of events that etcd did not send yet.
-			f.advance(r.Events[n-1].Kv.ModRevision, false)
-			continue
-		}
-		f.advance(r.Header.Revision, true)
 	}
-	return errors.New("the watch ended")
+}
+
+// take takes in what the watch brought.
+func (f *Feed) take(ctx context.Context, r clientv3.WatchResponse) error {
+	if err := r.Err(); err != nil {
+		return err
+	}
+	for _, e := range r.Events {
+		f.apply(ctx, e)
+	}
+	if n := len(r.Events); n > 0 {
+		// The header may be ahead of events that etcd did not send yet.
+		f.advance(r.Events[n-1].Kv.ModRevision, false)
+		return nil
+	}
+	f.advance(r.Header.Revision, true)
+	return nil
 }
 
 // watchContext gives the feed's watch a stream of its own, so that progress is
@@ -154,14 +182,14 @@ func (f *Feed) read(ctx context.Context) (revision int64, err error) {
 		}
 	}
 	for _, key := range gone {
-		f.replace(key, nil)
+		f.drop(key)
 	}
 	return revision, nil
 }
 
 func (f *Feed) apply(ctx context.Context, e *clientv3.Event) {
 	if e.Type == mvccpb.DELETE {
-		f.replace(strings.TrimPrefix(string(e.Kv.Key), f.prefix), nil)
+		f.drop(strings.TrimPrefix(string(e.Kv.Key), f.prefix))
 		return
 	}
 	f.put(ctx, e.Kv)
@@ -171,13 +199,25 @@ func (f *Feed) apply(ctx context.Context, e *clientv3.Event) {
 // hold other things.
 func (f *Feed) put(ctx context.Context, kv *mvccpb.KeyValue) {
 	key := strings.TrimPrefix(string(kv.Key), f.prefix)
-	o, err := f.object(key, kv.Value)
+	content, err := f.open(ctx, key, kv)
+	if err != nil {
+		f.seal(ctx, key, kv, err)
+		return
+	}
+	f.forget(key)
+	o, err := f.object(key, content)
 	if err != nil {
 		klog.FromContext(ctx).V(4).Info("A stored value is no object", "key", string(kv.Key), "cause", err)
 		return
 	}
 	o.Revision = kv.ModRevision
 	f.replace(key, o)
+}
+
+// drop takes out what is stored no more.
+func (f *Feed) drop(key string) {
+	f.forget(key)
+	f.replace(key, nil)
 }
 
 // replace changes the indexes and tells who wants to know.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/storage/value"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -59,7 +60,7 @@ func TestFeed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, f, l := start(t, d, func(c *clientv3.Client) {
 				put(t, c, "/registry/things.example.com/things/shop/before", thing("shop", "before", "u-1"))
-			})
+			}, nil)
 			put(t, client, "/registry/configmaps/shop/cm", configMap(t, "shop", "cm", "0f8fad5b-d9cb-469f-a165-70867728950e", "u-1"))
 			put(t, client, "/registry/things.example.com/things/shop/after", thing("shop", "after", "u-2", "u-1", "u-9"))
 			put(t, client, "/registry/wholes.example.com/wholes/whole", thing("", "whole", "u-3"))
@@ -109,7 +110,7 @@ func TestManyPages(t *testing.T) {
 			name := fmt.Sprint("t", i)
 			put(t, c, "/registry/example.com/things/shop/"+name, thing("shop", name, name))
 		}
-	})
+	}, nil)
 	catchUp(t, f)
 	if f.Len() != n {
 		t.Errorf("%d objects, want %d", f.Len(), n)
@@ -122,7 +123,7 @@ func TestCatchUpTogether(t *testing.T) {
 	const writes = 100
 	for name, d := range storages(t) {
 		t.Run(name, func(t *testing.T) {
-			client, f, _ := start(t, d, func(*clientv3.Client) {})
+			client, f, _ := start(t, d, func(*clientv3.Client) {}, nil)
 			defer f.OnChange(func(_, _ *feed.Object) { time.Sleep(100 * time.Microsecond) })()
 			var writers, waiters sync.WaitGroup
 			written := make(chan struct{})
@@ -155,7 +156,9 @@ func TestCatchUpTogether(t *testing.T) {
 }
 
 // start runs a feed on a storage that holds something already.
-func start(t *testing.T, d controlplane.Datastore, before func(*clientv3.Client)) (*clientv3.Client, *feed.Feed, *log) {
+func start(
+	t *testing.T, d controlplane.Datastore, before func(*clientv3.Client), transformers value.ResourceTransformers,
+) (*clientv3.Client, *feed.Feed, *log) {
 	t.Helper()
 	s := d.Open()
 	if err := s.Start(t.Context()); err != nil {
@@ -176,7 +179,7 @@ func start(t *testing.T, d controlplane.Datastore, before func(*clientv3.Client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, l := feed.New(own, "/registry"), &log{}
+	f, l := feed.New(own, "/registry", transformers), &log{}
 	f.OnChange(l.add)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

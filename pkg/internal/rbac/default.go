@@ -3,6 +3,7 @@ package rbac
 import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -35,6 +36,10 @@ func defaultRoles() []*rbacv1.ClusterRole {
 			on("*").urls("*"),
 		),
 		// Enough to find out whether the server is ready and what it serves.
+		// Enough to verify tokens of service accounts.
+		role("system:service-account-issuer-discovery", nil, on("get").urls(
+			"/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/",
+		)),
 		role("system:discovery", nil, on("get").urls(
 			"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/",
 		)),
@@ -64,6 +69,7 @@ func defaultBindings() []*rbacv1.ClusterRoleBinding {
 		bound("cluster-admin", user.SystemPrivilegedGroup),
 		bound("system:monitoring", user.MonitoringGroup),
 		bound("system:discovery", user.AllAuthenticated),
+		bound("system:service-account-issuer-discovery", serviceaccount.AllServiceAccountsGroup),
 		bound("system:basic-user", user.AllAuthenticated),
 		bound("system:public-info-viewer", user.AllAuthenticated, user.AllUnauthenticated),
 	}

@@ -24,9 +24,11 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/apiserver/pkg/storage/storagebackend"
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+	"k8s.io/apiserver/pkg/storage/value"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 // Backend is what a plane's stores share.
@@ -41,6 +43,8 @@ type Backend struct {
 	// CollectsGarbage tells that somebody removes the finalizers of deletes with
 	// propagation policy Orphan or Foreground. Without, stores add none.
 	CollectsGarbage bool
+	// Transformers turn what is encoded into what is stored, and back. May be nil.
+	Transformers value.ResourceTransformers
 	// Compactor tells the revision below which history is gone. May be nil.
 	Compactor etcd3.Compactor
 	// Objects counts the stored objects per resource for request width
@@ -48,7 +52,7 @@ type Backend struct {
 	Objects flowcontrolrequest.StorageObjectCountTracker
 
 	mu     sync.Mutex
-	caches map[*cacher.Cacher]schema.GroupResource
+	caches map[*cacher.Cacher]tracked
 }
 
 // Has tells whether there is a store of the resource.
@@ -56,7 +60,7 @@ func (b *Backend) Has(resource schema.GroupResource) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.caches {
-		if r == resource {
+		if r.resource == resource {
 			return true
 		}
 	}
@@ -64,26 +68,27 @@ func (b *Backend) Has(resource schema.GroupResource) bool {
 }
 
 // Await waits until the watch caches of every store are filled, or says which
-// is not because it was stopped.
+// is not because it was stopped. It does not wait for one that has met a value
+// nobody can read: requests for it say so.
 func (b *Backend) Await(ctx context.Context) error {
 	b.mu.Lock()
 	caches := maps.Clone(b.caches)
 	b.mu.Unlock()
-	for c, resource := range caches {
-		if err := c.Wait(ctx); err != nil {
-			return fmt.Errorf("%s: %w", resource, err)
+	for c, t := range caches {
+		if err := t.await(ctx, c); err != nil {
+			return fmt.Errorf("%s: %w", t.resource, err)
 		}
 	}
 	return nil
 }
 
-func (b *Backend) track(c *cacher.Cacher, resource schema.GroupResource) (untrack func()) {
+func (b *Backend) track(c *cacher.Cacher, t tracked) (untrack func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.caches == nil {
-		b.caches = map[*cacher.Cacher]schema.GroupResource{}
+		b.caches = map[*cacher.Cacher]tracked{}
 	}
-	b.caches[c] = resource
+	b.caches[c] = t
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -110,6 +115,7 @@ func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (gene
 	config := storagebackend.NewDefaultConfig(g.backend.Prefix, g.codec)
 	config.EncodeVersioner = g.encode
 	config.StorageObjectCountTracker = g.backend.Objects
+	config.Transformer = g.backend.transformer(gr)
 	prefix := gr.Resource
 	if gr.Group != "" {
 		prefix = gr.Group + "/" + gr.Resource
@@ -137,13 +143,14 @@ func (b *Backend) cached(
 	if err != nil {
 		return nil, nil, err
 	}
+	source := upstream.NewCacheSource(raw)
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             raw,
+		Storage:             source,
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
 		ResourcePrefix:      prefix,
-		KeyFunc:             keyFunc,
+		KeyFunc:             source.Count(keyFunc),
 		NewFunc:             newFunc,
 		NewListFunc:         newListFunc,
 		GetAttrsFunc:        attrs,
@@ -156,14 +163,16 @@ func (b *Backend) cached(
 		return nil, nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 	}
 	delegator := cacher.NewCacheDelegator(c, raw)
-	untrack := b.track(c, config.GroupResource)
+	untrack := b.track(c, trackedOf(config))
 	destroy := sync.OnceFunc(func() {
 		untrack()
 		delegator.Stop()
+		source.End()
 		c.Stop()
 		closeRaw()
 	})
-	return &waiting{Interface: delegator, cacher: c, raw: raw}, destroy, nil
+	filled := &waiting{Interface: delegator, cacher: c, raw: raw}
+	return &filtering{Interface: filled, resource: config.GroupResource, newList: newListFunc}, destroy, nil
 }
 
 // raw is the store without a cache, and what closes it.
@@ -177,13 +186,9 @@ func (b *Backend) raw(
 	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
 	wrapped := &kubernetes.Client{Client: client}
 	wrapped.Kubernetes = wrapped
-	transformer := config.Transformer
-	if transformer == nil {
-		transformer = identity.NewEncryptCheckTransformer()
-	}
 	versioner := storage.APIObjectVersioner{}
 	s, err := etcd3.New(wrapped, b.Compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix,
-		config.GroupResource, transformer, config.LeaseManagerConfig,
+		config.GroupResource, config.Transformer, config.LeaseManagerConfig,
 		etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 	if err != nil {
 		_ = client.Close()

@@ -1,0 +1,64 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/component-base/tracing"
+	"k8s.io/klog/v2"
+)
+
+// TracerFunc makes what spans go to. It is called once for each plane, which
+// shuts it down after its last request.
+type TracerFunc func() (tracing.TracerProvider, error)
+
+// Trace has requests and what they cause recorded as spans. One part may.
+func (p *Plan) Trace(name string, tracer TracerFunc) {
+	p.tracers = append(p.tracers, named[TracerFunc]{p.part, name, tracer})
+}
+
+// checkTracers finds what would record spans twice.
+func (p *Plan) checkTracers() []error {
+	if len(p.tracers) < 2 {
+		return nil
+	}
+	return []error{fmt.Errorf("part %q: tracer: part %q brings one already", p.tracers[1].part, p.tracers[0].part)}
+}
+
+// lastSpans is how long a stop waits for a collector to take the last spans.
+const lastSpans = 2 * time.Second
+
+// tracer records the spans of a plane; the zero value records none.
+type tracer struct{ provider tracing.TracerProvider }
+
+func startTracer(from []named[TracerFunc]) (*tracer, error) {
+	t := &tracer{}
+	for _, f := range from {
+		var err error
+		if t.provider, err = f.value(); err != nil {
+			return nil, fmt.Errorf("part %q: %s: %w", f.part, f.name, err)
+		}
+	}
+	return t, nil
+}
+
+// configure has requests traced.
+func (t *tracer) configure(c *genericapiserver.Config) {
+	if t.provider != nil {
+		c.TracerProvider = t.provider
+	}
+}
+
+// stop delivers the last spans. Those that a collector does not take are lost.
+func (t *tracer) stop() {
+	if t.provider == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastSpans)
+	defer cancel()
+	if err := t.provider.Shutdown(ctx); err != nil {
+		klog.Background().Error(err, "Spans were lost when the server stopped")
+	}
+}

@@ -1,0 +1,156 @@
+package feed
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/klog/v2"
+)
+
+// encryptedPrefix starts every value that is encrypted, whatever with.
+// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/value/encrypt/identity/identity.go
+func encryptedPrefix() []byte { return []byte("k8s:enc:") }
+
+// slow is how long it takes to fail where it is not the value that is at fault,
+// but a key service that does not answer.
+const slow = 100 * time.Millisecond
+
+// sealed are values that could not be decrypted, because a key is missing or a
+// key service is away. They are tried again until they can. counts needs the
+// feed's lock, the rest is the goroutine's that reads the watch.
+type sealed struct {
+	values map[string]*mvccpb.KeyValue // by key, without the prefix
+	counts map[schema.GroupResource]int
+	pause  time.Time // nothing is tried before
+	cause  error     // why the last one could not be decrypted
+}
+
+// Unreadable is an error that names the resources with values that cannot be
+// decrypted, if there are any. Such an object is known by its key: where it is
+// and what it is called, but neither its UID nor its owners.
+func (f *Feed) Unreadable() error {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if len(f.sealed.counts) == 0 {
+		return nil
+	}
+	var all []string
+	for resource, n := range f.sealed.counts {
+		all = append(all, fmt.Sprintf("%d of %s", n, resource))
+	}
+	slices.Sort(all)
+	return fmt.Errorf("stored objects cannot be decrypted (%s): %w", strings.Join(all, ", "), f.sealed.cause)
+}
+
+// open decrypts a value, if it is encrypted.
+func (f *Feed) open(ctx context.Context, key string, kv *mvccpb.KeyValue) ([]byte, error) {
+	if f.transformers == nil || !bytes.HasPrefix(kv.Value, encryptedPrefix()) {
+		return kv.Value, nil
+	}
+	if time.Now().Before(f.sealed.pause) {
+		return nil, f.sealed.cause
+	}
+	begun := time.Now()
+	var first error
+	for _, resource := range resourcesOf(key) {
+		out, _, err := f.transformers.TransformerForResource(resource).TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
+		if err == nil {
+			return out, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if time.Since(begun) >= slow {
+		// Were each value to wait for a service that is away, the feed would stand still.
+		f.sealed.pause = time.Now().Add(retry)
+	}
+	return nil, first
+}
+
+// resourcesOf are the resources that a key without the plane's prefix,
+// [GROUP/]RESOURCE/[NAMESPACE/]NAME, may be of, the most likely first. Names of
+// resources have no dots, and those of most groups do.
+func resourcesOf(key string) []schema.GroupResource {
+	parts := strings.SplitN(key, "/", 4)
+	switch len(parts) {
+	case 4:
+		return []schema.GroupResource{{Group: parts[0], Resource: parts[1]}}
+	case 3:
+		grouped, core := schema.GroupResource{Group: parts[0], Resource: parts[1]}, schema.GroupResource{Resource: parts[0]}
+		if strings.Contains(parts[0], ".") {
+			return []schema.GroupResource{grouped}
+		}
+		return []schema.GroupResource{core, grouped}
+	}
+	return []schema.GroupResource{{Resource: parts[0]}}
+}
+
+// seal keeps a value that cannot be decrypted. What is known of the object from
+// before stays, so that nobody takes it for deleted; of a new one its place is.
+func (f *Feed) seal(ctx context.Context, key string, kv *mvccpb.KeyValue, cause error) {
+	resource := resourcesOf(key)[0]
+	f.mu.Lock()
+	_, known := f.sealed.values[key]
+	if !known {
+		f.sealed.counts[resource]++
+	}
+	f.sealed.values[key], f.sealed.cause = kv, cause
+	first := !known && f.sealed.counts[resource] == 1
+	_, there := f.index.objects[key]
+	f.mu.Unlock()
+	if first {
+		klog.FromContext(ctx).Error(cause, "Stored objects cannot be decrypted: their lifecycle waits until they can",
+			"resource", resource, "key", string(kv.Key))
+	}
+	if !there {
+		f.replace(key, f.placeholder(key, resource, kv.ModRevision))
+	}
+}
+
+// placeholder is an object of which only the key is known.
+func (f *Feed) placeholder(key string, resource schema.GroupResource, revision int64) *Object {
+	path := resource.Resource
+	if resource.Group != "" {
+		path = resource.Group + "/" + resource.Resource
+	}
+	o := &Object{Type: f.typeOf(path, stored{}.TypeMeta), UID: UIDOf(types.UID("sealed " + key)), Revision: revision}
+	o.Name = strings.TrimPrefix(strings.TrimPrefix(key, path), "/")
+	if namespace, name, found := strings.Cut(o.Name, "/"); found {
+		o.Namespace, o.Name = namespace, name
+	}
+	return o
+}
+
+// forget drops a value that was decrypted or is gone.
+func (f *Feed) forget(key string) {
+	if _, ok := f.sealed.values[key]; !ok {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.sealed.values, key)
+	resource := resourcesOf(key)[0]
+	if f.sealed.counts[resource]--; f.sealed.counts[resource] == 0 {
+		delete(f.sealed.counts, resource)
+	}
+}
+
+// unseal tries again what could not be decrypted.
+func (f *Feed) unseal(ctx context.Context) {
+	for _, key := range slices.Collect(maps.Keys(f.sealed.values)) {
+		if ctx.Err() != nil || time.Now().Before(f.sealed.pause) {
+			return
+		}
+		f.put(ctx, f.sealed.values[key])
+	}
+}

@@ -1,0 +1,87 @@
+// Package tracing has a part that sends spans of requests, and of what they
+// cause in admission and the storage, to an OpenTelemetry collector.
+package tracing
+
+import (
+	"context"
+	"fmt"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"go.opentelemetry.io/otel/sdk/trace"
+	"k8s.io/component-base/tracing"
+	tracingv1 "k8s.io/component-base/tracing/api/v1"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// OTLP sends spans over OTLP/gRPC. Requests of system:masters are part of the
+// trace their caller says (W3C Trace Context); those of others begin their own,
+// and link to it. Without a collector spans are dropped, and requests are served
+// as ever.
+// https://kubernetes.io/docs/concepts/cluster-administration/system-traces/
+type OTLP struct {
+	// Endpoint is the collector, HOST:PORT or unix:///PATH. The connection to it
+	// is not encrypted: have one on the same machine. Empty: localhost:4317.
+	Endpoint string
+	// SamplesPerMillion is how many of a million requests are traced whose callers
+	// do not say. 0: only those are whose callers say so.
+	SamplesPerMillion int32
+	// Service is what spans call the server, service.name. Empty: "sailplane".
+	Service string
+}
+
+// PartName implements the name errors use.
+func (OTLP) PartName() string { return "tracing.OTLP" }
+
+// Install declares the tracer.
+func (o OTLP) Install(p *controlplane.Plan) error {
+	if o.Endpoint == "" {
+		o.Endpoint = "localhost:4317"
+	}
+	if o.Service == "" {
+		o.Service = "sailplane"
+	}
+	config := &tracingv1.TracingConfiguration{Endpoint: &o.Endpoint, SamplingRatePerMillion: &o.SamplesPerMillion}
+	if errs := tracingv1.ValidateTracingConfiguration(config, nil, nil); len(errs) > 0 {
+		return fmt.Errorf("fields Endpoint and SamplesPerMillion: %w", errs.ToAggregate())
+	}
+	p.Trace("OTLP", func() (tracing.TracerProvider, error) { return o.provider() })
+	return nil
+}
+
+// provider records spans and sends them in batches.
+func (o OTLP) provider() (*provider, error) {
+	ctx := context.Background() // nothing waits for the collector
+	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(o.Endpoint), otlptracegrpc.WithInsecure())
+	if err != nil {
+		return nil, err
+	}
+	service, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", o.Service)))
+	if err != nil {
+		return nil, err
+	}
+	const million = 1_000_000
+	return &provider{exporter: exporter, TracerProvider: trace.NewTracerProvider(
+		trace.WithSampler(trace.ParentBased(trace.TraceIDRatioBased(float64(o.SamplesPerMillion)/million))),
+		trace.WithBatcher(exporter),
+		trace.WithResource(service),
+	)}, nil
+}
+
+// provider ends also what it waits for in vain.
+type provider struct {
+	*trace.TracerProvider
+	exporter trace.SpanExporter
+}
+
+// Shutdown implements tracing.TracerProvider. When the context ends it gives up
+// spans that were not sent.
+func (p *provider) Shutdown(ctx context.Context) error {
+	err := p.TracerProvider.Shutdown(ctx)
+	if err != nil {
+		_ = p.exporter.Shutdown(ctx) // ends what the export still waits for
+	}
+	return err
+}
