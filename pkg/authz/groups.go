@@ -1,7 +1,3 @@
-// Package authz has the parts that decide what a known user may do.
-//
-// Several may be picked; they are asked in the order of the parts, after the
-// rule that group system:masters may do everything.
 package authz
 
 import (

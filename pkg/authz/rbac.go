@@ -31,15 +31,20 @@ func (RBAC) PartName() string { return "authz.RBAC" }
 // Install declares the authorizer, the informers it reads, and the work on the
 // default and the aggregated roles.
 func (RBAC) Install(p *controlplane.Plan) error {
+	p.Authorize("rbac", counted(string(typeRBAC), "rbac", newRoles(p)))
+	return nil
+}
+
+// newRoles declares what the authorizer needs. A plane has one.
+func newRoles(p *controlplane.Plan) *roles {
 	for _, kind := range []string{"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} {
 		p.Need("rbac.All()", rbacv1.SchemeGroupVersion.WithKind(kind))
 	}
 	r := &roles{known: make(chan struct{})}
-	p.Authorize("rbac", r)
 	p.Background("roles and bindings", r.follow)
 	p.Prepare("default roles", r.prepare)
 	p.Elect("clusterrole-aggregation", r.aggregate)
-	return nil
+	return r
 }
 
 // roles is the authorizer of one plane.

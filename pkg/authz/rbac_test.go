@@ -1,13 +1,10 @@
 package authz_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,12 +26,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// A list that waited for the watch cache leaves a timer behind, which ends by itself after 3 s.
-		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
-}
-
 const gadgets = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -48,36 +39,11 @@ spec:
 
 func start(t *testing.T, d controlplane.Datastore) (*rest.Config, func()) {
 	t.Helper()
-	s, err := controlplane.New("rbac").Storage(d).With(
+	return run(t, d,
 		authz.RBAC{}, rbac.All(), authorization.All(), coordination.Leases{},
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
 		crd.Definitions{FS: fstest.MapFS{"gadgets.yaml": {Data: []byte(gadgets)}}},
-	).Build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	stopped := false
-	stop := func() {
-		if stopped {
-			return
-		}
-		stopped = true
-		cancel()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(stop)
-	select {
-	case <-s.Ready():
-	case err := <-ended:
-		ended <- nil
-		t.Fatal(err)
-	}
-	return s.ClientConfig(), stop
+	)
 }
 
 // as is a client for a user with groups, or without a name for the administrator.
@@ -90,15 +56,6 @@ func as(t *testing.T, config *rest.Config, name string, groups ...string) *kuber
 		t.Fatal(err)
 	}
 	return client
-}
-
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not after 20 s: %s", what)
-		}
-	}
 }
 
 func bind(t *testing.T, client *kubernetes.Clientset, namespace, role, user string) {

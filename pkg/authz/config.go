@@ -1,0 +1,185 @@
+package authz
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/apis/apiserver/load"
+	apivalidation "k8s.io/apiserver/pkg/apis/apiserver/validation"
+	configmetrics "k8s.io/apiserver/pkg/server/options/authorizationconfig/metrics"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// typeRBAC is the type of an entry that is decided by roles and bindings.
+const typeRBAC apiserver.AuthorizerType = "RBAC"
+
+// Config asks the authorizers of an AuthorizationConfiguration of
+// apiserver.config.k8s.io/v1, in the order of the file:
+// https://kubernetes.io/docs/reference/access-authn-authz/authorization/#using-configuration-file-for-authorization
+//
+// Its entries are of type RBAC, at most one, or Webhook, with a kubeconfig each.
+// An entry of type RBAC is what part [RBAC] is, and needs the same; a plane has
+// one of both. Between other parts, all entries have the place of this part.
+//
+// The file is read by Build and when a server starts, and followed while it
+// runs: a change is in force within seconds. A mistake is logged, and the last
+// good configuration stays in force. Webhooks may come and go; an entry of type
+// RBAC may change places, and to add it or take it out needs a restart, as
+// kube-apiserver has it. What a kubeconfig says is read again when the file
+// changes; users that it is not for must not have any permission on it.
+type Config struct {
+	// File is the configuration. Required.
+	File string
+}
+
+// PartName implements the name errors use.
+func (Config) PartName() string { return "authz.Config" }
+
+// Install declares the authorizer.
+func (c Config) Install(p *controlplane.Plan) error {
+	if c.File == "" {
+		return errors.New("field File: is empty: name a file with an AuthorizationConfiguration")
+	}
+	content, err := os.ReadFile(c.File)
+	if err != nil {
+		return fmt.Errorf("field File: %w", err)
+	}
+	entries, err := parse(content)
+	if err != nil {
+		return fmt.Errorf("field File: %s: %w", c.File, err)
+	}
+	configmetrics.RegisterMetrics()
+	f := &followed{file: c.File, dialer: newDialer(nil)}
+	if hasRBAC(entries) {
+		f.roles = newRoles(p)
+	}
+	name := "authorization configuration " + c.File
+	p.Authorize(name, &f.current)
+	begun := make(chan error, 1)
+	p.Background(name, func(ctx context.Context, _ *controlplane.Plane) error {
+		defer f.dialer.CloseAll()
+		err := f.begin()
+		begun <- err
+		if err == nil {
+			f.follow(ctx)
+		}
+		return nil // Prepare below tells the error
+	})
+	p.Prepare(name, func(ctx context.Context, _ *controlplane.Plane) error {
+		select {
+		case err := <-begun:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+	return nil
+}
+
+// entry is an authorizer of a configuration: one of both kinds.
+type entry struct {
+	name    string
+	webhook *connection // nil: RBAC
+}
+
+func hasRBAC(entries []entry) bool {
+	for _, e := range entries {
+		if e.webhook == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// parse validates a configuration and the kubeconfigs that it names.
+func parse(content []byte) ([]entry, error) {
+	config, err := load.LoadFromData(content)
+	if err != nil {
+		return nil, err
+	}
+	// Upstream's check of the types would not say more than their names.
+	types := sets.New[string]()
+	var conditions []apiserver.WebhookMatchCondition
+	for _, a := range config.Authorizers {
+		types.Insert(string(a.Type))
+		if a.Webhook != nil {
+			conditions = append(conditions, a.Webhook.MatchConditions...)
+		}
+	}
+	repeatable := sets.New(string(apiserver.TypeWebhook))
+	problems := apivalidation.ValidateAuthorizationConfiguration(compilerOf(conditions), nil, config, types, repeatable)
+	if err := errors.Join(supported(config), problems.ToAggregate()); err != nil {
+		return nil, err
+	}
+	var entries []entry
+	var errs []error
+	for i, a := range config.Authorizers {
+		e := entry{name: a.Name}
+		if a.Type == apiserver.TypeWebhook {
+			e.webhook = configured(a.Name, a.Webhook)
+			if err := e.webhook.check(); err != nil {
+				errs = append(errs, fmt.Errorf("authorizers[%d].webhook.connectionInfo.kubeConfigFile: %s: %w",
+					i, e.webhook.kubeconfig, err))
+			}
+		}
+		entries = append(entries, e)
+	}
+	return entries, errors.Join(errs...)
+}
+
+// supported refuses what kube-apiserver may have in the file and a plane has not.
+func supported(config *apiserver.AuthorizationConfiguration) error {
+	var errs []error
+	for i, a := range config.Authorizers {
+		if hint := unsupported(a.Type); hint != "" {
+			errs = append(errs, fmt.Errorf("authorizers[%d].type: %q is not supported, RBAC and Webhook are: %s", i, a.Type, hint))
+		}
+		if a.Webhook != nil && a.Webhook.ConnectionInfo.Type == apiserver.AuthorizationWebhookConnectionInfoTypeInCluster {
+			errs = append(errs, fmt.Errorf("authorizers[%d].webhook.connectionInfo.type: %s is not supported, %s is: "+
+				"this server has no cluster around it", i, apiserver.AuthorizationWebhookConnectionInfoTypeInCluster,
+				apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unsupported says what to do instead of using a type, and nothing of one that
+// is supported or missing.
+func unsupported(t apiserver.AuthorizerType) string {
+	switch t {
+	case "", typeRBAC, apiserver.TypeWebhook:
+		return ""
+	case "Node":
+		return "there are no nodes, take it out"
+	case "ABAC":
+		return "write roles, or a function for authz.Func"
+	case "AlwaysDeny":
+		return "what nobody allows is refused, take it out"
+	case "AlwaysAllow":
+		return "bind a group to the ClusterRole cluster-admin, or name it in authz.Groups"
+	}
+	return "there is no such type"
+}
+
+// configured is how a valid entry wants its server asked.
+func configured(name string, w *apiserver.WebhookConfiguration) *connection {
+	c := &connection{
+		name: name, kubeconfig: *w.ConnectionInfo.KubeConfigFile, version: w.SubjectAccessReviewVersion,
+		timeout: w.Timeout.Duration, onError: Deny, conditions: w.MatchConditions,
+	}
+	if w.FailurePolicy == apiserver.FailurePolicyNoOpinion {
+		c.onError = NoOpinion
+	}
+	if w.CacheAuthorizedRequests {
+		c.authorized = w.AuthorizedTTL.Duration
+	}
+	if w.CacheUnauthorizedRequests {
+		c.unauthorized = w.UnauthorizedTTL.Duration
+	}
+	return c
+}

@@ -1,0 +1,122 @@
+package authz
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"runtime"
+	"time"
+
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	"k8s.io/apiserver/pkg/authorization/cel"
+	kubeconfig "k8s.io/apiserver/pkg/util/webhook"
+	plugin "k8s.io/apiserver/plugin/pkg/authorizer/webhook"
+	"k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
+)
+
+// forOthers are the permissions of users who are neither the owner nor in the
+// group of a file.
+const forOthers fs.FileMode = 0o007
+
+// connection is how one other server is asked, with nothing left to choose.
+type connection struct {
+	name                              string
+	kubeconfig                        string // client counts when it is empty
+	client                            *rest.Config
+	version                           string // of SubjectAccessReviews
+	timeout, authorized, unauthorized time.Duration
+	onError                           Decision
+	conditions                        []apiserver.WebhookMatchCondition
+}
+
+// open makes the authorizer. It connects when it is asked, through the dialer.
+func (c connection) open(dialer *connrotation.Dialer) (ruled, error) {
+	config, err := c.config()
+	if err != nil {
+		return ruled{}, err
+	}
+	config.Dial = dialer.DialContext
+	config.Timeout = c.timeout
+	// How many requests there are is decided before they are authorized.
+	config.QPS = -1
+	a, err := plugin.New(config, c.version, c.authorized, c.unauthorized, *plugin.DefaultRetryBackoff(), c.onError,
+		c.conditions, c.name, newMeasured(), compilerOf(c.conditions))
+	if err != nil {
+		return ruled{}, err
+	}
+	return ruled{Authorizer: counted(string(apiserver.TypeWebhook), c.name, a), RuleResolver: a}, nil
+}
+
+// config is where the other server is, and how to log in there.
+func (c connection) config() (*rest.Config, error) {
+	if c.kubeconfig == "" {
+		return rest.CopyConfig(c.client), nil
+	}
+	if err := private(c.kubeconfig); err != nil {
+		return nil, err
+	}
+	return kubeconfig.LoadKubeconfig(c.kubeconfig, nil)
+}
+
+// check reads what the connection needs: a kubeconfig, and the files that it names.
+func (c connection) check() error {
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	if config.Host == "" {
+		return errors.New("it has no URL of the server that reviews")
+	}
+	if _, err := rest.TLSConfigFor(config); err != nil {
+		return err
+	}
+	_, _, err = rest.DefaultServerUrlFor(config)
+	return err
+}
+
+// private refuses a file that not only its owner and group may touch: it may
+// have credentials, and says who decides.
+func private(file string) error {
+	info, err := os.Stat(file)
+	if err != nil {
+		return err
+	}
+	// Windows has no such permissions: Go makes up a mode there.
+	if info.Mode().Perm()&forOthers != 0 && runtime.GOOS != "windows" {
+		return fmt.Errorf("every user of this machine has permissions on it (mode %04o): run chmod 0600 %s",
+			info.Mode().Perm(), file)
+	}
+	return nil
+}
+
+// compilerOf is nil when there is nothing to compile: to make one takes a while.
+func compilerOf(conditions []apiserver.WebhookMatchCondition) cel.Compiler {
+	if len(conditions) == 0 {
+		return nil
+	}
+	return cel.NewDefaultCompiler()
+}
+
+// newDialer makes connections that can be closed all at once, over a dial
+// function or over TCP.
+func newDialer(dial connrotation.DialFunc) *connrotation.Dialer {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	return connrotation.NewDialer(dial)
+}
+
+// measured are the metrics that kube-apiserver has of its webhooks.
+type measured struct {
+	metrics.NoopRequestMetrics // those by status code are of kube-apiserver alone
+	metrics.WebhookMetrics
+	cel.MatcherMetrics
+}
+
+func newMeasured() measured {
+	return measured{WebhookMetrics: metrics.NewWebhookMetrics(), MatcherMetrics: cel.NewMatcherMetrics()}
+}

@@ -1,0 +1,22 @@
+package authz
+
+import (
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/authorization/metrics"
+)
+
+// ruled is an authorizer that can list what it allows, or says that it cannot.
+type ruled struct {
+	authorizer.Authorizer
+	authorizer.RuleResolver
+}
+
+// counted is the authorizer with kube-apiserver's metric of its decisions,
+// apiserver_authorization_decisions_total. It lists its rules if it did.
+func counted(kind, name string, a authorizer.Authorizer) authorizer.Authorizer {
+	measured := metrics.InstrumentedAuthorizer(kind, name, a)
+	if rules, ok := a.(authorizer.RuleResolver); ok {
+		return ruled{Authorizer: measured, RuleResolver: rules}
+	}
+	return measured
+}

@@ -1,0 +1,39 @@
+package authz
+
+import (
+	"context"
+	"sync/atomic"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// current is an authorizer that is known when a plane starts and may be
+// replaced while it runs.
+type current struct{ known atomic.Pointer[ruled] }
+
+var (
+	_ authorizer.Authorizer   = &current{}
+	_ authorizer.RuleResolver = &current{}
+)
+
+// Authorize implements authorizer.Authorizer. Before the authorizer is known
+// nobody is allowed anything, since it might deny what a later part allows.
+func (c *current) Authorize(ctx context.Context, a Attributes) (Decision, string, error) {
+	known := c.known.Load()
+	if known == nil {
+		return Deny, "authorization is being set up", nil
+	}
+	return known.Authorize(ctx, a)
+}
+
+// RulesFor implements authorizer.RuleResolver.
+func (c *current) RulesFor(ctx context.Context, u user.Info, namespace string) (
+	[]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error,
+) {
+	known := c.known.Load()
+	if known == nil {
+		return nil, nil, true, nil
+	}
+	return known.RulesFor(ctx, u, namespace)
+}
