@@ -103,8 +103,27 @@ func outputs() []output {
 		dir:      "pkg/builtin/certificates",
 		packages: []string{"k8s.io/api/certificates/v1"},
 		sets:     []set{lists("certificateSigningRequest", "k8s.io/api/certificates/v1.CertificateSigningRequest")},
-	}, kube(), reviews("authentication", "TokenReview", "SelfSubjectReview"), reviews("authorization",
-		"LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"), rbac()}
+	}, admissionregistration(), kube(), reviews("authentication", "TokenReview", "SelfSubjectReview"), reviews("authorization",
+		"LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"), rbac(), tokenRequests()}
+}
+
+// tokenRequests is the output of the sub-resource where tokens are asked for.
+func tokenRequests() output {
+	const pkg = "k8s.io/api/authentication/v1"
+	return output{dir: "pkg/serviceaccount", packages: []string{pkg}, sets: []set{{
+		function: "definitions", doc: "definitions are the definitions of TokenRequest.", roots: []string{pkg + ".TokenRequest"},
+	}}}
+}
+
+// admissionregistration is the output of webhook configurations and admission policies.
+func admissionregistration() output {
+	const pkg = "k8s.io/api/admissionregistration/v1"
+	return output{
+		dir: "pkg/builtin/admissionregistration", packages: []string{pkg},
+		sets: []set{kinds("admissionregistration", pkg,
+			"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration")},
+	}
 }
 
 // kube is the output of the resources that have no part of their own.

@@ -1,0 +1,159 @@
+package serviceaccount
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/union"
+	"k8s.io/apiserver/pkg/authentication/request/websocket"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// Tokens is the part that serves serviceaccounts/token, where tokens are asked
+// for (kubectl create token), recognises callers who bring one, and publishes
+// the keys, so that others can verify tokens too:
+//
+//	/.well-known/openid-configuration
+//	/openid/v1/jwks
+//
+// Both paths are subject to authorization: Kubernetes lets the group
+// system:serviceaccounts get them.
+//
+// The account and the object a token is bound to are read from the storage at
+// each request, so that a token ends at once with either. It needs
+// core.ServiceAccounts, and for bound tokens what serves Pods, Secrets or Nodes.
+type Tokens struct {
+	// KeyFile has the private key in PEM, RSA (RS256, 2048 bits or more) or ECDSA
+	// P-256 (ES256), which signs. Further keys in the file, private or public,
+	// sign nothing but still verify: to change keys, put the new one first. A
+	// change takes effect within seconds; a file that cannot be used changes
+	// nothing and is logged. Users that it is not for must not have any permission
+	// on it. Servers that share a storage need the same keys. Empty: a key in Dir.
+	KeyFile string
+	// Dir keeps the key when there is no KeyFile: an ECDSA key is made at the
+	// first start, in the file service-account.key of mode 0600. Empty: a new key
+	// in memory at each start, with which all tokens end.
+	Dir string
+	// Issuer says who issued a token: an https URL. Others that verify tokens look
+	// for the keys below it. Tokens of other issuers are left to other
+	// authenticators. Empty: https://kubernetes.default.svc.cluster.local.
+	Issuer string
+	// Audiences are for whom tokens are that log in here, and the audiences of
+	// tokens that are asked for without any. Empty: Issuer.
+	Audiences []string
+	// MaxExpiration is the longest a token may last, 10 minutes or more; what is
+	// asked for beyond is shortened. 0: 2^32 s, the most that may be asked for.
+	MaxExpiration time.Duration
+}
+
+const (
+	defaultIssuer = "https://kubernetes.default.svc.cluster.local"
+	defaultFile   = "service-account.key"
+)
+
+// PartName implements the name errors use.
+func (Tokens) PartName() string { return "serviceaccount.Tokens" }
+
+// Install declares the sub-resource, the authenticator and the published keys.
+func (t Tokens) Install(p *controlplane.Plan) error {
+	if t.Issuer == "" {
+		t.Issuer = defaultIssuer
+	}
+	if len(t.Audiences) == 0 {
+		t.Audiences = []string{t.Issuer}
+	}
+	if err := t.check(); err != nil {
+		return err
+	}
+	i := &issuer{Tokens: t}
+	p.Need("core.ServiceAccounts{}", corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
+	p.Prepare("service account keys", i.start)
+	p.Background("service account keys", i.follow)
+	p.Authenticate("service account tokens", union.New(bearertoken.New(i), websocket.NewProtocolAuthenticator(i)))
+	p.Serve(api(), controlplane.Resource{
+		Name: subresource, Kind: kind().Kind,
+		Versions: []string{corev1.SchemeGroupVersion.Version}, Build: i.build,
+	})
+	p.Wrap(controlplane.Innermost, "service account issuer discovery", i.publish)
+	return nil
+}
+
+// check returns everything that is wrong with the fields.
+func (t Tokens) check() error {
+	var errs []error
+	if t.KeyFile != "" && t.Dir != "" {
+		errs = append(errs, errors.New("fields KeyFile and Dir: give one of them: Dir is where a key is made"))
+	}
+	u, err := url.Parse(t.Issuer)
+	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		errs = append(errs, fmt.Errorf("field Issuer: %q: want an https URL without user, query and fragment", t.Issuer))
+	}
+	if slices.Contains(t.Audiences, "") {
+		errs = append(errs, errors.New("field Audiences: an audience is empty"))
+	}
+	if t.MaxExpiration != 0 && t.MaxExpiration < shortest {
+		errs = append(errs, fmt.Errorf("field MaxExpiration: it is %v: give %v or more, the least that may be asked for",
+			t.MaxExpiration, shortest))
+	}
+	return errors.Join(errs...)
+}
+
+// issuer is the part in one plane.
+type issuer struct {
+	Tokens
+	now atomic.Pointer[running]
+}
+
+// running is what an issuer has once its plane started.
+type running struct {
+	keys *keyring
+	core corev1client.CoreV1Interface
+}
+
+// start loads the keys, and makes them when there are none.
+func (i *issuer) start(_ context.Context, p *controlplane.Plane) error {
+	keys, err := i.keys()
+	if err != nil {
+		return err
+	}
+	config := p.Config()
+	config.QPS = -1 // every request of an account needs it
+	client, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	i.now.Store(&running{keys: keys, core: client})
+	return nil
+}
+
+// file keeps the keys; none where they are in memory.
+func (i *issuer) file() string {
+	if i.KeyFile == "" && i.Dir != "" {
+		return filepath.Join(i.Dir, defaultFile)
+	}
+	return i.KeyFile
+}
+
+func (i *issuer) keys() (*keyring, error) {
+	switch {
+	case i.KeyFile != "":
+		return readKeys(i.KeyFile)
+	case i.Dir != "":
+		return ensureKeys(i.file())
+	}
+	content, err := makeKey()
+	if err != nil {
+		return nil, err
+	}
+	return parseKeys(content)
+}
