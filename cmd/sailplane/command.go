@@ -18,7 +18,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), versionCommand())
+	root.AddCommand(serveCommand(), storageCommand(), versionCommand())
 	return root
 }
 

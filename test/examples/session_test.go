@@ -92,7 +92,9 @@ func prepare(t *testing.T) *session {
 	if err := os.Symlink(examples, filepath.Join(s.dir, "examples")); err != nil {
 		t.Fatal(err)
 	}
-	s.env = append(os.Environ(), "HOME="+s.dir) // where kubectl keeps what it discovered
+	s.env = append(os.Environ(),
+		"HOME="+s.dir, // where kubectl keeps what it discovered
+		"PATH="+binaries+string(os.PathListSeparator)+os.Getenv("PATH"))
 	return s
 }
 

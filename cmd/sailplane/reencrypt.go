@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+func storageCommand() *cobra.Command {
+	c := &cobra.Command{Use: "storage", Short: "Work on what a running server has stored"}
+	c.AddCommand(reencryptCommand())
+	return c
+}
+
+// reencrypt is what the flags of "sailplane storage reencrypt" say.
+type reencrypt struct {
+	kubeconfig string
+	state      string
+	resources  []string
+	dryRun     bool
+	pageSize   int64
+	workers    int
+}
+
+func reencryptCommand() *cobra.Command {
+	r := &reencrypt{}
+	c := &cobra.Command{
+		Use:   "reencrypt",
+		Short: "Write every object again, with the key that is the first one now",
+		Long: `Write every object again, with the key that is the first one now.
+
+Objects keep the form in which they were written: after encryption was turned
+on, or a key was put first, this brings the old ones up to date. Each object is
+updated with its own content. The server writes those that are not in the form
+they should be in and leaves the others alone, so it does no harm to run it
+twice. What somebody else writes or deletes meanwhile is skipped.
+
+With --state a run that was interrupted or had failures goes on where it was.`,
+		Example: `  sailplane storage reencrypt --kubeconfig admin.kubeconfig --resources secrets,*.example.com`,
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return r.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig file of the server (default as kubectl: $KUBECONFIG, ~/.kube/config)")
+	f.StringSliceVar(&r.resources, "resources", nil,
+		"what to write, as in the encryption configuration: secrets, gadgets.example.com, *., *.example.com (default everything)")
+	f.BoolVar(&r.dryRun, "dry-run", false, "have the server check every update and write nothing")
+	f.StringVar(&r.state, "state", "", "file to keep the progress in, to go on from; it is removed when all is done")
+	f.Int64Var(&r.pageSize, "page-size", 500, "how many objects are read at once")
+	f.IntVar(&r.workers, "workers", 4, "how many objects are written at the same time")
+	_ = c.MarkFlagFilename("kubeconfig")
+	_ = c.MarkFlagFilename("state")
+	return c
+}
+
+func (r *reencrypt) run(ctx context.Context, out io.Writer) error {
+	if r.pageSize < 1 || r.workers < 1 {
+		return errors.New("--page-size, --workers: want numbers above 0")
+	}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = r.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return fmt.Errorf("--kubeconfig: %w", err)
+	}
+	config.QPS = -1 // the server's fairness sets the pace
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	discovered, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	w := &rewriter{
+		objects: objects, dryRun: r.dryRun, pageSize: r.pageSize, workers: r.workers, out: out,
+		progress: &progress{Server: config.Host, Done: map[string]tally{}},
+	}
+	if r.state != "" && !r.dryRun {
+		if err := w.progress.load(r.state); err != nil {
+			return fmt.Errorf("--state: %w", err)
+		}
+	}
+	targets, failed, err := findTargets(ctx, discovered, objects, r.resources)
+	if err != nil {
+		return err
+	}
+	w.failures.add(failed...)
+	return w.all(ctx, targets)
+}
+
+// all writes the objects of every resource and tells how it went.
+func (w *rewriter) all(ctx context.Context, targets []target) error {
+	begun := time.Now()
+	var sum tally
+	for _, t := range targets {
+		if before, ok := w.progress.Done[t.name()]; ok {
+			fmt.Fprintf(w.out, "%s: done before, %d objects\n", t.name(), before.total())
+			continue
+		}
+		counted, err := w.resource(ctx, t)
+		sum.plus(counted)
+		if err != nil && ctx.Err() == nil {
+			w.failures.add(fmt.Sprintf("%s: %v", t.name(), err))
+		}
+		if ctx.Err() != nil {
+			return errors.New("interrupted: run it again to go on, with the same --state if there was one")
+		}
+	}
+	fmt.Fprintf(w.out, "%d resources, %s in %s\n", len(targets), sum.String(w.dryRun), time.Since(begun).Round(time.Millisecond))
+	if n := w.failures.count(); n > 0 {
+		return fmt.Errorf("%d failures:\n  %s", n, strings.Join(w.failures.lines(), "\n  "))
+	}
+	return w.progress.remove()
+}

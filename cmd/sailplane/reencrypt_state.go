@@ -1,0 +1,124 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// tally is what became of objects.
+type tally struct {
+	Rewritten, Unchanged, Skipped, Failed int
+}
+
+func (t *tally) plus(o tally) {
+	t.Rewritten += o.Rewritten
+	t.Unchanged += o.Unchanged
+	t.Skipped += o.Skipped
+	t.Failed += o.Failed
+}
+
+func (t tally) total() int { return t.Rewritten + t.Unchanged + t.Skipped + t.Failed }
+
+// String says what became of them. A dry run does not know what would be written.
+func (t tally) String(dryRun bool) string {
+	if dryRun {
+		return fmt.Sprintf("%d objects: %d could be written, %d changed meanwhile, %d failed",
+			t.total(), t.Rewritten+t.Unchanged, t.Skipped, t.Failed)
+	}
+	return fmt.Sprintf("%d objects: %d written, %d up to date, %d changed meanwhile, %d failed",
+		t.total(), t.Rewritten, t.Unchanged, t.Skipped, t.Failed)
+}
+
+// progress is how far a run is; it is kept in the file of --state, if there is one.
+type progress struct {
+	file string
+	// Server is whose objects they are.
+	Server string `json:"server"`
+	// Done are the resources whose objects are all done.
+	Done map[string]tally `json:"done"`
+	// Resource is the one that is being done, Continue where its next page
+	// begins, and Counted what became of those before.
+	Resource string `json:"resource,omitempty"`
+	Continue string `json:"continue,omitempty"`
+	Counted  tally  `json:"counted"`
+}
+
+// load reads the file, if there is one, and has the progress kept there.
+func (p *progress) load(file string) error {
+	server := p.Server
+	p.file = file
+	content, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(content, p); err != nil {
+		return fmt.Errorf("%s is no progress of an earlier run: %w: name another file", file, err)
+	}
+	if p.Server != server {
+		return fmt.Errorf("%s is the progress at server %s, not at %s: name another file", file, p.Server, server)
+	}
+	if p.Done == nil {
+		p.Done = map[string]tally{}
+	}
+	return nil
+}
+
+// position is where to go on with a resource. Failures of before are tried again
+// from its start.
+func (p *progress) position(resource string) (counted tally, next string) {
+	if p.Resource != resource || p.Continue == "" || p.Counted.Failed > 0 {
+		return tally{}, ""
+	}
+	return p.Counted, p.Continue
+}
+
+func (p *progress) at(resource, next string, counted tally) {
+	p.Resource, p.Continue, p.Counted = resource, next, counted
+}
+
+func (p *progress) finish(resource string, counted tally) {
+	p.Done[resource] = counted
+	p.at("", "", tally{})
+}
+
+// save writes the file, whole or not at all.
+func (p *progress) save() error {
+	if p.file == "" {
+		return nil
+	}
+	content, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(p.file), filepath.Base(p.file)+".*")
+	if err != nil {
+		return fmt.Errorf("--state: %w", err)
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), p.file)
+	}
+	if err != nil {
+		return fmt.Errorf("--state: %w", errors.Join(err, os.Remove(f.Name())))
+	}
+	return nil
+}
+
+// remove removes the file: all is done.
+func (p *progress) remove() error {
+	if p.file == "" {
+		return nil
+	}
+	if err := os.Remove(p.file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("--state: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+)
+
+// rewriter updates objects with their own content.
+type rewriter struct {
+	objects  dynamic.Interface
+	dryRun   bool
+	pageSize int64
+	workers  int
+	out      io.Writer
+	progress *progress
+	failures failures
+}
+
+// resource writes all objects of a resource, a page at a time.
+func (w *rewriter) resource(ctx context.Context, t target) (tally, error) {
+	begun := time.Now()
+	done, next := w.progress.position(t.name())
+	already := done.total()
+	for {
+		list, err := w.page(ctx, t, next)
+		switch {
+		case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
+			return done, nil // it went away since it was discovered
+		case err != nil:
+			return done, fmt.Errorf("list: %w", err)
+		}
+		done.plus(w.write(ctx, t, list.Items))
+		if ctx.Err() != nil {
+			return done, context.Cause(ctx) // the page is not done
+		}
+		total := int64(done.total())
+		if n := list.GetRemainingItemCount(); n != nil {
+			total += *n
+		}
+		next = list.GetContinue()
+		if next == "" && done.Failed == 0 {
+			w.progress.finish(t.name(), done)
+		} else {
+			w.progress.at(t.name(), next, done)
+		}
+		if err := w.progress.save(); err != nil {
+			return done, err
+		}
+		if next == "" {
+			break
+		}
+		fmt.Fprintf(w.out, "%s: %d/%d, %.0f/s\n", t.name(), done.total(), total, float64(done.total()-already)/time.Since(begun).Seconds())
+	}
+	fmt.Fprintf(w.out, "%s: %s, %.0f/s\n", t.name(), done.String(w.dryRun), float64(done.total()-already)/time.Since(begun).Seconds())
+	return done, nil
+}
+
+// page reads a page. A position that is too old is answered with another that
+// goes on behind the same object, with what is stored now.
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
+func (w *rewriter) page(ctx context.Context, t target, next string) (*unstructured.UnstructuredList, error) {
+	options := metav1.ListOptions{Limit: w.pageSize, Continue: next}
+	list, err := w.objects.Resource(t.GroupVersionResource).List(ctx, options)
+	var status apierrors.APIStatus
+	if next == "" || !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
+		return list, err
+	}
+	options.Continue = status.Status().Continue // none: from the start
+	return w.objects.Resource(t.GroupVersionResource).List(ctx, options)
+}
+
+// write writes objects, some at the same time.
+func (w *rewriter) write(ctx context.Context, t target, items []unstructured.Unstructured) tally {
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var sum tally
+	work := make(chan *unstructured.Unstructured)
+	for range w.workers {
+		all.Go(func() {
+			for u := range work {
+				one := w.object(ctx, t, u)
+				mu.Lock()
+				sum.plus(one)
+				mu.Unlock()
+			}
+		})
+	}
+	for i := range items {
+		work <- &items[i]
+	}
+	close(work)
+	all.Wait()
+	return sum
+}
+
+// object updates an object with its own content. It carries the version it was
+// read in, so what somebody else wrote since is never overwritten.
+func (w *rewriter) object(ctx context.Context, t target, u *unstructured.Unstructured) tally {
+	if ctx.Err() != nil {
+		return tally{}
+	}
+	options := metav1.UpdateOptions{}
+	if w.dryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	got, err := w.objects.Resource(t.GroupVersionResource).Namespace(u.GetNamespace()).Update(ctx, u, options)
+	switch {
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		return tally{Skipped: 1}
+	case err != nil:
+		if ctx.Err() == nil {
+			w.failures.add(fmt.Sprintf("%s %s: %v", t.name(), placeOf(u), err))
+		}
+		return tally{Failed: 1}
+	case got.GetResourceVersion() == u.GetResourceVersion():
+		return tally{Unchanged: 1}
+	}
+	return tally{Rewritten: 1}
+}
+
+// placeOf is NAMESPACE/NAME, or NAME.
+func placeOf(u *unstructured.Unstructured) string {
+	if u.GetNamespace() == "" {
+		return u.GetName()
+	}
+	return u.GetNamespace() + "/" + u.GetName()
+}
+
+// failures are what went wrong. All are counted and the first ones told.
+type failures struct {
+	mu    sync.Mutex
+	first []string
+	n     int
+}
+
+const toldFailures = 20
+
+func (f *failures) add(messages ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range messages {
+		if f.n++; len(f.first) < toldFailures {
+			f.first = append(f.first, m)
+		}
+	}
+}
+
+func (f *failures) count() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.n
+}
+
+func (f *failures) lines() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	lines := slices.Sorted(slices.Values(f.first))
+	if more := f.n - len(f.first); more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	return lines
+}

@@ -1,0 +1,87 @@
+// Package encryption is the part that keeps objects encrypted in the storage:
+//
+//   - [AtRest]: what an EncryptionConfiguration of Kubernetes says, with keys in
+//     the file (secretbox, aesgcm, aescbc) or in a key service (kms v2)
+//
+// A transformer stands between the codec and the storage, for resources of
+// groups, typed groups and CRDs alike. The watch cache and everything above it
+// see plain objects, and so does the feed, which reads the storage on its own.
+package encryption
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
+	"k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
+	"k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// AtRest encrypts objects before they are stored and decrypts them when they are
+// read, as kube-apiserver does with --encryption-provider-config:
+// https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/
+//
+// A change of the file takes effect within a minute; one that cannot be used is
+// logged, counted in a metric, and changes nothing. Objects that are stored
+// already keep the form they have until they are written again.
+//
+// While a KMS provider is not healthy, /readyz and /healthz fail (check
+// "kms-providers") and /livez does not. A server starts without it; what it
+// encrypted cannot be read until it is there.
+type AtRest struct {
+	// ConfigFile is an EncryptionConfiguration of apiserver.config.k8s.io/v1.
+	// Resources may be "secrets", "gadgets.example.com", "*." (of the core
+	// group), "*.example.com" or "*.*". The file has keys in it: users other
+	// than its owner and group must have no permissions on it. Required.
+	ConfigFile string
+}
+
+// PartName implements the name errors use.
+func (AtRest) PartName() string { return "encryption" }
+
+// Install declares the transformation of stored values.
+func (a AtRest) Install(p *controlplane.Plan) error {
+	if a.ConfigFile == "" {
+		return errors.New("ConfigFile is empty: name a file with an EncryptionConfiguration")
+	}
+	p.Transform("encryption at rest", a.start)
+	return nil
+}
+
+// identity is what metrics of upstream call this API server, as a hash.
+const identity = "sailplane"
+
+// start reads the configuration, connects to its key services, and follows the
+// file until the transformation is stopped.
+func (a AtRest) start(ctx context.Context) (*controlplane.Transformation, error) {
+	if err := check(a.ConfigFile); err != nil {
+		return nil, err
+	}
+	life, end := context.WithCancel(ctx)
+	providers, closeProviders := context.WithCancel(life) // the file's first ones; the next have their own
+	loaded, err := encryptionconfig.LoadEncryptionConfig(providers, a.ConfigFile, true, identity)
+	if err == nil && len(loaded.HealthChecks) != 1 {
+		err = fmt.Errorf("it has %d health checks, want one", len(loaded.HealthChecks))
+	}
+	if err != nil {
+		closeProviders()
+		end()
+		return nil, explain(a.ConfigFile, err)
+	}
+	metrics.RecordEncryptionConfigLastConfigInfo(identity, loaded.EncryptionFileContentHash)
+	transformers := encryptionconfig.NewDynamicTransformers(
+		loaded.Transformers, loaded.HealthChecks[0], closeProviders, loaded.KMSCloseGracePeriod)
+	reload := controller.NewDynamicEncryptionConfiguration(
+		"encryption-configuration", a.ConfigFile, transformers, loaded.EncryptionFileContentHash, identity)
+	done := make(chan struct{})
+	go func() { defer close(done); reload.Run(life) }()
+	return &controlplane.Transformation{
+		Resources: transformers,
+		Checks:    []healthz.HealthChecker{transformers},
+		Stop:      func() { end(); <-done },
+	}, nil
+}

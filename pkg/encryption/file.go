@@ -1,0 +1,108 @@
+package encryption
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+
+	yamlv3 "go.yaml.in/yaml/v3"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// forOthers are the permissions of users who are neither the owner nor in the
+// group of a file.
+const forOthers fs.FileMode = 0o007
+
+// manual is where the fields are described.
+const manual = "https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/"
+
+// check finds what upstream does not tell well: permissions, syntax and another
+// kind of object. Errors have no key in them.
+func check(file string) error {
+	content, err := readPrivate(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("encryption configuration: %w: write one, see %s", err, manual)
+	}
+	if err != nil {
+		return fmt.Errorf("encryption configuration: %w", err)
+	}
+	if len(content) == 0 {
+		return fmt.Errorf("encryption configuration %s: it is empty: see %s", file, manual)
+	}
+	var c apiserverv1.EncryptionConfiguration
+	if err := yaml.Unmarshal(content, &c); err != nil {
+		return explain(file, err)
+	}
+	want := apiserverv1.SchemeGroupVersion.WithKind("EncryptionConfiguration")
+	if got := c.GroupVersionKind(); got != want {
+		return fmt.Errorf("encryption configuration %s: it has apiVersion %q, kind %q: want %s, %s",
+			file, c.APIVersion, c.Kind, want.GroupVersion(), want.Kind)
+	}
+	return nil
+}
+
+// readPrivate reads a file that only its owner and group may touch.
+func readPrivate(file string) ([]byte, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	// Windows has no such permissions: Go makes up a mode there.
+	if info.Mode().Perm()&forOthers != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("%s: every user of this machine has permissions on it (mode %04o): run chmod 0600 %s",
+			file, info.Mode().Perm(), file)
+	}
+	return io.ReadAll(f)
+}
+
+// explain adds to an error the file, the line of the first field it names, and
+// where to read on.
+func explain(file string, err error) error {
+	where := file
+	path := regexp.MustCompile(`resources(\[\d+\])?(\.\w+(\[\d+\])?)*`).FindString(err.Error())
+	if content, readErr := os.ReadFile(file); readErr == nil && path != "" {
+		if line := lineOf(content, path); line > 0 {
+			where = fmt.Sprintf("%s: line %d", file, line)
+		}
+	}
+	return fmt.Errorf("encryption configuration %s: %w: correct it, see %s", where, err, manual)
+}
+
+// lineOf is the line of the field at a path such as resources[0].providers, or
+// of the last one on the way that is there; 0 when none is.
+func lineOf(content []byte, path string) int {
+	var document yamlv3.Node
+	if yamlv3.Unmarshal(content, &document) != nil || len(document.Content) == 0 {
+		return 0
+	}
+	node, line := document.Content[0], 0
+	for _, step := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		var next *yamlv3.Node
+		if i, err := strconv.Atoi(step); err == nil && node.Kind == yamlv3.SequenceNode && i < len(node.Content) {
+			next = node.Content[i]
+			line = next.Line
+		}
+		for i := 0; node.Kind == yamlv3.MappingNode && i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == step {
+				next, line = node.Content[i+1], node.Content[i].Line
+			}
+		}
+		if next == nil {
+			break
+		}
+		node = next
+	}
+	return line
+}
