@@ -3,8 +3,12 @@
 // All functions that mutate run first, in the order of the parts, then all that
 // validate. They run in the request, after authorization and before the object
 // is stored. An error denies the request: a Status error of
-// k8s.io/apimachinery/pkg/api/errors as it is, any other as 403 Forbidden with
-// its text.
+// k8s.io/apimachinery/pkg/api/errors as it is, or with the text of what wraps
+// it, any other as 403 Forbidden with its text.
+//
+// Policies and webhooks are parts too, [MutatingPolicies], [MutatingWebhooks],
+// [ValidatingPolicies] and [ValidatingWebhooks]: a function sees what those
+// before it made, and is asked where those before it did not deny.
 package admit
 
 import (
@@ -39,7 +43,9 @@ type Func = func(ctx context.Context, a Attributes) error
 func Validate(name string, f Func) controlplane.Part { return part{name: name, validate: f} }
 
 // Mutate is called for every write before validation and may change the object
-// that Attributes.GetObject returns, in place. On delete there is none.
+// that Attributes.GetObject returns, in place. On delete there is none. When a
+// policy or a webhook changed the object it is called again, once: what it does
+// must be the same done twice.
 func Mutate(name string, f Func) controlplane.Part { return part{name: name, mutate: f} }
 
 // ValidateObject calls f with the typed object of creates and updates of main
@@ -140,7 +146,13 @@ func denied(a Attributes, name string, err error) error {
 	}
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
-		return err
+		if _, ok := err.(apierrors.APIStatus); ok {
+			return err
+		}
+		// The server answers 500 to a Status that is wrapped.
+		s := status.Status()
+		s.Message = err.Error()
+		return &apierrors.StatusError{ErrStatus: s}
 	}
 	return admission.NewForbidden(a, fmt.Errorf("admission %q denied the request: %w", name, err))
 }

@@ -5,6 +5,8 @@
 package preset
 
 import (
+	"github.com/sailplane-dev/sailplane/pkg/admit"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authorization"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
@@ -39,6 +41,11 @@ func Standard() controlplane.Part {
 		lifecycle.GarbageCollection{},
 		lifecycle.OwnerPermissions{},
 		quota.LimitRanges{},
+		admissionregistration.All(),
+		admit.MutatingPolicies{},
+		admit.MutatingWebhooks{},
+		admit.ValidatingPolicies{},
+		admit.ValidatingWebhooks{},
 		quota.ResourceQuotas{},
 	}
 }

@@ -1,0 +1,134 @@
+package admissionregistration
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
+	"k8s.io/apiserver/pkg/cel/openapi/resolver"
+	admissionapply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/restmapper"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// PolicyStatus is the part that checks the expressions of
+// ValidatingAdmissionPolicies against the schemas of the kinds they match, and
+// writes what is wrong into status.typeChecking. It never changes what a policy
+// does, and checks each generation of a policy once, as kube-controller-manager
+// does. It needs [ValidatingAdmissionPolicies].
+type PolicyStatus struct{}
+
+// PartName implements the name errors use.
+func (PolicyStatus) PartName() string { return "admissionregistration.PolicyStatus" }
+
+// Install declares the work.
+func (PolicyStatus) Install(p *controlplane.Plan) error {
+	p.Need("admissionregistration.ValidatingAdmissionPolicies{}",
+		admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"))
+	p.Elect("check-policy-types", func(ctx context.Context, plane *controlplane.Plane) error {
+		client, err := kubernetes.NewForConfig(plane.Config())
+		if err != nil {
+			return err
+		}
+		newTypes(client).run(ctx)
+		return nil
+	})
+	return nil
+}
+
+// How long it takes until a status that could not be written is tried again, at
+// first and at most.
+const (
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = time.Minute
+)
+
+// types checks those in the expressions of policies.
+type types struct {
+	client  kubernetes.Interface
+	checker *validating.TypeChecker
+	queue   workqueue.TypedRateLimitingInterface[string]
+}
+
+func newTypes(client kubernetes.Interface) *types {
+	return &types{
+		client: client,
+		checker: &validating.TypeChecker{
+			SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: client.Discovery()},
+			RestMapper:     restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
+		},
+		queue: workqueue.NewTypedRateLimitingQueue(
+			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
+	}
+}
+
+// run checks policies until the context ends.
+func (t *types) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, t.queue.ShutDown)
+	defer stop()
+	look := func(obj any) {
+		if p, ok := obj.(*admissionv1.ValidatingAdmissionPolicy); ok && unchecked(p) {
+			t.queue.Add(p.Name)
+		}
+	}
+	policies, informer := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: cache.NewListWatchFromClient(t.client.AdmissionregistrationV1().RESTClient(),
+			"validatingadmissionpolicies", metav1.NamespaceNone, fields.Everything()),
+		ObjectType: &admissionv1.ValidatingAdmissionPolicy{},
+		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) }},
+	})
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	watching.Go(func() { informer.RunWithContext(ctx) })
+	for {
+		name, quit := t.queue.Get()
+		if quit {
+			return
+		}
+		t.work(ctx, policies, name)
+		t.queue.Done(name)
+	}
+}
+
+func unchecked(p *admissionv1.ValidatingAdmissionPolicy) bool {
+	return p.Status.ObservedGeneration < p.Generation
+}
+
+func (t *types) work(ctx context.Context, policies cache.Store, name string) {
+	var err error
+	if found, ok, _ := policies.GetByKey(name); ok { // the error is always nil
+		if p, is := found.(*admissionv1.ValidatingAdmissionPolicy); is && unchecked(p) {
+			err = t.check(ctx, p)
+		}
+	}
+	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
+		t.queue.Forget(name)
+		return
+	}
+	klog.FromContext(ctx).Error(err, "The status of a policy cannot be written yet", "validatingAdmissionPolicy", name)
+	t.queue.AddRateLimited(name)
+}
+
+// check writes what is wrong with the types into the status of the policy.
+func (t *types) check(ctx context.Context, p *admissionv1.ValidatingAdmissionPolicy) error {
+	checked := admissionapply.TypeChecking()
+	for _, w := range t.checker.Check(p) {
+		checked.WithExpressionWarnings(admissionapply.ExpressionWarning().WithFieldRef(w.FieldRef).WithWarning(w.Warning))
+	}
+	status := admissionapply.ValidatingAdmissionPolicyStatus().WithObservedGeneration(p.Generation).WithTypeChecking(checked)
+	_, err := t.client.AdmissionregistrationV1().ValidatingAdmissionPolicies().ApplyStatus(ctx,
+		admissionapply.ValidatingAdmissionPolicy(p.Name).WithStatus(status),
+		metav1.ApplyOptions{FieldManager: "validatingadmissionpolicy-status", Force: true})
+	return err
+}

@@ -1,0 +1,68 @@
+package admissionregistration
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// options are what all resources of the group have in common. check validates an
+// object that is created (old is nil) or that replaces an old one.
+func options[T any](check func(obj, old *T) field.ErrorList, more ...resource.Option) []resource.Option {
+	return append(more,
+		resource.ClusterScoped(),
+		resource.Categories("api-extensions"),
+		resource.ValidateUpdate(func(_ context.Context, obj, old *T) field.ErrorList { return check(obj, old) }),
+		resource.Store(func(s *registry.Store) {
+			s.CreateStrategy = create[T]{s.CreateStrategy, check}
+			s.UpdateStrategy = update{s.UpdateStrategy}
+		}))
+}
+
+// create validates what is created. It is not resource.Validate, which knows no
+// old object: an expression that is stored already is compiled with everything
+// this version knows, a new one with what the version before knew too.
+type create[T any] struct {
+	rest.RESTCreateStrategy
+	check func(obj, old *T) field.ErrorList
+}
+
+func (c create[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	t, ok := any(obj).(*T)
+	if !ok {
+		return field.ErrorList{field.InternalError(nil, fmt.Errorf("got a %T, not a %T", obj, t))}
+	}
+	return append(c.RESTCreateStrategy.Validate(ctx, obj), c.check(t, nil)...)
+}
+
+// update refuses to replace an object that was not read before: who writes must
+// give metadata.resourceVersion.
+type update struct{ rest.RESTUpdateStrategy }
+
+func (update) AllowUnconditionalUpdate() bool { return false }
+
+// columns describes the columns between Name and Age.
+func columns(names ...string) []metav1.TableColumnDefinition {
+	all := map[string]metav1.TableColumnDefinition{
+		"Webhooks":    {Type: "integer", Description: "Webhooks indicates the number of webhooks registered in this configuration"},
+		"Validations": {Type: "integer", Description: "Validations indicates the number of validation rules defined in this configuration"},
+		"Mutations":   {Type: "integer", Description: "Mutations indicates the number of mutations defined in this configuration"},
+		"ParamKind":   {Type: "string", Description: "ParamKind specifies the kind of resources used to parameterize this policy"},
+		"PolicyName":  {Type: "string", Description: "PolicyName indicates the policy definition which the policy binding binded to"},
+		"ParamRef":    {Type: "string", Description: "ParamRef indicates the param resource which sets the configuration param"},
+	}
+	var cols []metav1.TableColumnDefinition
+	for _, name := range names {
+		c := all[name]
+		c.Name = name
+		cols = append(cols, c)
+	}
+	return cols
+}

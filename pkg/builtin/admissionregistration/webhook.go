@@ -1,0 +1,239 @@
+package admissionregistration
+
+import (
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/util/webhook"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// ValidatingWebhookConfigurations is the part that serves
+// validatingwebhookconfigurations (admissionregistration.k8s.io/v1). The part
+// admit.ValidatingWebhooks obeys them.
+type ValidatingWebhookConfigurations struct{}
+
+// Install adds validatingwebhookconfigurations to the group.
+func (ValidatingWebhookConfigurations) Install(p *controlplane.Plan) error {
+	return serve(p, validatingWebhooks())
+}
+
+// MutatingWebhookConfigurations is the part that serves
+// mutatingwebhookconfigurations (admissionregistration.k8s.io/v1). The part
+// admit.MutatingWebhooks obeys them.
+type MutatingWebhookConfigurations struct{}
+
+// Install adds mutatingwebhookconfigurations to the group.
+func (MutatingWebhookConfigurations) Install(p *controlplane.Plan) error {
+	return serve(p, mutatingWebhooks())
+}
+
+func validatingWebhooks() *resource.Definition {
+	type configuration = admissionv1.ValidatingWebhookConfiguration
+	return resource.Of[configuration, admissionv1.ValidatingWebhookConfigurationList]("validatingwebhookconfigurations",
+		options(func(c, old *configuration) field.ErrorList {
+			if old == nil {
+				return validateHooks(validatingHooks(c), nil)
+			}
+			return validateHooks(validatingHooks(c), validatingHooks(old))
+		}, resource.Default(func(c *configuration) {
+			for _, h := range validatingHooks(c) {
+				h.setDefaults()
+			}
+		}), resource.Columns(func(c *configuration) []any { return []any{int64(len(c.Webhooks))} }, columns("Webhooks")...))...)
+}
+
+func mutatingWebhooks() *resource.Definition {
+	type configuration = admissionv1.MutatingWebhookConfiguration
+	return resource.Of[configuration, admissionv1.MutatingWebhookConfigurationList]("mutatingwebhookconfigurations",
+		options(func(c, old *configuration) field.ErrorList {
+			if old == nil {
+				return validateHooks(mutatingHooks(c), nil)
+			}
+			return validateHooks(mutatingHooks(c), mutatingHooks(old))
+		}, resource.Default(func(c *configuration) {
+			for _, h := range mutatingHooks(c) {
+				h.setDefaults()
+			}
+		}), resource.Columns(func(c *configuration) []any { return []any{int64(len(c.Webhooks))} }, columns("Webhooks")...))...)
+}
+
+// hook is a webhook of either kind: the fields of a MutatingWebhook are those of
+// a ValidatingWebhook and one more.
+type hook struct {
+	*admissionv1.ValidatingWebhook
+	// reinvocation is nil for a validating webhook.
+	reinvocation **admissionv1.ReinvocationPolicyType
+	// write puts back what was changed.
+	write func()
+}
+
+func validatingHooks(c *admissionv1.ValidatingWebhookConfiguration) []hook {
+	hooks := make([]hook, 0, len(c.Webhooks))
+	for i := range c.Webhooks {
+		hooks = append(hooks, hook{ValidatingWebhook: &c.Webhooks[i], write: func() {}})
+	}
+	return hooks
+}
+
+func mutatingHooks(c *admissionv1.MutatingWebhookConfiguration) []hook {
+	hooks := make([]hook, 0, len(c.Webhooks))
+	for i := range c.Webhooks {
+		w := &c.Webhooks[i]
+		common := &admissionv1.ValidatingWebhook{
+			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
+			MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
+			SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds,
+			AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
+		}
+		// The other fields hold what defaults are written to by pointer.
+		hooks = append(hooks, hook{ValidatingWebhook: common, reinvocation: &w.ReinvocationPolicy, write: func() {
+			w.FailurePolicy, w.MatchPolicy, w.TimeoutSeconds = common.FailurePolicy, common.MatchPolicy, common.TimeoutSeconds
+			w.NamespaceSelector, w.ObjectSelector = common.NamespaceSelector, common.ObjectSelector
+		}})
+	}
+	return hooks
+}
+
+func (h hook) setDefaults() {
+	setDefault(&h.FailurePolicy, admissionv1.Fail)
+	setDefault(&h.MatchPolicy, admissionv1.Equivalent)
+	setDefault(&h.NamespaceSelector, metav1.LabelSelector{})
+	setDefault(&h.ObjectSelector, metav1.LabelSelector{})
+	setDefault(&h.TimeoutSeconds, 10)
+	if h.reinvocation != nil {
+		setDefault(h.reinvocation, admissionv1.NeverReinvocationPolicy)
+	}
+	for i := range h.Rules {
+		setDefault(&h.Rules[i].Scope, admissionv1.AllScopes)
+	}
+	if s := h.ClientConfig.Service; s != nil {
+		setDefault(&s.Port, 443)
+	}
+	h.write()
+}
+
+func setDefault[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}
+
+// reviewVersions are the versions of AdmissionReview that the plugins speak.
+func reviewVersions() []string { return []string{"v1", "v1beta1"} }
+
+func validateHooks(hooks, old []hook) field.ErrorList {
+	if old != nil && slices.EqualFunc(hooks, old, func(a, b hook) bool {
+		return equality.Semantic.DeepEqual(a.ValidatingWebhook, b.ValidatingWebhook) &&
+			equality.Semantic.DeepEqual(a.reinvocation, b.reinvocation)
+	}) {
+		return nil
+	}
+	known := expressions{}
+	for _, h := range old {
+		known.addConditions(h.MatchConditions)
+	}
+	var errs field.ErrorList
+	names := map[string]bool{}
+	for i, h := range hooks {
+		at := field.NewPath("webhooks").Index(i)
+		errs = append(errs, h.validate(known, at)...)
+		if h.Name != "" && names[h.Name] {
+			errs = append(errs, field.Duplicate(at.Child("name"), h.Name))
+		}
+		names[h.Name] = true
+	}
+	return errs
+}
+
+func (h hook) validate(known expressions, at *field.Path) field.ErrorList {
+	errs := validation.IsFullyQualifiedName(at.Child("name"), h.Name)
+	for i, rule := range h.Rules {
+		errs = append(errs, validateRule(rule, operations(), at.Child("rules").Index(i))...)
+	}
+	errs = append(errs, oneOf(at.Child("failurePolicy"), h.FailurePolicy, admissionv1.Fail, admissionv1.Ignore)...)
+	errs = append(errs, oneOf(at.Child("matchPolicy"), h.MatchPolicy, admissionv1.Equivalent, admissionv1.Exact)...)
+	if h.SideEffects == nil {
+		errs = append(errs, field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
+	}
+	errs = append(errs, oneOf(at.Child("sideEffects"), h.SideEffects,
+		admissionv1.SideEffectClassNone, admissionv1.SideEffectClassNoneOnDryRun)...)
+	if t := h.TimeoutSeconds; t != nil && (*t < 1 || *t > 30) {
+		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
+	}
+	errs = append(errs, validateSelector(h.NamespaceSelector, at.Child("namespaceSelector"))...)
+	errs = append(errs, validateSelector(h.ObjectSelector, at.Child("objectSelector"))...)
+	if h.reinvocation != nil {
+		errs = append(errs, oneOf(at.Child("reinvocationPolicy"), *h.reinvocation,
+			admissionv1.IfNeededReinvocationPolicy, admissionv1.NeverReinvocationPolicy)...)
+	}
+	errs = append(errs, validateClient(h.ClientConfig, at.Child("clientConfig"))...)
+	errs = append(errs, validateReviewVersions(h.AdmissionReviewVersions, at.Child("admissionReviewVersions"))...)
+	return append(errs, validateConditions(h.MatchConditions, false, known, at.Child("matchConditions"))...)
+}
+
+// oneOf checks a value, if there is one, against those that are supported.
+func oneOf[T ~string](at *field.Path, value *T, supported ...T) field.ErrorList {
+	if value == nil || slices.Contains(supported, *value) {
+		return nil
+	}
+	return field.ErrorList{field.NotSupported(at, *value, supported)}
+}
+
+func validateSelector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
+	if s == nil {
+		return nil
+	}
+	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
+}
+
+func validateClient(c admissionv1.WebhookClientConfig, at *field.Path) field.ErrorList {
+	switch {
+	case (c.URL == nil) == (c.Service == nil):
+		return field.ErrorList{field.Required(at, "exactly one of url or service is required")}
+	case c.URL != nil:
+		return webhook.ValidateWebhookURL(at.Child("url"), *c.URL, true)
+	}
+	var port int32
+	if c.Service.Port != nil {
+		port = *c.Service.Port
+	}
+	return webhook.ValidateWebhookService(at.Child("service"), c.Service.Namespace, c.Service.Name, c.Service.Path, port)
+}
+
+func validateReviewVersions(versions []string, at *field.Path) field.ErrorList {
+	if len(versions) == 0 {
+		return field.ErrorList{field.Required(at, "must specify one of "+strings.Join(reviewVersions(), ", "))}
+	}
+	var errs field.ErrorList
+	known := false
+	for i, v := range versions {
+		if slices.Contains(versions[:i], v) {
+			errs = append(errs, field.Invalid(at.Index(i), v, "duplicate version"))
+			continue
+		}
+		errs = append(errs, invalid(at.Index(i), v, validation.IsDNS1035Label(v))...)
+		known = known || slices.Contains(reviewVersions(), v)
+	}
+	if !known {
+		errs = append(errs, field.Invalid(at, versions, "must include at least one of "+strings.Join(reviewVersions(), ", ")))
+	}
+	return errs
+}
+
+// invalid makes an error of each message.
+func invalid(at *field.Path, value any, messages []string) field.ErrorList {
+	var errs field.ErrorList
+	for _, message := range messages {
+		errs = append(errs, field.Invalid(at, value, message))
+	}
+	return errs
+}
