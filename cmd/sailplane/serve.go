@@ -23,8 +23,11 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/encryption"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
+	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/tracing"
 )
 
 // serve is what the flags of "sailplane serve" say.
@@ -35,6 +38,8 @@ type serve struct {
 	kubeconfig string
 	crds       string
 	audit      auditFlags
+	encryption string
+	traces     traceFlags
 	verbosity  verbosity
 	tls        tlsFiles
 }
@@ -64,6 +69,11 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	f.StringVar(&s.audit.log, "audit-log", "",
 		"file to write audit events to, - for standard output, or none (default audit.log in the data directory)")
 	f.StringVar(&s.audit.policy, "audit-policy", "", "file that says what is audited (default every write, without bodies)")
+	f.StringVar(&s.encryption, "encryption-config", "",
+		"EncryptionConfiguration file that says which resources are stored encrypted, and how (default none)")
+	f.StringVar(&s.traces.endpoint, "otlp", "", "OpenTelemetry collector to send traces to, HOST:PORT of OTLP/gRPC (default none)")
+	f.Int32Var(&s.traces.samples, "otlp-samples", 0,
+		"how many of a million requests are traced whose callers do not say")
 	f.VarP(&s.verbosity, "v", "v", "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
 	f.StringVar(&s.tls.ca, "storage-ca", "", "CA file to verify an external etcd with")
 	f.StringVar(&s.tls.cert, "storage-cert", "", "client certificate file for an external etcd")
@@ -71,6 +81,7 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	_ = c.MarkFlagDirname("data-dir")
 	_ = c.MarkFlagDirname("crds")
 	_ = c.MarkFlagFilename("audit-policy")
+	_ = c.MarkFlagFilename("encryption-config")
 	_ = c.RegisterFlagCompletionFunc("storage", cobra.FixedCompletions(
 		[]string{"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://"}, cobra.ShellCompDirectiveNoSpace))
 	return c
@@ -101,11 +112,14 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 		With(
 			authn.Admin{Dir: filepath.Join(s.dataDir, "pki"), Kubeconfig: s.kubeconfig},
 			authz.RBAC{}, rbac.All(),
+			serviceaccount.Tokens{Dir: filepath.Join(s.dataDir, "pki")},
 			preset.Standard(),
 			definitions,
 			aggregator.APIServices{},
 			fairness.PriorityAndFairness{}, kube.FlowControl(),
 			s.audit.part(s.dataDir),
+			encrypted(s.encryption),
+			s.traces.part(),
 			controlplane.PartFunc(func(p *controlplane.Plan) error {
 				p.WhenReady("ready line", func(_ context.Context, addr net.Addr) error {
 					_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",
@@ -116,6 +130,27 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 			}),
 		).
 		Run(ctx)
+}
+
+// encrypted stores objects as the file says, if there is one.
+func encrypted(file string) controlplane.Part {
+	if file == "" {
+		return controlplane.Parts{}
+	}
+	return encryption.AtRest{ConfigFile: file}
+}
+
+// traceFlags say where traces go.
+type traceFlags struct {
+	endpoint string
+	samples  int32
+}
+
+func (t traceFlags) part() controlplane.Part {
+	if t.endpoint == "" {
+		return controlplane.Parts{}
+	}
+	return tracing.OTLP{Endpoint: t.endpoint, SamplesPerMillion: t.samples}
 }
 
 // logging sends klog and its contextual loggers to a slog handler.

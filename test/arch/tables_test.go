@@ -13,7 +13,7 @@ const module = "github.com/sailplane-dev/sailplane"
 var mayImport = map[string][]string{
 	// Core: the builder, the server, the plan.
 	"pkg/controlplane": {
-		"pkg/internal/feed", "pkg/internal/loopback",
+		"pkg/internal/feed", "pkg/internal/loopback", "pkg/internal/metrics",
 		"pkg/internal/openapi/...", "pkg/internal/pki", "pkg/internal/store", "pkg/internal/upstream",
 	},
 	"pkg/resource":                        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/upstream"},
@@ -22,29 +22,34 @@ var mayImport = map[string][]string{
 	"pkg/group":                           {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
 
 	// Parts.
-	"pkg/builtin/core":           {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/coordination":   {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/authentication": {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/authorization":  {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/certificates":   {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/rbac":           {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rbac"},
-	"pkg/builtin/discovery":      {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/kube":           {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/..."},
+	"pkg/builtin/core":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/coordination":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/authentication":        {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/authorization":         {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/certificates":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/rbac":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rbac"},
+	"pkg/builtin/discovery":             {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/..."},
 
-	"pkg/crd":        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
-	"pkg/aggregator": {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
-	"pkg/authn":      {"pkg/controlplane", "pkg/internal/pki"},
-	"pkg/authz":      {"pkg/controlplane", "pkg/internal/rbac"},
-	"pkg/admit":      {"pkg/controlplane"},
-	"pkg/audit":      {"pkg/controlplane"},
-	"pkg/fairness":   {"pkg/controlplane", "pkg/internal/loopback"},
-	"pkg/lifecycle":  {"pkg/controlplane", "pkg/internal/feed"},
-	"pkg/middleware": {"pkg/controlplane", "pkg/internal/loopback"},
-	"pkg/quota":      {"pkg/controlplane", "pkg/internal/feed"},
+	"pkg/crd":            {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
+	"pkg/aggregator":     {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
+	"pkg/authn":          {"pkg/controlplane", "pkg/internal/pki"},
+	"pkg/authz":          {"pkg/controlplane", "pkg/internal/rbac"},
+	"pkg/admit":          {"pkg/controlplane"},
+	"pkg/audit":          {"pkg/controlplane"},
+	"pkg/encryption":     {"pkg/controlplane"},
+	"pkg/fairness":       {"pkg/controlplane", "pkg/internal/loopback"},
+	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/feed"},
+	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
+	"pkg/quota":          {"pkg/controlplane", "pkg/internal/feed"},
+	"pkg/serviceaccount": {"pkg/controlplane", "pkg/internal/openapi/..."},
+	"pkg/tracing":        {"pkg/controlplane"},
 
 	// Bundles of parts, for programs that want no choice.
 	"pkg/preset": {
-		"pkg/controlplane", "pkg/builtin/authentication", "pkg/builtin/authorization", "pkg/builtin/certificates",
+		"pkg/controlplane", "pkg/admit", "pkg/builtin/admissionregistration",
+		"pkg/builtin/authentication", "pkg/builtin/authorization", "pkg/builtin/certificates",
 		"pkg/builtin/coordination", "pkg/builtin/core", "pkg/lifecycle", "pkg/quota",
 	},
 
@@ -59,6 +64,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/filelock":          {},
 	"pkg/internal/kine":              {"pkg/controlplane", "pkg/internal/etcdclient"},
 	"pkg/internal/loopback":          {},
+	"pkg/internal/metrics":           {},
 	"pkg/internal/openapi":           {"pkg/internal/openapi/reflected"},
 	"pkg/internal/openapi/meta":      {},
 	"pkg/internal/openapi/reflected": {},
@@ -92,6 +98,12 @@ var onlyIn = map[string]home{
 	},
 	"k8s.io/kube-aggregator": {
 		[]string{"pkg/aggregator"}, "a program without APIServices must not link them",
+	},
+	"k8s.io/apiserver/pkg/server/options/encryptionconfig": {
+		[]string{"pkg/encryption"}, "a program that encrypts nothing must not link KMS clients",
+	},
+	"github.com/coreos/go-oidc": {
+		[]string{"pkg/authn"}, "a program without issuers must not link them",
 	},
 	"go.etcd.io/etcd/server/v3": {
 		[]string{"pkg/etcd"}, "a program on another storage must not link etcd's server",

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -236,4 +237,18 @@ func keep(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: keep NAME")
 	}
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+}
+
+// fewer COUNT REGEXP fails when COUNT lines or more of the last output match.
+func fewer(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: fewer COUNT REGEXP")
+	}
+	limit, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	line, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	if n := len(line.FindAllString(ts.ReadFile("stdout"), -1)); n >= limit {
+		ts.Fatalf("%d lines match %s, want fewer than %d", n, args[1], limit)
+	}
 }

@@ -14,11 +14,15 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/etcd"
@@ -26,6 +30,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
+	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 )
 
 // pieces are the parts that a script of testdata/api or testdata/pieces needs,
@@ -52,9 +57,28 @@ func pieces(script string) controlplane.Parts {
 		return controlplane.Parts{
 			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, crd.Definitions{}, lifecycle.NamespaceDeletion{},
 		}
+	case "policies":
+		return controlplane.Parts{
+			core.Namespaces{},
+			core.ConfigMaps{},
+			crd.Definitions{},
+			admissionregistration.All(),
+			admit.MutatingPolicies{},
+			admit.ValidatingPolicies{},
+		}
 	case "quota":
 		return controlplane.Parts{
 			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.ResourceQuotas{}, crd.Definitions{}, quota.ResourceQuotas{},
+		}
+	case "tokens":
+		return controlplane.Parts{
+			core.Namespaces{},
+			core.ServiceAccounts{},
+			core.Secrets{},
+			authentication.SelfSubjectReviews{},
+			authz.RBAC{},
+			rbac.All(),
+			serviceaccount.Tokens{},
 		}
 	}
 	return nil
@@ -65,7 +89,8 @@ func TestPieces(t *testing.T) {
 	t.Parallel()
 	for name, storage := range storages {
 		for script, folder := range map[string]string{
-			"cascade": "api", "certificates": "api", "events": "api", "limits": "pieces", "namespace-delete": "api", "quota": "api",
+			"cascade": "api", "certificates": "api", "events": "api", "limits": "pieces", "namespace-delete": "api",
+			"policies": "pieces", "quota": "api", "tokens": "pieces",
 		} {
 			t.Run(name+"/"+script, func(t *testing.T) {
 				t.Parallel()

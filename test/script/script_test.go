@@ -103,6 +103,7 @@ func params(folder, storage string) testscript.Params {
 			"eventually": eventually,
 			"each":       each,
 			"keep":       keep,
+			"fewer":      fewer,
 		},
 	}
 }
