@@ -4,6 +4,7 @@
 # make fmt       format as `make lint` wants it
 # make bench     the measurements of the README
 # make generate  write the generated OpenAPI definitions again
+# make vuln      known vulnerabilities in what both modules use; needs the network
 # make build     bin/sailplane
 #
 # Compiling the Kubernetes libraries is most of the time of a first run. So
@@ -12,7 +13,7 @@
 # where concurrency lives. Every target shares the first; do not add flags
 # to one of them that change how packages are compiled (-trimpath, -tags, -gcflags).
 
-.PHONY: run build test test-library test-around test-race lint fmt bench generate clean
+.PHONY: run build test test-library test-around test-race lint fmt bench generate vuln clean
 .NOTPARALLEL:
 
 export CGO_ENABLED ?= 0
@@ -75,6 +76,13 @@ bench:
 generate:
 	go run ./hack/openapi
 	go run ./hack/validation
+
+# The newest one: what it knows of the world is newer than any version pinned here.
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
+
+vuln:
+	$(call phase,vulnerabilities of the library,go run $(GOVULNCHECK) ./...)
+	$(call phase,vulnerabilities around the library,go -C test run $(GOVULNCHECK) ./...)
 
 clean:
 	rm -rf bin
