@@ -32,19 +32,47 @@ func (r *roles) prepare(ctx context.Context, plane *controlplane.Plane) error {
 		return err
 	}
 	wanted, bindings := rbac.Defaults()
+	if err := aggregateDefaults(wanted); err != nil {
+		return err
+	}
 	var work sync.WaitGroup
 	errs := make([]error, len(wanted)+len(bindings))
 	for i, role := range wanted {
-		work.Go(func() { errs[i] = reconcileRole(ctx, client, role) })
+		work.Go(func() { errs[i] = r.reconcileRole(ctx, client, role) })
 	}
 	for i, binding := range bindings {
-		work.Go(func() { errs[len(wanted)+i] = reconcileBinding(ctx, client, binding) })
+		work.Go(func() { errs[len(wanted)+i] = r.reconcileBinding(ctx, client, binding) })
 	}
 	work.Wait()
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return r.awaitDefaults(ctx, client, wanted, bindings)
+	if err := r.awaitDefaults(ctx, client, wanted, bindings); err != nil {
+		return err
+	}
+	close(r.prepared)
+	return nil
+}
+
+// aggregateDefaults gives the aggregated ones among the default roles the rules
+// they will have, so that they are written once. They aggregate one another.
+func aggregateDefaults(wanted []*rbacv1.ClusterRole) error {
+	for changed := true; changed; {
+		changed = false
+		for _, role := range wanted {
+			if role.AggregationRule == nil {
+				continue
+			}
+			rules, err := rbac.Aggregate(role.AggregationRule.ClusterRoleSelectors, wanted, role.Name)
+			if err != nil {
+				return err
+			}
+			if !equality.Semantic.DeepEqual(rules, role.Rules) {
+				role.Rules, changed = rules, true
+			}
+		}
+	}
+	return nil
 }
 
 // lookAgain is how often the caches are looked at for what was just written,
@@ -91,14 +119,22 @@ func (r *roles) awaitDefaults(
 // again tells whether a write lost to another server that does the same.
 func again(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
 
-func reconcileRole(ctx context.Context, client typed.RbacV1Interface, wanted *rbacv1.ClusterRole) error {
-	err := retry.OnError(retry.DefaultRetry, again, func() error {
-		stored, err := client.ClusterRoles().Get(ctx, wanted.Name, metav1.GetOptions{})
+func (r *roles) reconcileRole(ctx context.Context, client typed.RbacV1Interface, wanted *rbacv1.ClusterRole) error {
+	stored, err := r.cache.ClusterRole(wanted.Name) // good for a first try
+	err = retry.OnError(retry.DefaultRetry, again, func() error {
+		if err != nil && !apierrors.IsNotFound(err) {
+			stored, err = client.ClusterRoles().Get(ctx, wanted.Name, metav1.GetOptions{})
+		}
 		if apierrors.IsNotFound(err) {
 			stored, err = nil, nil
 		}
 		if err != nil {
 			return err
+		}
+		if stored != nil && wanted.AggregationRule != nil {
+			// Its rules are those of the roles there are, which may be others.
+			wanted = wanted.DeepCopy()
+			wanted.Rules = nil
 		}
 		role, operation := rbac.ReconcileClusterRole(stored, wanted)
 		switch operation {
@@ -116,9 +152,12 @@ func reconcileRole(ctx context.Context, client typed.RbacV1Interface, wanted *rb
 	return nil
 }
 
-func reconcileBinding(ctx context.Context, client typed.RbacV1Interface, wanted *rbacv1.ClusterRoleBinding) error {
-	err := retry.OnError(retry.DefaultRetry, again, func() error {
-		stored, err := client.ClusterRoleBindings().Get(ctx, wanted.Name, metav1.GetOptions{})
+func (r *roles) reconcileBinding(ctx context.Context, client typed.RbacV1Interface, wanted *rbacv1.ClusterRoleBinding) error {
+	stored, err := r.cache.clusterRoleBindings.Get(wanted.Name) // good for a first try
+	err = retry.OnError(retry.DefaultRetry, again, func() error {
+		if err != nil && !apierrors.IsNotFound(err) {
+			stored, err = client.ClusterRoleBindings().Get(ctx, wanted.Name, metav1.GetOptions{})
+		}
 		if apierrors.IsNotFound(err) {
 			stored, err = nil, nil
 		}
@@ -149,8 +188,10 @@ func reconcileBinding(ctx context.Context, client typed.RbacV1Interface, wanted 
 
 // aggregate keeps the rules of aggregated ClusterRoles up to date.
 func (r *roles) aggregate(ctx context.Context, plane *controlplane.Plane) error {
-	if err := r.await(ctx); err != nil {
-		return nil // the plane ends
+	select {
+	case <-r.prepared:
+	case <-ctx.Done():
+		return nil
 	}
 	client, err := typed.NewForConfig(plane.Config())
 	if err != nil {

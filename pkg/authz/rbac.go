@@ -40,7 +40,7 @@ func newRoles(p *controlplane.Plan) *roles {
 	for _, kind := range []string{"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} {
 		p.Need("rbac.All()", rbacv1.SchemeGroupVersion.WithKind(kind))
 	}
-	r := &roles{known: make(chan struct{})}
+	r := &roles{known: make(chan struct{}), prepared: make(chan struct{})}
 	p.Background("roles and bindings", r.follow)
 	p.Prepare("default roles", r.prepare)
 	p.Elect("clusterrole-aggregation", r.aggregate)
@@ -50,7 +50,9 @@ func newRoles(p *controlplane.Plan) *roles {
 // roles is the authorizer of one plane.
 type roles struct {
 	// known is closed when the caches are filled; the rest is set by then.
-	known      chan struct{}
+	known chan struct{}
+	// prepared is closed when the default roles are up to date.
+	prepared   chan struct{}
 	cache      *cached
 	authorizer *rbac.Authorizer
 }

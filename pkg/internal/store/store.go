@@ -27,6 +27,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -157,6 +158,7 @@ func (b *Backend) cached(
 		IndexerFuncs:        triggers,
 		Indexers:            indexers,
 		Codec:               config.Codec,
+		Clock:               b.clock(),
 	})
 	if err != nil {
 		closeRaw()
@@ -173,6 +175,14 @@ func (b *Backend) cached(
 	})
 	filled := &waiting{Interface: delegator, cacher: c, raw: raw}
 	return &filtering{Interface: filled, resource: config.GroupResource, newList: newListFunc}, destroy, nil
+}
+
+// clock is when watch caches ask their store how far it is.
+func (b *Backend) clock() clock.WithTicker {
+	if b.Shared {
+		return clock.RealClock{}
+	}
+	return upstream.SoonClock{}
 }
 
 // raw is the store without a cache, and what closes it.
