@@ -10,8 +10,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -68,7 +70,7 @@ func (c *catalog) now(ctx context.Context) (*served, error) {
 		}
 	}
 	changed := c.plane.DiscoveryChanged()
-	s, err := discover(c.plane)
+	s, err := discover(ctx, c.plane)
 	if err != nil {
 		return nil, fmt.Errorf("read discovery: %w", err)
 	}
@@ -100,7 +102,7 @@ func (s *served) keep(old *served) {
 	}
 }
 
-func discover(p *controlplane.Plane) (*served, error) {
+func discover(ctx context.Context, p *controlplane.Plane) (*served, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(p.Config())
 	if err != nil {
 		return nil, err
@@ -137,5 +139,50 @@ func discover(p *controlplane.Plane) (*served, error) {
 			}
 		}
 	}
-	return s, nil
+	return s, s.addAnnounced(ctx, p, lists)
+}
+
+// addAnnounced adds to the failed group versions those of APIServices that
+// answer requests already and are not in discovery yet: the aggregator reads
+// their documents a moment later, and what they hold must not be forgotten.
+func (s *served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists []*metav1.APIResourceList) error {
+	services, ok := s.resources[schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}]
+	if !ok {
+		return nil
+	}
+	client, err := dynamic.NewForConfig(p.Config())
+	if err != nil {
+		return err
+	}
+	all, err := client.Resource(services.GroupVersionResource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range all.Items {
+		gv, remote := remoteOf(&all.Items[i])
+		known := slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == gv.String() })
+		if _, failed := s.failed[gv]; !remote || known || failed {
+			continue
+		}
+		if s.failed == nil {
+			s.failed = map[schema.GroupVersion]error{}
+		}
+		s.failed[gv] = errors.New("its server was not asked yet what it has")
+	}
+	return nil
+}
+
+// remoteOf is the group version of an APIService, and whether a server that is
+// not this plane answers requests for it.
+func remoteOf(service *unstructured.Unstructured) (gv schema.GroupVersion, remote bool) {
+	gv.Group, _, _ = unstructured.NestedString(service.Object, "spec", "group")
+	gv.Version, _, _ = unstructured.NestedString(service.Object, "spec", "version")
+	if elsewhere, _, _ := unstructured.NestedMap(service.Object, "spec", "service"); elsewhere == nil {
+		return gv, false
+	}
+	conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
+	return gv, slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == "Available" && condition["status"] == "True"
+	})
 }
