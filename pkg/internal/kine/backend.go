@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/k3s-io/kine/pkg/server"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
+
+// beforeCompaction is how long a compaction waits for watches that are behind.
+const beforeCompaction = 2 * time.Second
 
 // guarded is a backend that keeps to etcd where kine's drivers do not: values
 // are never shared between callers, revisions never go backwards, a read whose
@@ -19,6 +23,8 @@ type guarded struct {
 	server.Backend
 	compact   func(ctx context.Context, revision, current int64) error
 	compacted func(revision int64)
+	// reach waits until the watches have what happened up to a revision.
+	reach func(ctx context.Context, revision int64)
 	// acked is the highest revision of a write that was acknowledged.
 	acked atomic.Int64
 }
@@ -130,6 +136,11 @@ func (g *guarded) Compact(ctx context.Context, revision int64) (int64, error) {
 	if revision > current {
 		return current, server.ErrFutureRev
 	}
+	// What is dropped before it was read, no watch hears of. A revision may have
+	// no event of its own, so the wait is bounded.
+	soon, cancel := context.WithTimeout(ctx, beforeCompaction)
+	g.reach(soon, revision)
+	cancel()
 	if g.compact != nil {
 		err = g.compact(ctx, revision, current)
 	} else {

@@ -32,8 +32,10 @@ type feed struct {
 	mu       sync.Mutex
 	stopping bool
 	streams  map[*stream]struct{}
-	// revision is that up to which every event was distributed.
+	// revision is that up to which every event was distributed, and moved is
+	// closed when it changes.
 	revision int64
+	moved    chan struct{}
 	// recent holds the last events, oldest first; all above forgotten.
 	recent    []*server.Event
 	bytes     int
@@ -44,7 +46,10 @@ type feed struct {
 var _ pb.WatchServer = (*feed)(nil)
 
 func newFeed(b server.Backend, current int64) *feed {
-	return &feed{backend: b, revision: current, forgotten: current, streams: map[*stream]struct{}{}}
+	return &feed{
+		backend: b, revision: current, forgotten: current,
+		streams: map[*stream]struct{}{}, moved: make(chan struct{}),
+	}
 }
 
 // start begins to read before it returns: kine's SQL drivers only start to poll
@@ -132,6 +137,31 @@ func (f *feed) distribute(events []*server.Event) {
 	for s := range f.streams {
 		s.answerProgress(f.revision)
 	}
+	f.move()
+}
+
+// move tells those who wait for a revision to look. The caller holds the lock.
+func (f *feed) move() {
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+// reach waits until the feed has read all events up to a revision, as far as
+// there are any, or the context ends.
+func (f *feed) reach(ctx context.Context, revision int64) {
+	for {
+		f.mu.Lock()
+		reached, moved := f.revision >= revision, f.moved
+		f.mu.Unlock()
+		if reached {
+			return
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func (f *feed) remember(e *server.Event) {
@@ -177,6 +207,7 @@ func (f *feed) skip(current, compacted int64) {
 	f.revision, f.forgotten = max(f.revision, current), max(f.revision, current)
 	f.recent, f.bytes = nil, 0
 	f.compacted = max(f.compacted, compacted)
+	f.move()
 	for s := range f.streams {
 		for id := range s.watches {
 			s.end(id, f.revision, compacted, server.ErrCompacted)

@@ -119,7 +119,7 @@ func (r *running) start(ctx, life context.Context, d Driver) error {
 	guarded := &guarded{Backend: backend, compact: d.Compact}
 	guarded.acknowledge(current)
 	r.feed = newFeed(guarded, current)
-	guarded.compacted = r.feed.compact
+	guarded.compacted, guarded.reach = r.feed.compact, r.feed.reach
 	reading, stopFeed := context.WithCancel(context.WithoutCancel(life))
 	r.stopFeed = stopFeed
 	r.feed.start(reading)
