@@ -53,6 +53,9 @@ var mayImport = map[string][]string{
 		"pkg/builtin/coordination", "pkg/builtin/core", "pkg/lifecycle", "pkg/quota",
 	},
 
+	// A control plane for tests.
+	"pkg/planetest": {"pkg/..."},
+
 	// Storage.
 	"pkg/etcd":        {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
 	"pkg/kine/memory": {"pkg/controlplane", "pkg/internal/kine"},
@@ -152,7 +155,7 @@ var onlyIn = map[string]home{
 		[]string{"cmd/...", "examples/...", "hack/..."}, "a library has no command line",
 	},
 	"testing": {
-		[]string{"pkg/internal/storagetest", "pkg/resource/resourcetest"},
+		[]string{"pkg/internal/storagetest", "pkg/planetest", "pkg/resource/resourcetest"},
 		"a program must not link the test framework",
 	},
 }
