@@ -2,7 +2,7 @@
 # make test      every test of the library (root module) and around it (module test/)
 # make lint      the linters and formatters of .golangci.yml; stale generated files
 # make fmt       format as `make lint` wants it
-# make bench     the measurements of the README
+# make bench     measure, beside kube-apiserver, and write docs/performance; takes hours of a quiet machine
 # make generate  write the generated OpenAPI definitions again
 # make vuln      known vulnerabilities in what both modules use; needs the network
 # make build     bin/sailplane
@@ -54,7 +54,8 @@ test-race:
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! command -v "$$(go env CC)" >/dev/null || { \
-		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/etcd/... ./pkg/kine/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... && \
+		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/etcd/... ./pkg/kine/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... \
+			./pkg/admit/... ./pkg/authz/... ./pkg/encryption/... ./pkg/planetest/... && \
 		$(TEST_AROUND) -race -vet=off ./stress/...; })
 
 lint: $(LINT)
@@ -70,8 +71,10 @@ $(LINT):
 	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	mv bin/golangci-lint $@
 
+# The servers to compare with are built once, from test/bench/peers, into the user's
+# cache. BENCH has further flags, as in: make bench BENCH="-only start,idle".
 bench:
-	go -C test run ./bench
+	go -C test run ./bench -docs ../docs/performance $(BENCH)
 
 generate:
 	go run ./hack/openapi

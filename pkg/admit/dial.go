@@ -1,17 +1,9 @@
 package admit
 
 import (
-	"errors"
-	"fmt"
-	"net"
-	"net/http"
 	"net/netip"
-	"net/url"
-	"syscall"
-	"time"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/connrotation"
+	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 )
 
 // PrivateNetworks are the addresses that are not of the public internet: those
@@ -19,75 +11,7 @@ import (
 // (https://www.iana.org/assignments/iana-ipv4-special-registry,
 // https://www.iana.org/assignments/iana-ipv6-special-registry), and those of
 // IPv6 that a NAT64 gateway translates to any of IPv4. Give them to the field
-// Deny of webhook parts where those who write webhook configurations are not
-// trusted with the network of the server: metadata services of clouds are in
-// them.
-func PrivateNetworks() []netip.Prefix {
-	var all []netip.Prefix
-	for _, p := range []string{
-		"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-		"192.168.0.0/16", "198.18.0.0/15", "::/128", "::1/128", "64:ff9b::/96", "64:ff9b:1::/48", "fc00::/7", "fe80::/10",
-	} {
-		all = append(all, netip.MustParsePrefix(p))
-	}
-	return all
-}
-
-// dialer makes the connections to webhooks. They end with the plane.
-type dialer struct {
-	*connrotation.Dialer
-	deny []netip.Prefix
-}
-
-func newDialer(deny []netip.Prefix) dialer {
-	d := dialer{deny: deny}
-	// What a name resolves to may change: the address is looked at when it is
-	// connected to, for redirects and the addresses of a resolver too.
-	dial := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: d.control}
-	d.Dialer = connrotation.NewDialer(dial.DialContext)
-	return d
-}
-
-// check returns what is wrong with the list.
-func (d dialer) check() error {
-	var errs []error
-	for i, p := range d.deny {
-		if !p.IsValid() || p.Addr().Is4In6() {
-			errs = append(errs, fmt.Errorf("deny[%d]: %s matches no address: "+
-				"give the prefix of an IPv4 or IPv6 network, such as 10.0.0.0/8", i, p))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// control refuses to connect to an address that is denied.
-func (d dialer) control(_, address string, _ syscall.RawConn) error {
-	if len(d.deny) == 0 {
-		return nil
-	}
-	to, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("connect to a webhook: %w", err)
-	}
-	// An address with a zone is in no prefix, one of IPv4 as IPv6 in none of IPv4.
-	addr := to.Addr().Unmap().WithZone("")
-	for _, p := range d.deny {
-		if p.Contains(addr) {
-			return fmt.Errorf("webhooks may not be at %s: the server denies %s", addr, p)
-		}
-	}
-	return nil
-}
-
-// configure has a client use the dialer.
-func (d dialer) configure(c *rest.Config, err error) (*rest.Config, error) {
-	if err != nil {
-		return nil, err
-	}
-	c.Dial = d.DialContext
-	if len(d.deny) > 0 {
-		// A proxy connects to whatever it is told.
-		c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
-	}
-	return c, nil
-}
+// Deny of webhook parts and of crd.Definitions where those who write webhook
+// configurations and CRDs are not trusted with the network of the server:
+// metadata services of clouds are in them.
+func PrivateNetworks() []netip.Prefix { return dialing.PrivateNetworks() }

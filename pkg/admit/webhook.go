@@ -3,6 +3,7 @@ package admit
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"net/url"
 
@@ -15,9 +16,9 @@ import (
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
-	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 )
 
 // Resolver finds the address of the Service that a webhook names. One that
@@ -86,8 +87,8 @@ func (w ValidatingWebhooks) Install(p *controlplane.Plan) error {
 	if err != nil {
 		return err
 	}
-	h := &hooks{Webhook: plugin.Webhook, resolver: w.Resolver, kubeconfig: w.Kubeconfig, dialer: newDialer(w.Deny)}
-	if err := h.dialer.check(); err != nil {
+	h := &hooks{Webhook: plugin.Webhook, resolver: w.Resolver, kubeconfig: w.Kubeconfig, dialer: dialing.New(w.Deny)}
+	if err := h.dialer.Check(); err != nil {
 		return err
 	}
 	p.Admit(validatingwebhook.PluginName, validatingHooks{h, plugin})
@@ -101,8 +102,8 @@ func (w MutatingWebhooks) Install(p *controlplane.Plan) error {
 	if err != nil {
 		return err
 	}
-	h := &hooks{Webhook: plugin.Webhook, resolver: w.Resolver, kubeconfig: w.Kubeconfig, dialer: newDialer(w.Deny)}
-	if err := h.dialer.check(); err != nil {
+	h := &hooks{Webhook: plugin.Webhook, resolver: w.Resolver, kubeconfig: w.Kubeconfig, dialer: dialing.New(w.Deny)}
+	if err := h.dialer.Check(); err != nil {
 		return err
 	}
 	p.Admit(mutatingwebhook.PluginName, mutatingHooks{h, plugin})
@@ -150,7 +151,8 @@ type hooks struct {
 	resolver   Resolver
 	kubeconfig string
 	informers  informers.SharedInformerFactory
-	dialer     dialer
+	dialer     dialing.Dialer
+	answer     func(host string) http.RoundTripper
 	startup    startup
 }
 
@@ -158,6 +160,7 @@ type hooks struct {
 func (h *hooks) declare(p *controlplane.Plan, kind, name string) {
 	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	p.Need("admissionregistration."+kind+"s{}", admissionv1.SchemeGroupVersion.WithKind(kind))
+	h.answer = p.Answering
 	h.startup.declare(p, name)
 	p.Background("connections to "+name, func(ctx context.Context, _ *controlplane.Plane) error {
 		<-ctx.Done() // requests are drained by then
@@ -178,14 +181,7 @@ func (h *hooks) ValidateInitialization() error {
 		return fmt.Errorf("credentials for webhooks: %w", err)
 	}
 	h.SetAuthenticationInfoResolverWrapper(func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-		return &webhook.AuthenticationInfoResolverDelegator{
-			ClientConfigForFunc: func(host string) (*rest.Config, error) {
-				return h.dialer.configure(credentials.ClientConfigFor(host))
-			},
-			ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
-				return h.dialer.configure(credentials.ClientConfigForService(name, namespace, port))
-			},
-		}
+		return h.dialer.Resolver(credentials, h.answer)
 	})
 	h.SetServiceResolver(h.serviceResolver())
 	h.Webhook.SetExternalKubeInformerFactory(h.informers)

@@ -31,7 +31,8 @@ type Webhook struct {
 	// CacheTTL is how long an answer is good for, yes or no. Empty: 2 minutes.
 	CacheTTL time.Duration
 	// Audiences are those this server answers to: a token has to be for one of
-	// them, which the other server tells. Empty: the other server decides alone.
+	// them, which the other server tells. One that is reviewed here for other
+	// audiences has to be for one of those. Empty: the other server decides alone.
 	Audiences []string
 }
 
@@ -62,6 +63,7 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 		<-ctx.Done()
 		dialer.CloseAll()
 	})
+	p.Audiences(w.Audiences...)
 	p.Authenticate(name, bearer(&known))
 	return nil
 }
@@ -85,6 +87,9 @@ func (w Webhook) open(dialer *connrotation.Dialer) (authenticator.Token, error) 
 		return cached, nil
 	}
 	return authenticator.TokenFunc(func(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-		return cached.AuthenticateToken(authenticator.WithAudiences(ctx, w.Audiences), token)
+		if _, asked := authenticator.AudiencesFrom(ctx); !asked {
+			ctx = authenticator.WithAudiences(ctx, w.Audiences)
+		}
+		return cached.AuthenticateToken(ctx, token)
 	}), nil
 }

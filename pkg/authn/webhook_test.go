@@ -1,6 +1,7 @@
 package authn_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -13,10 +14,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sailplane-dev/sailplane/pkg/authn"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 )
 
 // reviewer is a server that knows the token "good", which is for apples.
@@ -123,6 +129,50 @@ func TestWebhookAudiences(t *testing.T) {
 	pears := serve(t, authn.Webhook{Kubeconfig: file, Audiences: []string{"pears"}})
 	if got := (call{token: "good"}).do(t, pears); !refused(got) {
 		t.Errorf("a token for another server: %d", got.status)
+	}
+}
+
+// TestWebhookReviewedForAudiences: what is asked of the server is asked of the
+// other one.
+func TestWebhookReviewedForAudiences(t *testing.T) {
+	t.Parallel()
+	r := newReviewer(t)
+	s, err := controlplane.New("test").Storage(memory.Store{}).With(
+		authn.Webhook{Kubeconfig: r.kubeconfig(t), Audiences: []string{"pears"}}, authentication.TokenReviews{},
+	).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	<-s.Ready()
+	client, err := kubernetes.NewForConfig(s.ClientConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		reason      string
+		asked, want []string
+	}{
+		"none":   {"it has to be for this server", nil, nil},
+		"its":    {"it is for apples", []string{"apples", "plums"}, []string{"apples"}},
+		"others": {"and not for plums", []string{"plums"}, nil},
+	} {
+		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: "good", Audiences: c.asked}}
+		got, err := client.AuthenticationV1().TokenReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c.want, got.Status.Audiences); diff != "" || got.Status.Authenticated != (c.want != nil) {
+			t.Errorf("%s: %s: %+v (-want +got):\n%s", name, c.reason, got.Status, diff)
+		}
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 //
 // At each start it sees to it that the default ClusterRoles and their bindings
 // are there with at least the rules they come with: cluster-admin, admin, edit,
-// view, system:discovery, system:basic-user, system:public-info-viewer and
-// system:monitoring. One with the annotation
+// view, system:discovery, system:basic-user, system:public-info-viewer,
+// system:monitoring, system:auth-delegator and others. One with the annotation
 // rbac.authorization.kubernetes.io/autoupdate "false" is left as it is. The
 // rules of aggregated ClusterRoles are kept up to date; of several servers that
 // share a storage one does that.

@@ -37,6 +37,8 @@ type API struct {
 	definitions func() (openapi.GetOpenAPIDefinitions, error)
 	converter   func() (managedfields.TypeConverter, error)
 
+	discovered sync.Map // what discovery says of a version, by fingerprint
+
 	mu    sync.Mutex
 	joins map[string]weak.Pointer[API] // by the other's id
 }
@@ -190,6 +192,9 @@ type Env struct {
 	// plane's own requests are decided.
 	Authenticator authenticator.Request
 	Authorizer    authorizer.Authorizer
+	// Audiences are those of the plane: what a token is for that logs in here and
+	// whose authenticator knows no audiences. Empty: no part has any.
+	Audiences authenticator.Audiences
 	// Rules lists what a user may do in a namespace, as far as the authorizers of
 	// the plane can: the others make the list incomplete.
 	Rules authorizer.RuleResolver

@@ -53,10 +53,10 @@ type shared struct {
 func newPlane(name string, plan *Plan, backend *store.Backend, shared *shared) (*Plane, error) {
 	p := &Plane{
 		name: name, address: shared.external, plan: plan, backend: backend, shared: shared,
-		transport: shared.door, signals: newSignals(), ready: make(chan struct{}), endWork: func() {},
+		transport: shared.door, signals: newSignals(), ready: make(chan struct{}), endWork: func() {}, pending: newPending(),
 		requests: &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
 	}
-	backend.CollectsGarbage = plan.collected
+	backend.CollectsGarbage, backend.OnDemand = plan.collected, plan.onDemand
 	p.loopback = loopbackConfig(name, p.transport, shared.token)
 	client, err := kubernetes.NewForConfig(p.protobufConfig())
 	if err != nil {
@@ -168,7 +168,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.NonLongRunningRequestWaitGroup = p.requests
 	c.WatchRequestWaitGroup = p.watches
 	c.BuildHandlerChainFunc = (&chain{
-		middleware: p.plan.middleware, signals: p.signals, tracing: p.tracer.provider != nil, lists: p.lists(),
+		middleware: p.plan.middleware, signals: p.signals, pending: p.pending, tracing: p.tracer.provider != nil, lists: p.lists(),
 	}).build
 	c.AggregatedDiscoveryGroupManager = discoveryendpoint.NewResourceManager("apis")
 	c.AggregatedDiscoveryGroupManager.AddInvalidationCallback(p.discovered.signal)

@@ -29,6 +29,9 @@ const (
 	// AfterAuthentication knows the user, before impersonation, audit,
 	// fairness and authorization.
 	AfterAuthentication
+	// AfterAudit knows the user before impersonation, and what it refuses is
+	// audited. It is before fairness and authorization.
+	AfterAudit
 	// Innermost runs after authorization, right before the API.
 	Innermost
 )
@@ -42,6 +45,8 @@ func (s Slot) String() string {
 		return "before authentication"
 	case AfterAuthentication:
 		return "after authentication"
+	case AfterAudit:
+		return "after audit"
 	case Innermost:
 		return "innermost"
 	}
@@ -62,6 +67,8 @@ type wrapper struct {
 type chain struct {
 	middleware []wrapper
 	signals    *signals
+	// pending are the handlers that are made when they are needed.
+	pending *pending
 	// tracing is on when a part brings a tracer.
 	tracing bool
 	// lists are those that may be answered in part; nil when none are.
@@ -113,7 +120,7 @@ func (c *chain) slot(slot Slot, h http.Handler) http.Handler {
 
 // build is a genericapiserver.Config.BuildHandlerChainFunc.
 func (c *chain) build(api http.Handler, config *genericapiserver.Config) http.Handler {
-	h := c.slot(Innermost, upstream.BadInput(api))
+	h := c.slot(Innermost, upstream.BadInput(c.pending.wrap(api)))
 	h = c.permitted(h, config)
 	h = c.slot(AfterAuthentication, h)
 	h = c.authenticated(h, config)
@@ -144,6 +151,7 @@ func (c *chain) permitted(h http.Handler, config *genericapiserver.Config) http.
 		h = impersonation.WithImpersonation(h, config.Authorization.Authorizer, config.Serializer)
 	}
 	h = filterlatency.TrackStarted(h, config.TracerProvider, "impersonation")
+	h = c.slot(AfterAudit, h)
 	h = filterlatency.TrackCompleted(h)
 	h = genericapifilters.WithAudit(h, config.AuditBackend, config.AuditPolicyRuleEvaluator, config.LongRunningFunc)
 	return filterlatency.TrackStarted(h, config.TracerProvider, "audit")

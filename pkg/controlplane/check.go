@@ -33,6 +33,7 @@ func (p *Plan) check() error {
 	errs = append(errs, p.checkFlow()...)
 	errs = append(errs, p.checkTracers()...)
 	errs = append(errs, p.checkFilters()...)
+	errs = append(errs, p.checkAnswers()...)
 	for _, w := range p.middleware {
 		if w.slot < Outermost || w.slot > Innermost {
 			errs = append(errs, fmt.Errorf("part %q: middleware %q: unknown slot %d", w.part, w.name, w.slot))

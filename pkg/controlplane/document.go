@@ -49,11 +49,15 @@ func (p *Plane) installOpenAPI() error {
 		if l.Definitions == nil {
 			continue
 		}
-		sources = append(sources, openapi.Static(openapi.StaticConfig{
+		config := openapi.StaticConfig{
 			Key: fmt.Sprint(l.GroupVersions), Title: "Kubernetes", Version: kubernetesVersion,
 			WebServices: func() []*restful.WebService { return l.Server.Handler.GoRestfulContainer.RegisteredWebServices() },
 			Definitions: l.Definitions, Schemes: l.Schemes,
-		}))
+		}
+		if l.Server == p.groupsServer {
+			config.Later, config.Make = p.pending.prints, p.pending.install
+		}
+		sources = append(sources, openapi.Static(config))
 	}
 	for _, d := range p.plan.dynamic {
 		sources = append(sources, d.Documents())

@@ -161,7 +161,7 @@ func (i *installer) install(g *planned) error {
 		manager = i.server.AggregatedLegacyDiscoveryGroupManager
 	}
 	for _, version := range g.versions() {
-		resources, err := i.installVersion(g, version, storage)
+		resources, err := i.serve(g, version, storage)
 		if err != nil {
 			return fmt.Errorf("version %s: %w", version, err)
 		}
@@ -186,7 +186,7 @@ func (i *installer) storage(g *planned) (map[string]map[string]rest.Storage, err
 	env := Env{
 		Scheme: scheme, Options: i.plane.RESTOptions(codecs.stored, codecs.storedAs),
 		Authenticator: i.config.Authentication.Authenticator, Authorizer: i.config.Authorization.Authorizer,
-		Rules: i.plane.rules(),
+		Audiences: i.plane.plan.audiences, Rules: i.plane.rules(),
 	}
 	all := map[string]map[string]rest.Storage{}
 	for _, r := range g.resources {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -26,6 +27,7 @@ type Plan struct {
 	grouped        []*planned // served, by group
 	authenticators []named[authenticator.Request]
 	authorizers    []named[authorizer.Authorizer]
+	audiences      authenticator.Audiences
 	admission      []named[admission.Interface]
 	middleware     []wrapper
 	below, above   []named[LinkFunc]
@@ -34,6 +36,7 @@ type Plan struct {
 	elected        []named[WorkFunc]
 	needs          []named[gvk]
 	fed, collected bool
+	onDemand       bool
 	checks         []healthz.HealthChecker
 	dynamic        []DynamicGroups
 	identity       []named[IdentityFunc]
@@ -45,6 +48,7 @@ type Plan struct {
 	flow           []named[FlowControlFunc]
 	transforms     []named[TransformFunc]
 	filters        []named[listFilter]
+	answers        []named[*answer]
 }
 
 // named is something a part declared, with what errors call it.
@@ -113,6 +117,17 @@ func (p *Plan) Serve(api *API, resources ...Resource) {
 // is recognised and everybody else is 401.
 func (p *Plan) Authenticate(name string, a authenticator.Request) {
 	p.authenticators = append(p.authenticators, named[authenticator.Request]{p.part, name, a})
+}
+
+// Audiences says for whom tokens are that log in here, see [Env.Audiences]. What
+// several parts say is taken together. Authenticators that know audiences check
+// their own: none is given those of another.
+func (p *Plan) Audiences(audiences ...string) {
+	for _, a := range audiences {
+		if !slices.Contains(p.audiences, a) {
+			p.audiences = append(p.audiences, a)
+		}
+	}
 }
 
 // Authorize adds an authorizer. They are asked in the order of the parts, after

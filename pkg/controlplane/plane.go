@@ -54,6 +54,7 @@ type Plane struct {
 	work     sync.WaitGroup
 	ready    chan struct{}
 
+	pending    *pending
 	announcer  *announcer
 	discovered change
 	feed       *Feed
@@ -268,6 +269,7 @@ func (p *Plane) stop() error {
 	p.recorder.stop()
 	p.tracer.stop()
 	p.top.Destroy()
+	p.plan.closeAnswers()
 	return err
 }
 

@@ -168,7 +168,7 @@ func cipherSuites() []uint16 {
 func httpServer(h http.Handler, config *tls.Config) *http.Server {
 	const bodyPercentile99 = 256 << 10 // bytes; few requests are larger
 	return &http.Server{
-		Handler: chunkedLast(h), TLSConfig: config,
+		Handler: chunkedLast(bodiesInTime(h, drainTimeout)), TLSConfig: config,
 		MaxHeaderBytes:    1 << 20,
 		ReadHeaderTimeout: 32 * time.Second,
 		IdleTimeout:       90 * time.Second,
@@ -181,6 +181,37 @@ func httpServer(h http.Handler, config *tls.Config) *http.Server {
 		// Failed handshakes are the client's business: scanners make them by the thousand.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
+}
+
+// bodiesInTime ends connections of HTTP/1.1 whose request does not have its whole
+// body in time. Go's server reads what is left of a short one before it sends
+// even a refusal, so that nobody's credentials are needed to wait. What goes on
+// after the body, as a watch does, has no such limit.
+func bodiesInTime(h http.Handler, limit time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
+			connection := http.NewResponseController(w)
+			if connection.SetReadDeadline(time.Now().Add(limit)) == nil {
+				r.Body = &timedBody{ReadCloser: r.Body, whole: func() { _ = connection.SetReadDeadline(time.Time{}) }}
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// timedBody tells when it was read to its end.
+type timedBody struct {
+	io.ReadCloser
+	whole func()
+}
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if errors.Is(err, io.EOF) {
+		b.whole()
+	}
+	return n, err
 }
 
 // chunkedLast has a connection of HTTP/1.1 end with a request whose body comes in

@@ -173,6 +173,10 @@ func TestMiddlewareSlots(t *testing.T) {
 	}
 	s := build(t,
 		middleware.Innermost("innermost", mark("innermost")),
+		controlplane.PartFunc(func(p *controlplane.Plan) error {
+			p.Wrap(controlplane.AfterAudit, "audited", mark("audited"))
+			return nil
+		}),
 		middleware.AfterAuthentication("after", mark("after")),
 		middleware.BeforeAuthentication("before", mark("before")),
 		middleware.Wrap("outer-1", mark("outer-1")), middleware.Wrap("outer-2", mark("outer-2")))
@@ -180,7 +184,7 @@ func TestMiddlewareSlots(t *testing.T) {
 	if _, err := client(t, s.ClientConfig()).Discovery().ServerVersion(); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"outer-1", "outer-2", "before", "after", "innermost"} {
+	for _, want := range []string{"outer-1", "outer-2", "before", "after", "audited", "innermost"} {
 		select {
 		case got := <-order:
 			if got != want {

@@ -13,6 +13,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net/http"
+	"net/netip"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -23,6 +25,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 )
 
 // Definitions serves CustomResourceDefinitions.
@@ -32,6 +35,13 @@ type Definitions struct {
 	// of other APIs are left out, which is logged. Nil: none; CRDs come through
 	// the API.
 	FS fs.FS
+	// Deny are networks that conversion webhooks may not be in. It is checked when
+	// a webhook is connected to, by the address its name resolves to; objects that
+	// it would convert cannot be read then, nor written, in another version than
+	// the stored one. Empty: webhooks may be anywhere. admit.PrivateNetworks is a
+	// list. With it, webhooks are reached without the proxy that the environment
+	// of the process may name.
+	Deny []netip.Prefix
 }
 
 // PartName implements the name errors use.
@@ -39,7 +49,10 @@ func (Definitions) PartName() string { return "crds" }
 
 // Install declares the server of custom resources and the CRDs to apply.
 func (d Definitions) Install(p *controlplane.Plan) error {
-	g := &groups{}
+	g := &groups{webhooks: dialing.New(d.Deny), answer: p.Answering}
+	if err := g.webhooks.Check(); err != nil {
+		return err
+	}
 	p.Below("custom resources", g.link)
 	p.Dynamic(g)
 	p.Admit("establish CRDs at once", establishAtOnce{})
@@ -93,6 +106,10 @@ func (g *groups) resources(names []string) []schema.GroupVersionResource {
 
 // groups are the group versions of the established CRDs of one plane.
 type groups struct {
+	// webhooks connects to those that convert.
+	webhooks dialing.Dialer
+	// answer is the way to a host that is in the process.
+	answer   func(host string) http.RoundTripper
 	informer cache.SharedIndexInformer
 	lister   listers.CustomResourceDefinitionLister
 }

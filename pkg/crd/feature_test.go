@@ -33,7 +33,13 @@ type plane struct {
 // start runs a server with CRDs, namespaces and an aggregator.
 func start(t *testing.T, more ...controlplane.Part) plane {
 	t.Helper()
-	parts := append([]controlplane.Part{crd.Definitions{}, core.Namespaces{}, aggregator.APIServices{}}, more...)
+	return startWith(t, crd.Definitions{}, more...)
+}
+
+// startWith is start with a part of the test's.
+func startWith(t *testing.T, definitions crd.Definitions, more ...controlplane.Part) plane {
+	t.Helper()
+	parts := append([]controlplane.Part{definitions, core.Namespaces{}, aggregator.APIServices{}}, more...)
 	s, err := controlplane.New(t.Name()).Storage(memory.Store{}).With(parts...).Build()
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/apiserver/pkg/util/webhook"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -44,10 +45,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 			CRDRESTOptionsGetter: p.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
 			MasterCount:          1,
 			ServiceResolver:      noServices{},
-			// Upstream's wrapper would answer a conversion webhook at
-			// https://kubernetes.default.svc with the plane itself, and with all
-			// rights: whoever may write CRDs would have it post to any path.
-			AuthResolverWrapper: nil,
+			AuthResolverWrapper:  g.connect,
 		},
 	}
 	server, err := config.Complete().New(delegate)
@@ -66,7 +64,10 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 			}
 			return nil
 		},
-		Stop: server.Informers.Shutdown,
+		Stop: func() {
+			server.Informers.Shutdown()
+			g.webhooks.CloseAll()
+		},
 		Definitions: func() (openapicommon.GetOpenAPIDefinitions, error) {
 			return generatedopenapi.GetOpenAPIDefinitions, nil
 		},
@@ -76,6 +77,14 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 			GroupPriority: 16700, VersionPriority: 15,
 		}},
 	}, nil
+}
+
+// connect has conversion webhooks reached by the plane's dialer, and is all that
+// they get: upstream's wrapper would answer one at https://kubernetes.default.svc
+// with the plane itself, and with all rights. Whoever may write CRDs would have
+// it post to any path.
+func (g *groups) connect(anonymous webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
+	return g.webhooks.Resolver(anonymous, g.answer)
 }
 
 // noServices refuses conversion webhooks that name a Service: there are none

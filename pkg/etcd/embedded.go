@@ -35,9 +35,9 @@ const (
 	memberURL  = "127.0.0.1:2380"
 )
 
-// Embedded is an etcd with one member in this process. It opens no socket and
-// belongs to this process alone: a second server on the same directory is an
-// error.
+// Embedded is an etcd with one member in this process. It opens no socket,
+// unless told to, and its directory belongs to this process alone: a second
+// server on the same directory is an error.
 //
 // A damaged directory, a full disk and the like are errors of the start. Once
 // it runs, an error etcd cannot go on from (a failing write of its log, say)
@@ -60,6 +60,10 @@ type Embedded struct {
 	// SnapshotCount is after how many writes etcd drops the log before them. 0:
 	// etcd's default of 10000.
 	SnapshotCount uint64
+	// Listen are client URLs at which other processes reach it without
+	// credentials, such as [Cluster] and etcdctl: "http://127.0.0.1:2379". They
+	// answer /health too. Empty: none.
+	Listen []string
 }
 
 var _ controlplane.Datastore = Embedded{}
@@ -107,12 +111,18 @@ func (s *embedded) start(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("start: %w", context.Cause(ctx))
 	}
+	listen, err := clientURLs(s.description.Listen)
+	if err != nil {
+		return err
+	}
 	p, err := prepare(s.description.Dir)
 	if err != nil {
 		return err
 	}
 	s.lock = p.lock
-	if err := s.launch(ctx, s.config(p.dir)); err != nil {
+	config := s.config(p.dir)
+	config.ListenClientUrls, config.AdvertiseClientUrls = listen, listen
+	if err := s.launch(ctx, config); err != nil {
 		return err
 	}
 	if err := s.elect(ctx); err != nil {
@@ -139,7 +149,7 @@ func (s *embedded) config(dir string) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = memberName
 	c.Dir = dir
-	c.ListenPeerUrls, c.ListenClientUrls, c.AdvertiseClientUrls = nil, nil, nil
+	c.ListenPeerUrls = nil
 	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: memberURL}}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.EnableGRPCGateway = false
@@ -151,6 +161,19 @@ func (s *embedded) config(dir string) *embed.Config {
 	}
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger(dir))
 	return c
+}
+
+// clientURLs parses URLs to listen at. Those of TLS would need certificates.
+func clientURLs(values []string) ([]url.URL, error) {
+	var urls []url.URL
+	for _, value := range values {
+		u, err := url.Parse(value)
+		if err != nil || u.Scheme != "http" || u.Port() == "" || u.Path != "" {
+			return nil, fmt.Errorf("listen at %q: want http://HOST:PORT", value)
+		}
+		urls = append(urls, *u)
+	}
+	return urls, nil
 }
 
 // launch runs embed.StartEtcd, which has no context and may never return after

@@ -27,8 +27,8 @@ import (
 // What is refused says which limit it is and what its value is: with 413 when an
 // object is too large, with 429 and Retry-After otherwise. Clients built on
 // client-go try again up to ten times when they are told to. The server itself
-// and its ClientConfig have no limits. Refused requests are not audited, but for
-// those about objects; requests of nobody the server knows are refused before.
+// and its ClientConfig have no limits. Refused requests are audited; requests of
+// nobody the server knows are refused before.
 type Limits struct {
 	// RequestsPerSecond is how many requests a user may make on average. A watch
 	// is one request.
@@ -45,6 +45,12 @@ type Limits struct {
 	ObjectsPerResource int
 	// WatchesPerUser is how many watches a user may have open.
 	WatchesPerUser int
+	// RequestsAtOncePerUser is how many requests of a user may run at the same
+	// time; watches, which run long, do not count. A request runs from its header
+	// to its answer: one whose body comes slowly counts until it is there. Group
+	// system:masters is exempt, as it is from priority and fairness, so that an
+	// administrator gets in whatever runs.
+	RequestsAtOncePerUser int
 }
 
 // users is how many users' rates are kept. The rate of the one who was longest
@@ -60,11 +66,13 @@ func (l Limits) Install(p *controlplane.Plan) error {
 		return err
 	}
 	if l.RequestsPerSecond > 0 {
-		p.Wrap(controlplane.AfterAuthentication, "requests per second", newRates(l.RequestsPerSecond, l.burst()).wrap)
+		p.Wrap(controlplane.AfterAudit, "requests per second", newRates(l.RequestsPerSecond, l.burst()).wrap)
 	}
 	if l.WatchesPerUser > 0 {
-		w := &watches{limit: l.WatchesPerUser, open: map[string]int{}}
-		p.Wrap(controlplane.AfterAuthentication, "watches per user", w.wrap)
+		p.Wrap(controlplane.AfterAudit, "watches per user", newWatches(l.WatchesPerUser).wrap)
+	}
+	if l.RequestsAtOncePerUser > 0 {
+		p.Wrap(controlplane.AfterAudit, "requests at once per user", newRequests(l.RequestsAtOncePerUser).wrap)
 	}
 	if l.ObjectBytes > 0 {
 		p.Admit("object bytes", size(l.ObjectBytes))
@@ -93,6 +101,7 @@ func (l Limits) check() error {
 		{"ObjectBytes", float64(l.ObjectBytes)},
 		{"ObjectsPerResource", float64(l.ObjectsPerResource)},
 		{"WatchesPerUser", float64(l.WatchesPerUser)},
+		{"RequestsAtOncePerUser", float64(l.RequestsAtOncePerUser)},
 	} {
 		if f.value < 0 || math.IsNaN(f.value) || math.IsInf(f.value, 0) {
 			errs = append(errs, fmt.Errorf("field %s is %v: want more than 0, or 0 for no limit", f.name, f.value))
@@ -148,49 +157,6 @@ func (r *rates) wrap(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, req)
 	})
-}
-
-// watches counts those that are open. Who has none takes no memory.
-type watches struct {
-	limit int
-	mu    sync.Mutex
-	open  map[string]int
-}
-
-// wrap is a middleware.
-func (x *watches) wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		info, ok := request.RequestInfoFrom(req.Context())
-		name, limited := caller(req)
-		if !limited || !ok || info.Verb != "watch" {
-			next.ServeHTTP(w, req)
-			return
-		}
-		if !x.begin(name) {
-			refuse(w, req, 1, "WatchesPerUser is %d: user %q has as many watches open", x.limit, name)
-			return
-		}
-		defer x.end(name)
-		next.ServeHTTP(w, req)
-	})
-}
-
-func (x *watches) begin(name string) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.open[name] >= x.limit {
-		return false
-	}
-	x.open[name]++
-	return true
-}
-
-func (x *watches) end(name string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.open[name]--; x.open[name] <= 0 {
-		delete(x.open, name)
-	}
 }
 
 // caller is the user of a request, and whether limits are for them.

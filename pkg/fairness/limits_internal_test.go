@@ -17,7 +17,7 @@ func TestUsersAreBounded(t *testing.T) {
 	if last := fmt.Sprintf("user-%d", users+99); r.of(last).Allow() {
 		t.Error("the rate of the last user is forgotten")
 	}
-	w := &watches{limit: 1, open: map[string]int{}}
+	w := newWatches(1)
 	if !w.begin("ann") || w.begin("ann") {
 		t.Error("want one watch of two")
 	}

@@ -123,6 +123,7 @@ func TestMissing(t *testing.T) {
 		},
 		"rate":           {fairness.Limits{RequestsPerSecond: -1}, "field RequestsPerSecond is -1"},
 		"burst":          {fairness.Limits{Burst: 2}, "field Burst is 2 without RequestsPerSecond"},
+		"at once":        {fairness.Limits{RequestsAtOncePerUser: -1}, "field RequestsAtOncePerUser is -1"},
 		"negative count": {fairness.Limits{ObjectsPerResource: -3}, "field ObjectsPerResource is -3"},
 	}
 	for name, tc := range cases {

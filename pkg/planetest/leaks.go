@@ -45,11 +45,14 @@ func outlive() []string {
 		// context: one that was told to try again does so, once, in vain.
 		// https://github.com/kubernetes/kube-aggregator/blob/v0.36.6/pkg/controllers/autoregister/autoregister_controller.go#L163
 		"k8s.io/kube-aggregator/pkg/controllers/autoregister.(*autoRegisterController).runWorker",
+		// The first question to /livez in a process starts what runs until it ends.
+		// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/server/healthz/healthz.go#L81
+		"k8s.io/apimachinery/pkg/util/wait.Forever",
 	}
 }
 
 // endPatience is how long goroutines that were told to end may take on a busy machine.
-const endPatience = 10 * time.Second
+const endPatience = 6 * time.Second
 
 // ended waits until no goroutine has the tag, and tells which still have.
 func (g tag) ended() error {

@@ -2,11 +2,15 @@ package planetest
 
 import (
 	"errors"
+	"fmt"
+	"go/token"
 	"io/fs"
 	"path"
 	"reflect"
 	"strconv"
 	"testing/fstest"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
@@ -26,7 +30,8 @@ import (
 // garbage collection, quotas and limits.
 func Defaults() controlplane.Part {
 	return controlplane.Parts{
-		authz.RBAC{}, rbac.All(),
+		authz.RBAC{},
+		rbac.All(),
 		serviceaccount.Tokens{},
 		preset.Standard(),
 		discovery.EndpointSlices{},
@@ -42,6 +47,7 @@ type settings struct {
 	kubeconfig bool
 	storage    controlplane.Datastore
 	crds       []fs.FS
+	scheme     *runtime.Scheme
 }
 
 // setting is a part that is for Start.
@@ -74,31 +80,60 @@ func WithKubeconfig() controlplane.Part {
 	return setting(func(s *settings) { s.kubeconfig = true })
 }
 
-// resolve sorts settings from parts, and adds the defaults. A default makes way
-// for a given part of the same type.
+// WithScheme has the plane know the kinds of Go types, so that objects need no
+// apiVersion and kind. Built-in types are known.
+func WithScheme(scheme *runtime.Scheme) controlplane.Part {
+	return setting(func(s *settings) { s.scheme = scheme })
+}
+
+// resolve sorts settings from parts, and adds the defaults. A given part of the
+// type of a default one takes its place.
 func resolve(given []controlplane.Part) (settings, []controlplane.Part, error) {
-	s := settings{storage: memory.Store{}}
+	s := settings{storage: memory.Store{}, scheme: runtime.NewScheme()}
 	var parts []controlplane.Part
-	taken := map[reflect.Type]bool{}
 	for _, p := range flatten(given) {
 		if set, ok := p.(setting); ok {
 			set(&s)
 			continue
 		}
 		parts = append(parts, p)
-		if t := reflect.TypeOf(p); t.Kind() == reflect.Struct && t.Name() != "" && reflect.TypeOf(p).NumMethod() > 0 {
-			taken[t] = true
-		}
 	}
-	all := []controlplane.Part{}
 	if !s.without {
-		for _, p := range flatten([]controlplane.Part{Defaults()}) {
-			if !taken[reflect.TypeOf(p)] {
-				all = append(all, p)
-			}
+		parts = merge(flatten([]controlplane.Part{Defaults()}), parts)
+	}
+	if len(s.crds) == 0 {
+		return s, parts, nil
+	}
+	all, err := union(s.crds)
+	if err != nil {
+		return s, nil, fmt.Errorf("read CRDs: %w", err)
+	}
+	for i, p := range parts {
+		if _, ok := p.(crd.Definitions); ok {
+			parts[i] = crd.Definitions{FS: all}
+			return s, parts, nil
 		}
 	}
-	return s, append(all, parts...), nil
+	return s, append(parts, crd.Definitions{FS: all}), nil
+}
+
+// merge puts given parts into the places of defaults of their types, which must
+// be exported ones, and the others behind them.
+func merge(defaults, given []controlplane.Part) []controlplane.Part {
+	place := map[reflect.Type]int{}
+	for i, p := range defaults {
+		if t := reflect.TypeOf(p); token.IsExported(t.Name()) && t.Kind() == reflect.Struct {
+			place[t] = i
+		}
+	}
+	for _, p := range given {
+		if i, ok := place[reflect.TypeOf(p)]; ok {
+			defaults[i] = p
+			continue
+		}
+		defaults = append(defaults, p)
+	}
+	return defaults
 }
 
 func flatten(parts []controlplane.Part) []controlplane.Part {

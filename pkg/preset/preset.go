@@ -2,9 +2,12 @@
 //
 //   - [Standard]: the built-in resources of a control plane without nodes, and
 //     what keeps them right
+//   - [Custom]: the same with a choice or two
 package preset
 
 import (
+	"net/netip"
+
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
@@ -22,7 +25,17 @@ import (
 // answers reviews of who somebody is and what they may do, empties deleted
 // namespaces, collects garbage, and enforces quotas and limits.
 // Who wants less lists the parts.
-func Standard() controlplane.Part {
+func Standard() controlplane.Part { return Custom{}.Parts() }
+
+// Custom is what may be chosen of [Standard]. The zero value is Standard itself.
+type Custom struct {
+	// WebhookDeny are networks that admission webhooks may not be in, see
+	// [admit.ValidatingWebhooks]. Empty: they may be anywhere.
+	WebhookDeny []netip.Prefix
+}
+
+// Parts are those of [Standard], as chosen.
+func (c Custom) Parts() controlplane.Parts {
 	return controlplane.Parts{
 		core.Namespaces{},
 		core.ConfigMaps{},
@@ -43,9 +56,9 @@ func Standard() controlplane.Part {
 		quota.LimitRanges{},
 		admissionregistration.All(),
 		admit.MutatingPolicies{},
-		admit.MutatingWebhooks{},
+		admit.MutatingWebhooks{Deny: c.WebhookDeny},
 		admit.ValidatingPolicies{},
-		admit.ValidatingWebhooks{},
+		admit.ValidatingWebhooks{Deny: c.WebhookDeny},
 		quota.ResourceQuotas{},
 	}
 }

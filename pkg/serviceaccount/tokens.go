@@ -76,6 +76,7 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 		return err
 	}
 	i := &issuer{Tokens: t}
+	p.Audiences(t.Audiences...)
 	p.Need("core.ServiceAccounts{}", corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
 	p.Prepare("service account keys", i.start)
 	p.Background("service account keys", i.follow)

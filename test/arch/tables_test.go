@@ -32,11 +32,11 @@ var mayImport = map[string][]string{
 	"pkg/builtin/discovery":             {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/..."},
 
-	"pkg/crd":            {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
+	"pkg/crd":            {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
 	"pkg/aggregator":     {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
 	"pkg/authn":          {"pkg/controlplane", "pkg/internal/pki"},
 	"pkg/authz":          {"pkg/controlplane", "pkg/internal/rbac"},
-	"pkg/admit":          {"pkg/controlplane"},
+	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
 	"pkg/audit":          {"pkg/controlplane"},
 	"pkg/encryption":     {"pkg/controlplane"},
 	"pkg/fairness":       {"pkg/controlplane", "pkg/internal/loopback"},
@@ -62,6 +62,7 @@ var mayImport = map[string][]string{
 	"pkg/kine/sqlite": {"pkg/controlplane", "pkg/internal/filelock", "pkg/internal/kine"},
 
 	// Inside.
+	"pkg/internal/dialing":           {},
 	"pkg/internal/etcdclient":        {},
 	"pkg/internal/feed":              {},
 	"pkg/internal/filelock":          {},

@@ -1,12 +1,17 @@
 package security
 
 import (
+	"bufio"
 	"fmt"
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/sailplane-dev/sailplane/pkg/fairness"
 )
 
 // TestConnections: clients that are slow, or do nothing, take little, and
@@ -56,6 +61,7 @@ func connectionAttempts() map[string]attempt {
 			}}, http.StatusOK)
 			w.unauthorized(t, request{method: "GET", path: open})
 		}},
+		"bodies without end, limited": {reason: "a limit of requests at once keeps a user from taking the seats of the others of their priority level", try: limitedBodies},
 		"answers that nobody reads": {reason: "an answer that is not taken keeps nobody waiting", try: func(t *testing.T, w *world) {
 			c := w.framed(t)
 			// A window of 0: the server may send nothing.
@@ -71,6 +77,44 @@ func connectionAttempts() map[string]attempt {
 		}},
 		"idle watches": {reason: "10,000 watches of one user take bounded memory and keep nobody waiting", try: idleWatches},
 	}
+}
+
+// limitedBodies sends bodies that never come to a server that lets each user
+// make 10 requests at once: the others are refused, and who shares their
+// priority level does not wait.
+func limitedBodies(t *testing.T, _ *world) {
+	const sent, atOnce = 300, 10
+	w := serve(t, fairness.Limits{RequestsAtOncePerUser: atOnce})
+	answers := make(chan string, sent)
+	each(t, sent, func(n int) {
+		c := w.dial(t, "http/1.1")
+		// So much that the server does not wait for the rest before it answers.
+		if _, err := fmt.Fprintf(c, "POST %s/configmaps HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{",
+			tenant, tokenOf("editor")); err != nil {
+			t.Error(n, err)
+		}
+		go func() {
+			line, err := bufio.NewReader(c).ReadString('\n')
+			answers <- fmt.Sprint(strings.TrimSpace(line), err)
+		}()
+	})
+	for n := range sent - atOnce {
+		select {
+		case a := <-answers:
+			if !strings.HasPrefix(a, "HTTP/1.1 429 ") {
+				t.Fatalf("answer %d: %s", n, a)
+			}
+		case <-time.After(limit):
+			t.Fatalf("%d were refused, want %d", n, sent-atOnce)
+		}
+	}
+	// These two have the same level.
+	w.must(t, request{as: "reader", method: "GET", path: open}, http.StatusOK)
+	a := w.must(t, request{as: "editor", method: "GET", path: open}, http.StatusTooManyRequests)
+	if s, err := statusOf(a); err != nil || !strings.Contains(s.Message, `limit RequestsAtOncePerUser is 10: as many requests of user "editor" run`) || a.header.Get("Retry-After") == "" {
+		t.Errorf("%v: the refusal does not say why, or not when to come again: %s %v", err, a.body, a.header)
+	}
+	w.unharmed(t)
 }
 
 // each calls f so many times, several at once, and waits.

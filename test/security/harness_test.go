@@ -138,7 +138,8 @@ func serve(tb testing.TB, more ...controlplane.Part) *world {
 	}
 	parts = append(parts,
 		authn.Admin{Dir: filepath.Join(dir, "pki"), Kubeconfig: kubeconfig}, authn.Tokens{File: tokens},
-		authz.RBAC{}, rbac.All(), standard(tb, more), crd.Definitions{FS: os.DirFS("testdata/crds")}, aggregator.APIServices{},
+		authz.RBAC{}, rbac.All(), standard(more), aggregator.APIServices{},
+		crd.Definitions{FS: os.DirFS("testdata/crds"), Deny: admit.PrivateNetworks()},
 		fairness.PriorityAndFairness{}, kube.FlowControl(), audit.Log{Path: w.audit},
 	)
 	s, err := controlplane.New("security").Listen("127.0.0.1:0").Storage(memory.Store{}).With(parts...).Build()
@@ -166,20 +167,9 @@ func serve(tb testing.TB, more ...controlplane.Part) *world {
 
 // standard are the parts of the preset, with the networks denied to webhooks that
 // an operator would deny, and without those that a test brings itself.
-func standard(tb testing.TB, more []controlplane.Part) controlplane.Parts {
-	tb.Helper()
-	all, ok := preset.Standard().(controlplane.Parts)
-	if !ok {
-		tb.Fatalf("the preset is a %T", preset.Standard())
-	}
+func standard(more []controlplane.Part) controlplane.Parts {
 	var parts controlplane.Parts
-	for _, p := range all {
-		switch p.(type) {
-		case admit.ValidatingWebhooks:
-			p = admit.ValidatingWebhooks{Deny: admit.PrivateNetworks()}
-		case admit.MutatingWebhooks:
-			p = admit.MutatingWebhooks{Deny: admit.PrivateNetworks()}
-		}
+	for _, p := range (preset.Custom{WebhookDeny: admit.PrivateNetworks()}).Parts() {
 		same := func(m controlplane.Part) bool { return reflect.TypeOf(m) == reflect.TypeOf(p) }
 		if !slices.ContainsFunc(more, same) {
 			parts = append(parts, p)

@@ -62,20 +62,38 @@ func webhookAttempts() map[string]attempt {
 		w.await(t, request{as: "definer", method: "POST", path: tenant + "/configmaps?dryRun=All", body: configMap("free", "{}")}, http.StatusCreated)
 	}}
 	all["conversion by the server itself"] = attempt{reason: "a conversion webhook with the server's name in a cluster does not get its own credentials", try: func(t *testing.T, w *world) {
-		const path = "/apis/bombs.example.com/%s/conversions"
-		body := definition("conversions", `{"type":"object"}`)
-		version := `{"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}`
-		body = strings.TrimSuffix(body, "]}}") + "," + version + `],"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],` +
-			`"clientConfig":{"url":"https://kubernetes.default.svc:443` + vault + `/configmaps"}}}}}`
-		w.must(t, request{as: "definer", method: "POST", path: definitions, body: body}, http.StatusCreated)
-		w.await(t, request{as: "definer", method: "GET", path: fmt.Sprintf(path, "v1")}, http.StatusOK)
-		w.must(t, request{as: "definer", method: "POST", path: fmt.Sprintf(path, "v1"), body: `{"apiVersion":"bombs.example.com/v1","kind":"Bombconversions","metadata":{"name":"a"}}`}, http.StatusCreated)
-		if a := w.send(t, request{as: "definer", method: "GET", path: fmt.Sprintf(path, "v2") + "/a"}); a.code < 400 {
+		if a := w.converted(t, "conversions", "https://kubernetes.default.svc:443"+vault+"/configmaps"); a.code < 400 {
 			t.Errorf("%d %s", a.code, a.body)
 		}
 		w.notCalled(t)
 	}}
+	all["conversion in private networks"] = attempt{reason: "the address that is connected to is denied", try: func(t *testing.T, w *world) {
+		port, called := listener(t)
+		for i, h := range []string{"127.0.0.1:%d", "localhost:%d", "[::1]:%d", "[::ffff:127.0.0.1]:%d", "0.0.0.0:%d", "10.0.0.1:%d", "169.254.169.254:%d", "[fd00:ec2::254]:%d"} {
+			a := w.converted(t, fmt.Sprintf("privates%d", i), "https://"+fmt.Sprintf(h, port)+"/a")
+			if a.code < 400 || !strings.Contains(a.body, "the server denies") {
+				t.Errorf("%s: %d %s", h, a.code, a.body)
+			}
+		}
+		if n := called.Load(); n != 0 {
+			t.Errorf("%d connections were made", n)
+		}
+	}}
 	return all
+}
+
+// converted asks for an object in a version that the conversion webhook at a
+// URL makes of the stored one.
+func (w *world) converted(t *testing.T, plural, url string) answer {
+	t.Helper()
+	path := "/apis/bombs.example.com/%s/" + plural
+	version := `{"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}`
+	body := strings.TrimSuffix(definition(plural, `{"type":"object"}`), "]}}") + "," + version +
+		`],"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"` + url + `"}}}}}`
+	w.must(t, request{as: "definer", method: "POST", path: definitions, body: body}, http.StatusCreated)
+	w.await(t, request{as: "definer", method: "GET", path: fmt.Sprintf(path, "v1")}, http.StatusOK)
+	w.must(t, request{as: "definer", method: "POST", path: fmt.Sprintf(path, "v1"), body: `{"apiVersion":"bombs.example.com/v1","kind":"Bomb` + plural + `","metadata":{"name":"a"}}`}, http.StatusCreated)
+	return w.send(t, request{as: "definer", method: "GET", path: fmt.Sprintf(path, "v2") + "/a"})
 }
 
 // notCalled tells whether the server sent nothing to itself.

@@ -34,7 +34,7 @@ func (TokenReviews) Install(p *controlplane.Plan) error {
 	p.Serve(shared(), resource.Action(authenticationv1.SchemeGroupVersion, "tokenreviews", false,
 		func(env controlplane.Env) func(context.Context, *authenticationv1.TokenReview) error {
 			return func(ctx context.Context, r *authenticationv1.TokenReview) error {
-				return reviewToken(ctx, env.Authenticator, r)
+				return reviewToken(ctx, env, r)
 			}
 		}))
 	return nil
@@ -76,7 +76,7 @@ var shared = sync.OnceValue(func() *controlplane.API {
 })
 
 // reviewToken authenticates a request that has the token and nothing else.
-func reviewToken(ctx context.Context, a authenticator.Request, r *authenticationv1.TokenReview) error {
+func reviewToken(ctx context.Context, env controlplane.Env, r *authenticationv1.TokenReview) error {
 	if r.Spec.Token == "" {
 		return apierrors.NewBadRequest("token is required for TokenReview in authentication")
 	}
@@ -87,7 +87,7 @@ func reviewToken(ctx context.Context, a authenticator.Request, r *authentication
 	// The request is of nobody and to nowhere: a path would let paths that are
 	// open to all answer for it.
 	asked := &http.Request{URL: &url.URL{}, Header: http.Header{"Authorization": {"Bearer " + r.Spec.Token}}}
-	who, ok, err := a.AuthenticateRequest(asked.WithContext(ctx))
+	who, ok, err := env.Authenticator.AuthenticateRequest(asked.WithContext(ctx))
 	r.Status.Authenticated = ok && err == nil
 	if err != nil {
 		r.Status.Error = err.Error()
@@ -95,13 +95,27 @@ func reviewToken(ctx context.Context, a authenticator.Request, r *authentication
 	if !r.Status.Authenticated || who == nil {
 		return nil
 	}
-	if want := authenticator.Audiences(r.Spec.Audiences); len(want) > 0 && len(want.Intersect(who.Audiences)) == 0 {
-		// Authenticators that know no audiences do not vouch for these.
+	audiences, fits := shares(who.Audiences, r.Spec.Audiences, env.Audiences)
+	if !fits {
 		r.Status = authenticationv1.TokenReviewStatus{Error: "the token is not for the audiences of the review"}
 		return nil
 	}
-	r.Status.User, r.Status.Audiences = info(who.User), who.Audiences
+	r.Status.User, r.Status.Audiences = info(who.User), audiences
 	return nil
+}
+
+// shares are the audiences of the review that a token is for, and whether it
+// may be used. Without any in the review they are those of the plane. An
+// authenticator that knows no audiences vouches for the plane's and no others.
+func shares(token, review, plane authenticator.Audiences) (authenticator.Audiences, bool) {
+	if len(token) == 0 {
+		token = plane
+	}
+	if len(review) == 0 {
+		return token, true
+	}
+	token = token.Intersect(review)
+	return token, len(token) > 0
 }
 
 func info(u user.Info) authenticationv1.UserInfo {

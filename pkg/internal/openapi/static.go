@@ -31,8 +31,14 @@ type StaticConfig struct {
 	Title string
 	// Version is the version in the documents. Empty: "unversioned".
 	Version string
-	// WebServices are the routes. They must not change. Required.
+	// WebServices are the routes. They must not change, but for Later. Required.
 	WebServices func() []*restful.WebService
+	// Later are the root paths, such as "apis/apps/v1", whose routes WebServices may
+	// have only after Make: each with what tells its routes from others at the
+	// path. Empty: none.
+	Later map[string]string
+	// Make has the routes of such a path made. Required with Later.
+	Make func(path string) error
 	// Definitions has every type the routes mention. Required.
 	Definitions func() (common.GetOpenAPIDefinitions, error)
 	// Schemes know the kinds of the types. Empty: no kinds in the documents,
@@ -72,13 +78,25 @@ func (s *static) V2(context.Context) (Swagger, error) {
 }
 
 func (s *static) list() []Document {
-	grouped := map[string][]*restful.WebService{}
-	for _, ws := range s.config.WebServices() {
-		path := strings.Trim(ws.RootPath(), "/")
-		grouped[path] = append(grouped[path], ws)
+	grouped := s.grouped()
+	documents := make([]Document, 0, len(grouped)+len(s.config.Later))
+	for path, routes := range s.config.Later {
+		documents = append(documents, Document{
+			Path:   path,
+			Tag:    Digest(s.config.Key, s.config.Title, s.config.Version, routes),
+			Shared: true,
+			Build: func(context.Context) (*spec3.OpenAPI, error) {
+				if err := s.config.Make(path); err != nil {
+					return nil, err
+				}
+				return s.buildV3(path, s.grouped()[path])
+			},
+		})
 	}
-	documents := make([]Document, 0, len(grouped))
 	for path, services := range grouped {
+		if _, ok := s.config.Later[path]; ok {
+			continue
+		}
 		documents = append(documents, Document{
 			Path:   path,
 			Tag:    Digest(s.config.Key, s.config.Title, s.config.Version, routesDigest(services)),
@@ -90,6 +108,16 @@ func (s *static) list() []Document {
 	}
 	slices.SortFunc(documents, func(a, b Document) int { return cmp.Compare(a.Path, b.Path) })
 	return documents
+}
+
+// grouped are the web services there are by their root paths.
+func (s *static) grouped() map[string][]*restful.WebService {
+	grouped := map[string][]*restful.WebService{}
+	for _, ws := range s.config.WebServices() {
+		path := strings.Trim(ws.RootPath(), "/")
+		grouped[path] = append(grouped[path], ws)
+	}
+	return grouped
 }
 
 // routesDigest covers what decides a document besides its definitions: where
@@ -171,6 +199,11 @@ func (s *static) buildV3(path string, services []*restful.WebService) (*spec3.Op
 }
 
 func (s *static) buildV2() (*spec.Swagger, error) {
+	for path := range s.config.Later {
+		if err := s.config.Make(path); err != nil {
+			return nil, err
+		}
+	}
 	definitions, namer, err := s.inputs()
 	if err != nil {
 		return nil, err

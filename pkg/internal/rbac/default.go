@@ -35,11 +35,11 @@ func defaultRoles() []*rbacv1.ClusterRole {
 			on("*").groups("*").resources("*"),
 			on("*").urls("*"),
 		),
-		// Enough to find out whether the server is ready and what it serves.
 		// Enough to verify tokens of service accounts.
 		role("system:service-account-issuer-discovery", nil, on("get").urls(
 			"/.well-known/openid-configuration", "/.well-known/openid-configuration/", "/openid/v1/jwks", "/openid/v1/jwks/",
 		)),
+		// Enough to find out whether the server is ready and what it serves.
 		role("system:discovery", nil, on("get").urls(
 			"/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version", "/version/",
 		)),
@@ -53,6 +53,17 @@ func defaultRoles() []*rbacv1.ClusterRole {
 			on("create").groups("authentication.k8s.io").resources("selfsubjectreviews"),
 		),
 		role("system:public-info-viewer", nil, on("get").urls("/healthz", "/livez", "/readyz", "/version", "/version/")),
+		// Enough for another server, such as an aggregated one, to ask who calls and
+		// what they may do. Nobody has it until it is bound.
+		role("system:auth-delegator", nil,
+			on("create").groups("authentication.k8s.io").resources("tokenreviews"),
+			on("create").groups("authorization.k8s.io").resources("subjectaccessreviews"),
+		),
+		// Enough, with the right to update certificatesigningrequests/approval, to
+		// approve client certificates.
+		role("system:certificates.k8s.io:kube-apiserver-client-approver", nil,
+			on("approve").groups("certificates.k8s.io").resources("signers").names("kubernetes.io/kube-apiserver-client"),
+		),
 
 		// Each of the three holds what the next one holds.
 		aggregated("admin", aggregateToAdmin, nil),

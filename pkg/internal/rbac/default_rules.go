@@ -17,6 +17,11 @@ func (r rule) resources(resources ...string) rule {
 	return r
 }
 
+func (r rule) names(names ...string) rule {
+	r.ResourceNames = names
+	return r
+}
+
 func (r rule) urls(urls ...string) rule {
 	r.NonResourceURLs = urls
 	return r

@@ -143,6 +143,9 @@ func TestDefaultsDecide(t *testing.T) {
 		binding("shop", "editors", "ClusterRole", "edit", aUser("editor")),
 		binding("shop", "viewers", "ClusterRole", "view", aUser("viewer")),
 	}
+	s.clusterBindings = append(s.clusterBindings,
+		clusterBinding("aggregated", "system:auth-delegator", aUser("aggregated")),
+		clusterBinding("approver", "system:certificates.k8s.io:kube-apiserver-client-approver", aUser("approver")))
 	a := rbac.New(s)
 	known := []string{user.AllAuthenticated}
 	root := &user.DefaultInfo{Name: "root", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
@@ -154,6 +157,10 @@ func TestDefaultsDecide(t *testing.T) {
 	on := func(verb, group, resource, namespace string) authorizer.AttributesRecord {
 		return authorizer.AttributesRecord{Verb: verb, APIGroup: group, Resource: resource, Namespace: namespace, ResourceRequest: true}
 	}
+	signer := on("approve", "certificates.k8s.io", "signers", "")
+	signer.Name = "kubernetes.io/kube-apiserver-client"
+	other := signer
+	other.Name = "kubernetes.io/kubelet-serving"
 	for name, tc := range map[string]struct {
 		reason string
 		user   user.Info
@@ -172,6 +179,12 @@ func TestDefaultsDecide(t *testing.T) {
 		"monitor, metrics":     {"but for those who monitor", &user.DefaultInfo{Name: "prometheus", Groups: []string{user.MonitoringGroup}}, url("/metrics"), true},
 		"known, who am I":      {"users may learn who they are", named("ann"), on("create", "authentication.k8s.io", "selfsubjectreviews", ""), true},
 		"known, others":        {"but not about others", named("ann"), on("create", "authorization.k8s.io", "subjectaccessreviews", ""), false},
+		"server, tokens":       {"another server asks who calls", named("aggregated"), on("create", "authentication.k8s.io", "tokenreviews", ""), true},
+		"server, rights":       {"and what they may do", named("aggregated"), on("create", "authorization.k8s.io", "subjectaccessreviews", ""), true},
+		"server, pods":         {"and nothing more", named("aggregated"), on("list", "", "pods", "shop"), false},
+		"approver, clients":    {"for the signer of client certificates", named("approver"), signer, true},
+		"approver, others":     {"and no other", named("approver"), other, false},
+		"known, tokens":        {"nobody has it unbound", named("ann"), on("create", "authentication.k8s.io", "tokenreviews", ""), false},
 		"known, pods":          {"and nothing else without a binding", named("ann"), on("list", "", "pods", "shop"), false},
 		"viewer, deployments":  {"viewers see", named("viewer"), on("watch", "apps", "deployments", "shop"), true},
 		"viewer, change":       {"and change nothing", named("viewer"), on("update", "apps", "deployments", "shop"), false},

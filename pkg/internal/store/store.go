@@ -44,6 +44,8 @@ type Backend struct {
 	// CollectsGarbage tells that somebody removes the finalizers of deletes with
 	// propagation policy Orphan or Foreground. Without, stores add none.
 	CollectsGarbage bool
+	// OnDemand has each store made when it is first used.
+	OnDemand bool
 	// Transformers turn what is encoded into what is stored, and back. May be nil.
 	Transformers value.ResourceTransformers
 	// Compactor tells the revision below which history is gone. May be nil.
@@ -52,8 +54,9 @@ type Backend struct {
 	// estimates. May be nil.
 	Objects flowcontrolrequest.StorageObjectCountTracker
 
-	mu     sync.Mutex
-	caches map[*cacher.Cacher]tracked
+	mu       sync.Mutex
+	caches   map[*cacher.Cacher]tracked
+	declared map[schema.GroupResource]int // stores that are made on demand
 }
 
 // Has tells whether there is a store of the resource.
@@ -65,7 +68,7 @@ func (b *Backend) Has(resource schema.GroupResource) bool {
 			return true
 		}
 	}
-	return false
+	return b.declared[resource] > 0
 }
 
 // Await waits until the watch caches of every store are filled, or says which
@@ -123,7 +126,7 @@ func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (gene
 	}
 	return generic.RESTOptions{
 		StorageConfig:             config.ForResource(gr),
-		Decorator:                 g.backend.cached,
+		Decorator:                 g.backend.decorated,
 		EnableGarbageCollection:   g.backend.CollectsGarbage,
 		DeleteCollectionWorkers:   1,
 		ResourcePrefix:            prefix,
@@ -131,7 +134,28 @@ func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (gene
 	}, nil
 }
 
-// cached is a generic.StorageDecorator: an etcd3 store behind a watch cache.
+// decorated is a generic.StorageDecorator: a store behind a watch cache, made now
+// or when it is first used.
+//
+//nolint:revive // the parameters are generic.StorageDecorator's
+func (b *Backend) decorated(
+	config *storagebackend.ConfigForResource, prefix string,
+	keyFunc func(runtime.Object) (string, error),
+	newFunc, newListFunc func() runtime.Object,
+	attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
+) (storage.Interface, factory.DestroyFunc, error) {
+	open := func() (storage.Interface, factory.DestroyFunc, error) {
+		return b.cached(config, prefix, keyFunc, newFunc, newListFunc, attrs, triggers, indexers)
+	}
+	if !b.OnDemand {
+		return open()
+	}
+	forget := b.declare(config.GroupResource)
+	s := &demanded{open: open}
+	return s, func() { s.destroy(); forget() }, nil
+}
+
+// cached is an etcd3 store behind a watch cache.
 //
 //nolint:revive // the parameters are generic.StorageDecorator's
 func (b *Backend) cached(

@@ -1,0 +1,39 @@
+package dialing
+
+import (
+	"net"
+	"net/http"
+	"strconv"
+
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/rest"
+)
+
+// Resolver has clients of webhooks use the dialer, with the credentials of
+// another resolver. Hosts that answer has a way for, by host and port, are asked
+// that way instead.
+func (d Dialer) Resolver(
+	credentials webhook.AuthenticationInfoResolver, answer func(host string) http.RoundTripper,
+) webhook.AuthenticationInfoResolver {
+	reach := func(host string, c *rest.Config, err error) (*rest.Config, error) {
+		c, err = d.Configure(c, err)
+		if err != nil {
+			return nil, err
+		}
+		if way := answer(host); way != nil {
+			// Config.Transport would do, but not with the CA that a webhook may have.
+			c.WrapTransport = func(http.RoundTripper) http.RoundTripper { return way }
+		}
+		return c, nil
+	}
+	return &webhook.AuthenticationInfoResolverDelegator{
+		ClientConfigForFunc: func(host string) (*rest.Config, error) {
+			c, err := credentials.ClientConfigFor(host)
+			return reach(host, c, err)
+		},
+		ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
+			c, err := credentials.ClientConfigForService(name, namespace, port)
+			return reach(net.JoinHostPort(name+"."+namespace+".svc", strconv.Itoa(port)), c, err)
+		},
+	}
+}

@@ -1,0 +1,200 @@
+package store
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+)
+
+// declare notes a store that may not be made yet.
+func (b *Backend) declare(resource schema.GroupResource) (forget func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.declared == nil {
+		b.declared = map[schema.GroupResource]int{}
+	}
+	b.declared[resource]++
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.declared[resource]--
+	})
+}
+
+// endedError is what a store says that is used after its end.
+type endedError struct{}
+
+func (endedError) Error() string {
+	return "the store is closed: the server stops, or the resource is served no more"
+}
+
+// demanded is a store that is made when it is first used.
+type demanded struct {
+	open func() (storage.Interface, factory.DestroyFunc, error)
+
+	mu    sync.Mutex
+	store storage.Interface // nil before
+	close factory.DestroyFunc
+	ended bool
+}
+
+var _ storage.Interface = &demanded{}
+
+// use returns the store. One that could not be made is tried again.
+func (d *demanded) use() (storage.Interface, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ended {
+		return nil, endedError{}
+	}
+	if d.store == nil {
+		s, destroy, err := d.open()
+		if err != nil {
+			return nil, err
+		}
+		d.store, d.close = s, destroy
+	}
+	return d.store, nil
+}
+
+// peek returns the store, or nil when there is none.
+func (d *demanded) peek() storage.Interface {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.store
+}
+
+func (d *demanded) destroy() {
+	d.mu.Lock()
+	destroy, ended := d.close, d.ended
+	d.ended = true
+	d.mu.Unlock()
+	if destroy != nil && !ended {
+		destroy()
+	}
+}
+
+// Versioner implements storage.Interface.
+func (*demanded) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
+
+// Create implements storage.Interface.
+func (d *demanded) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	s, err := d.use()
+	if err != nil {
+		return err
+	}
+	return s.Create(ctx, key, obj, out, ttl)
+}
+
+// Delete implements storage.Interface.
+//
+//nolint:revive // the parameters are storage.Interface's
+func (d *demanded) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	s, err := d.use()
+	if err != nil {
+		return err
+	}
+	return s.Delete(ctx, key, out, preconditions, validate, cached, opts)
+}
+
+// Watch implements storage.Interface.
+func (d *demanded) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	s, err := d.use()
+	if err != nil {
+		return nil, err
+	}
+	return s.Watch(ctx, key, opts)
+}
+
+// Get implements storage.Interface.
+func (d *demanded) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	s, err := d.use()
+	if err != nil {
+		return err
+	}
+	return s.Get(ctx, key, opts, out)
+}
+
+// GetList implements storage.Interface.
+func (d *demanded) GetList(ctx context.Context, key string, opts storage.ListOptions, out runtime.Object) error {
+	s, err := d.use()
+	if err != nil {
+		return err
+	}
+	return s.GetList(ctx, key, opts, out)
+}
+
+// GuaranteedUpdate implements storage.Interface.
+//
+//nolint:revive // the parameters are storage.Interface's
+func (d *demanded) GuaranteedUpdate(
+	ctx context.Context, key string, destination runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, tryUpdate storage.UpdateFunc, cached runtime.Object,
+) error {
+	s, err := d.use()
+	if err != nil {
+		return err
+	}
+	return s.GuaranteedUpdate(ctx, key, destination, ignoreNotFound, preconditions, tryUpdate, cached)
+}
+
+// Stats implements storage.Interface.
+func (d *demanded) Stats(ctx context.Context) (storage.Stats, error) {
+	s, err := d.use()
+	if err != nil {
+		return storage.Stats{}, err
+	}
+	return s.Stats(ctx)
+}
+
+// ReadinessCheck implements storage.Interface. A store that nobody uses keeps
+// nobody waiting.
+func (d *demanded) ReadinessCheck() error {
+	if s := d.peek(); s != nil {
+		return s.ReadinessCheck()
+	}
+	return nil
+}
+
+// RequestWatchProgress implements storage.Interface.
+func (d *demanded) RequestWatchProgress(ctx context.Context) error {
+	s, err := d.use()
+	if err != nil {
+		return err
+	}
+	return s.RequestWatchProgress(ctx)
+}
+
+// GetCurrentResourceVersion implements storage.Interface.
+func (d *demanded) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
+	s, err := d.use()
+	if err != nil {
+		return 0, err
+	}
+	return s.GetCurrentResourceVersion(ctx)
+}
+
+// EnableResourceSizeEstimation implements storage.Interface.
+func (d *demanded) EnableResourceSizeEstimation(keys storage.KeysFunc) error {
+	s, err := d.use()
+	if err != nil {
+		return err
+	}
+	return s.EnableResourceSizeEstimation(keys)
+}
+
+// CompactRevision implements storage.Interface.
+func (d *demanded) CompactRevision() int64 {
+	if s := d.peek(); s != nil {
+		return s.CompactRevision()
+	}
+	return 0
+}

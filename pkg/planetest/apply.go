@@ -1,0 +1,157 @@
+package planetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+// FieldManager is the manager of the fields that [Plane.Apply] sets.
+const FieldManager = "planetest"
+
+// Apply applies objects with server-side apply, and returns them as they are
+// then. CRDs come first, until they are served, then namespaces, then the others
+// in order. An object that is in no namespace but must be gets that of
+// [Plane.In], else "default". Unknown fields fail the test.
+func (p *Plane) Apply(t TB, sources ...Source) []*unstructured.Unstructured {
+	t.Helper()
+	applied, err := p.apply(contextOf(t), sources...)
+	if err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+	return applied
+}
+
+func (p *Plane) apply(ctx context.Context, sources ...Source) ([]*unstructured.Unstructured, error) {
+	ctx, cancel := p.within(ctx)
+	defer cancel()
+	var all []sourced
+	for _, s := range sources {
+		objects, err := s(p.server.scheme)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, objects...)
+	}
+	order := slices.Clone(all)
+	slices.SortStableFunc(order, func(a, b sourced) int { return rank(a) - rank(b) })
+	results := map[*unstructured.Unstructured]*unstructured.Unstructured{}
+	var definitions []*unstructured.Unstructured
+	for i, o := range order {
+		done, err := p.applyOne(ctx, o.Unstructured)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %s: %w", o.from, describe(o.Unstructured), err)
+		}
+		results[o.Unstructured] = done
+		if rank(o) > 0 {
+			continue
+		}
+		definitions = append(definitions, done)
+		if i+1 < len(order) && rank(order[i+1]) == 0 {
+			continue // all CRDs are established side by side
+		}
+		if err := p.admin().established(ctx, definitions); err != nil {
+			return nil, err
+		}
+	}
+	applied := make([]*unstructured.Unstructured, len(all))
+	for i, o := range all {
+		applied[i] = results[o.Unstructured]
+	}
+	return applied, nil
+}
+
+func crdKind() schema.GroupKind {
+	return schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
+}
+
+// rank is the order in which objects need each other.
+func rank(o sourced) int {
+	switch o.GroupVersionKind().GroupKind() {
+	case crdKind():
+		return 0
+	case schema.GroupKind{Kind: "Namespace"}:
+		return 1
+	}
+	return 2
+}
+
+func (p *Plane) applyOne(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	o = o.DeepCopy()
+	resource, err := p.resource(o)
+	if err != nil {
+		return nil, err
+	}
+	if o.GetName() == "" {
+		return nil, errors.New("metadata.name is missing")
+	}
+	o.SetManagedFields(nil) // those of an object that was read; the server refuses them
+	data, err := o.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	force := true
+	return resource.Patch(ctx, o.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{
+		FieldManager: FieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict,
+	})
+}
+
+// established waits until the custom resources of CRDs are served.
+func (p *Plane) established(ctx context.Context, definitions []*unstructured.Unstructured) error {
+	var resources []schema.GroupVersionResource
+	for _, d := range definitions {
+		if _, err := p.waitFor(ctx, d, Condition("Established")); err != nil {
+			return err
+		}
+		group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
+		plural, _, _ := unstructured.NestedString(d.Object, "spec", "names", "plural")
+		versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
+		for _, v := range versions {
+			version, _ := v.(map[string]any)
+			if name, _ := version["name"].(string); version["served"] == true {
+				resources = append(resources, schema.GroupVersionResource{Group: group, Version: name, Resource: plural})
+			}
+		}
+	}
+	if err := p.server.plane.AwaitDiscovery(ctx, resources); err != nil {
+		return fmt.Errorf("wait until %v are served: %w", resources, err)
+	}
+	return nil
+}
+
+// resource is the client of an object's resource. It sets the namespace of an
+// object that must have one and has none.
+func (p *Plane) resource(o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
+	kind := o.GroupVersionKind()
+	mapping, err := p.admin().RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return nil, err
+	}
+	if mapping.Scope.Name() != meta.RESTScopeNameNamespace {
+		o.SetNamespace("")
+		return p.Dynamic().Resource(mapping.Resource), nil
+	}
+	if o.GetNamespace() == "" {
+		o.SetNamespace(p.namespace)
+	}
+	if o.GetNamespace() == "" {
+		o.SetNamespace(metav1.NamespaceDefault)
+	}
+	return p.Dynamic().Resource(mapping.Resource).Namespace(o.GetNamespace()), nil
+}
+
+// describe names an object: Widget default/lever.
+func describe(o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return o.GetKind() + " " + o.GetName()
+	}
+	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+}

@@ -1,0 +1,28 @@
+package planetest
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/crd"
+)
+
+// ConvertFunc converts an object, in place, to a version such as "v2": see
+// [crd.ConvertFunc].
+type ConvertFunc = crd.ConvertFunc
+
+// Convert has the plane convert the custom resources of a kind by a function, with
+// no webhook server and no certificate. Its CRD needs no spec.conversion: what it
+// has is replaced whenever it is written.
+func Convert(kind schema.GroupKind, f ConvertFunc) controlplane.Part {
+	return crd.Conversion{Kind: kind, Handler: f}
+}
+
+// ConvertWith is as [Convert], for a conversion webhook: a handler that answers
+// ConversionReviews. For types that are Hub and Convertible it is that of
+// controller-runtime, conversion.NewWebhookHandler(scheme, conversion.NewRegistry()).
+func ConvertWith(kind schema.GroupKind, webhook http.Handler) controlplane.Part {
+	return crd.Conversion{Kind: kind, Handler: webhook}
+}

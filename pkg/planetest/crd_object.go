@@ -1,0 +1,149 @@
+package planetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+)
+
+func dryRun() []string { return []string{metav1.DryRunAll} }
+
+// try creates an object and leaves nothing of it.
+func (d *Definition) try(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	hasStatus, err := d.hasStatus(o)
+	if err != nil {
+		return nil, err
+	}
+	if !hasStatus {
+		return d.create(ctx, o, dryRun())
+	}
+	// The status of an object is written to one that is stored.
+	var got *unstructured.Unstructured
+	err = d.lend(ctx, o, func(_ dynamic.ResourceInterface, stored *unstructured.Unstructured) error {
+		got = stored
+		return nil
+	})
+	return got, err
+}
+
+// hasStatus tells whether an object has a status that is written by itself.
+func (d *Definition) hasStatus(o *unstructured.Unstructured) (bool, error) {
+	s, err := d.served(o.GroupVersionKind())
+	return s.status && o.Object["status"] != nil, err
+}
+
+func (d *Definition) create(ctx context.Context, o *unstructured.Unstructured, dry []string) (*unstructured.Unstructured, error) {
+	o = o.DeepCopy()
+	resource, err := d.plane.resource(o)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Create(ctx, o, metav1.CreateOptions{
+		DryRun: dry, FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict,
+	})
+}
+
+// store creates an object with its status. When the status is refused, the object
+// is returned with the error.
+func (d *Definition) store(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	stored, err := d.create(ctx, o, nil)
+	if err != nil {
+		return nil, err
+	}
+	hasStatus, err := d.hasStatus(o)
+	if err != nil || !hasStatus {
+		return stored, err
+	}
+	changed := stored.DeepCopy()
+	changed.Object["status"] = o.Object["status"]
+	written, err := d.updateStatus(ctx, changed, nil)
+	if err != nil {
+		return stored, err
+	}
+	return written, nil
+}
+
+func (d *Definition) updateStatus(ctx context.Context, o *unstructured.Unstructured, dry []string) (*unstructured.Unstructured, error) {
+	resource, err := d.plane.resource(o)
+	if err != nil {
+		return nil, err
+	}
+	return resource.UpdateStatus(ctx, o, metav1.UpdateOptions{
+		DryRun: dry, FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict,
+	})
+}
+
+// lend stores an object while f looks at it, and one at a time: two tests may use
+// the same name.
+func (d *Definition) lend(
+	ctx context.Context, o *unstructured.Unstructured, f func(dynamic.ResourceInterface, *unstructured.Unstructured) error,
+) (err error) {
+	d.borrow.Lock()
+	defer d.borrow.Unlock()
+	stored, err := d.store(ctx, o)
+	if stored != nil {
+		defer func() { err = errors.Join(err, d.remove(ctx, stored)) }()
+	}
+	if err != nil {
+		return err
+	}
+	resource, err := d.plane.resource(stored)
+	if err != nil {
+		return err
+	}
+	return f(resource, stored)
+}
+
+// remove deletes an object at once, whatever finalizers it has. Nobody is there to
+// care for them.
+func (d *Definition) remove(ctx context.Context, o *unstructured.Unstructured) error {
+	ctx, cancel := d.plane.within(context.WithoutCancel(ctx))
+	defer cancel()
+	resource, err := d.plane.admin().resource(o)
+	if err != nil {
+		return err
+	}
+	if len(o.GetFinalizers()) > 0 {
+		_, err := resource.Patch(ctx, o.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove the finalizers of %s: %w", describe(o), err)
+		}
+	}
+	background := metav1.DeletePropagationBackground
+	err = resource.Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete %s: %w", describe(o), err)
+	}
+	return nil
+}
+
+// isRefusal tells whether a server does not want an object for what it is.
+func isRefusal(err error) bool {
+	switch reason := apierrors.ReasonForError(err); reason {
+	case metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonTimeout,
+		metav1.StatusReasonServerTimeout, metav1.StatusReasonTooManyRequests, metav1.StatusReasonUnauthorized,
+		metav1.StatusReasonServiceUnavailable:
+		return false
+	}
+	status := apierrors.APIStatus(nil)
+	return errors.As(err, &status)
+}
+
+// at is the client of an object in another version of its kind.
+func (d *Definition) at(o *unstructured.Unstructured, version string) (dynamic.ResourceInterface, error) {
+	kind := o.GroupVersionKind()
+	kind.Version = version
+	if _, err := d.served(kind); err != nil {
+		return nil, err
+	}
+	other := &unstructured.Unstructured{}
+	other.SetGroupVersionKind(kind)
+	other.SetNamespace(o.GetNamespace())
+	return d.plane.resource(other)
+}

@@ -1,0 +1,90 @@
+package planetest
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// version is what a CRD says of one of its versions.
+type version struct {
+	name                    string
+	served, storage, status bool
+}
+
+// versionsOf are the versions of a CRD. What is malformed is left out: the server
+// says so.
+func versionsOf(crd *unstructured.Unstructured) []version {
+	list, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	var all []version
+	for _, item := range list {
+		v, _ := item.(map[string]any)
+		name, _ := v["name"].(string)
+		_, status, _ := unstructured.NestedFieldNoCopy(v, "subresources", "status")
+		all = append(all, version{name: name, served: v["served"] == true, storage: v["storage"] == true, status: status})
+	}
+	return all
+}
+
+// resourceOf is the resource of a CRD in a version.
+func resourceOf(crd *unstructured.Unstructured, version string) schema.GroupVersionResource {
+	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
+	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
+}
+
+// pathOf is the URL path of the objects of a CRD in a version.
+func pathOf(crd *unstructured.Unstructured, version string) string {
+	resource := resourceOf(crd, version)
+	path := "/apis/" + resource.Group + "/" + version + "/"
+	if scope, _, _ := unstructured.NestedString(crd.Object, "spec", "scope"); scope == "Namespaced" {
+		path += "namespaces/" + metav1.NamespaceDefault + "/"
+	}
+	return path + resource.Resource
+}
+
+// know remembers what a CRD serves, and forgets what it served before.
+func (d *Definition) know(crd *unstructured.Unstructured) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.kinds, func(_ schema.GroupVersionKind, s served) bool { return s.crd == crd.GetName() })
+	kind, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "kind")
+	for _, v := range versionsOf(crd) {
+		if v.served {
+			d.kinds[resourceOf(crd, v.name).GroupVersion().WithKind(kind)] = served{crd: crd.GetName(), status: v.status}
+		}
+	}
+}
+
+// names are the CRDs under test.
+func (d *Definition) names() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var names []string
+	for _, s := range d.kinds {
+		names = append(names, s.crd)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// inServedVersion puts an object into a version that the CRDs serve, and tells
+// whether there is one.
+func (d *Definition) inServedVersion(o *unstructured.Unstructured) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	kind := o.GroupVersionKind()
+	if _, ok := d.kinds[kind]; ok {
+		return true
+	}
+	for k := range d.kinds {
+		if k.GroupKind() == kind.GroupKind() {
+			o.SetGroupVersionKind(k)
+			return true
+		}
+	}
+	return false
+}

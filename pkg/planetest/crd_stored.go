@@ -1,0 +1,124 @@
+package planetest
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Stores creates objects that stay until the test ends, for what comes after an
+// [Definition.Update] of the CRDs. The test ends when the plane refuses one.
+func (d *Definition) Stores(objects ...any) *Definition {
+	d.t.Helper()
+	ctx := contextOf(d.t)
+	for _, given := range objects {
+		o := d.object(given)
+		if o == nil {
+			return d
+		}
+		stored, err := d.store(ctx, o)
+		if stored != nil {
+			d.t.Cleanup(func() {
+				d.t.Helper()
+				// The version it was written in may be gone by now.
+				if !d.inServedVersion(stored) {
+					return
+				}
+				if err := d.remove(ctx, stored); err != nil {
+					d.t.Errorf("CRD: %v", err)
+				}
+			})
+		}
+		if err != nil {
+			d.t.Fatalf("store %s: %v%s", describe(o), err, excerpt(o))
+			return d
+		}
+	}
+	return d
+}
+
+// Reads has the test fail when a stored object, read in the version of the wanted
+// one, is not that. What may be left out is as for [Definition.Defaults].
+func (d *Definition) Reads(wants ...any) *Definition {
+	d.t.Helper()
+	for _, want := range wants {
+		w := d.object(want)
+		if w == nil {
+			return d
+		}
+		resource, err := d.plane.resource(w)
+		if err != nil {
+			d.t.Fatalf("read %s: %v", describe(w), err)
+			return d
+		}
+		got, err := resource.Get(contextOf(d.t), w.GetName(), metav1.GetOptions{})
+		if err != nil {
+			d.t.Errorf("%s cannot be read: %v", describe(w), err)
+			continue
+		}
+		d.same(describe(w), got, w)
+	}
+	return d
+}
+
+// AcceptsUpdate has the test fail when the plane refuses to make one of the objects
+// of the stored one of its name: see [Definition.Stores]. What is stored stays as
+// it is.
+func (d *Definition) AcceptsUpdate(objects ...any) *Definition {
+	d.t.Helper()
+	for _, given := range objects {
+		o := d.object(given)
+		if o == nil {
+			return d
+		}
+		if err := d.tryUpdate(contextOf(d.t), o); err != nil {
+			d.t.Errorf("the update of %s is not accepted: %v%s", describe(o), err, excerpt(o))
+		}
+	}
+	return d
+}
+
+// RejectsUpdate has the test fail when the plane makes the object of the stored one
+// of its name, or does not say all of the messages: for rules about oldSelf, and
+// for what an update of the CRD no longer allows. Values that are not valid any
+// more, and do not change, are accepted
+// (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting).
+func (d *Definition) RejectsUpdate(object any, messages ...string) *Definition {
+	d.t.Helper()
+	if o := d.object(object); o != nil {
+		d.refused(o, d.tryUpdate(contextOf(d.t), o), messages)
+	}
+	return d
+}
+
+// tryUpdate updates a stored object, and leaves it as it is.
+func (d *Definition) tryUpdate(ctx context.Context, o *unstructured.Unstructured) error {
+	hasStatus, err := d.hasStatus(o)
+	if err != nil {
+		return err
+	}
+	o = o.DeepCopy()
+	resource, err := d.plane.resource(o)
+	if err != nil {
+		return err
+	}
+	stored, err := resource.Get(ctx, o.GetName(), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return fmt.Errorf("there is none to update: store it first with Stores: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	o.SetResourceVersion(stored.GetResourceVersion())
+	_, err = resource.Update(ctx, o, metav1.UpdateOptions{
+		DryRun: dryRun(), FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict,
+	})
+	if err == nil && hasStatus {
+		stored.Object["status"] = o.Object["status"]
+		_, err = d.updateStatus(ctx, stored, dryRun())
+	}
+	return err
+}

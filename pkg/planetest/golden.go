@@ -1,0 +1,57 @@
+package planetest
+
+import (
+	"errors"
+	"flag"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// UpdateVariable is the environment variable that has [Plane.Golden] write files.
+const UpdateVariable = "PLANETEST_UPDATE"
+
+// Golden compares [Plane.Content] with a file, such as "testdata/made.yaml", and
+// has the test fail when they differ. With the environment variable
+// PLANETEST_UPDATE=1, or the flag -update where the tests define one, it writes the
+// file instead.
+func (p *Plane) Golden(t TB, file string) {
+	t.Helper()
+	got := p.Content(t).YAML()
+	if updating() {
+		if err := write(file, got); err != nil {
+			t.Fatalf("golden: %v", err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file) //nolint:gosec // a test says what it reads
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("golden: there is no %s: %s=1 makes it", file, UpdateVariable)
+		return
+	}
+	if err != nil {
+		t.Fatalf("golden: %v", err)
+		return
+	}
+	if string(want) != got {
+		t.Errorf("golden: the plane differs from %s (-file +plane; %s=1 writes the file):\n%s",
+			file, UpdateVariable, lineDiff(string(want), got))
+	}
+}
+
+func write(file, text string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil { //nolint:gosec // files of a repository are everybody's
+		return err
+	}
+	return os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // as above
+}
+
+// updating tells whether golden files are written. The flag belongs to the tests:
+// a package that defined it would take it from them.
+func updating() bool {
+	if value := os.Getenv(UpdateVariable); value != "" && value != "0" && value != "false" {
+		return true
+	}
+	f := flag.Lookup("update")
+	return f != nil && f.Value.String() == "true"
+}

@@ -1,0 +1,52 @@
+package planetest
+
+import (
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// normalise takes out of an object what differs from one run to the next.
+func normalise(o *unstructured.Unstructured) {
+	for _, field := range []string{"managedFields", "uid", "resourceVersion", "creationTimestamp"} {
+		unstructured.RemoveNestedField(o.Object, "metadata", field)
+	}
+	plain(o.Object)
+}
+
+// plain replaces points in time, and what refers to an object by UID or
+// resource version, everywhere below a value.
+func plain(value any) {
+	switch v := value.(type) {
+	case []any:
+		for _, item := range v {
+			plain(item)
+		}
+	case map[string]any:
+		for key, item := range v {
+			if text, ok := item.(string); ok {
+				v[key] = plainText(key, text)
+				continue
+			}
+			plain(item)
+		}
+	}
+}
+
+func plainText(key, text string) string {
+	switch lower := strings.ToLower(key); {
+	case strings.HasSuffix(lower, "time") || strings.HasSuffix(lower, "timestamp"):
+		if _, err := time.Parse(time.RFC3339Nano, text); err == nil {
+			return "<time>"
+		}
+	case lower == "uid":
+		if _, err := uuid.Parse(text); err == nil {
+			return "<uid>"
+		}
+	case key == "resourceVersion":
+		return "<resourceVersion>"
+	}
+	return text
+}

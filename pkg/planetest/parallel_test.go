@@ -1,0 +1,36 @@
+package planetest_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/sailplane-dev/sailplane/pkg/planetest"
+)
+
+// TestManyAtOnce: 50 planes run in a process at the same time, each with a CRD and
+// objects of its own, and none leaves a goroutine. Tests in parallel would be as
+// many as there are processors.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	const planes = 50
+	var starting sync.WaitGroup
+	running := make([]*planetest.Plane, planes)
+	for i := range planes {
+		starting.Go(func() {
+			running[i] = planetest.Start(t, few())
+			running[i].Apply(t, planetest.YAML(widget), planetest.YAML(fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: x%d}}", i)))
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		return
+	}
+	for i, plane := range running {
+		want := []string{fmt.Sprintf("ConfigMap default/x%d (v1)", i), "Widget default/lever (example.com/v1)"}
+		if got := plane.Content(t).Names(); !slices.Equal(got, want) {
+			t.Errorf("plane %d has %q, want %q", i, got, want)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+package planetest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/authn"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// server is the running server of a plane, which all views of the plane share.
+type server struct {
+	config     *rest.Config
+	kubeconfig string
+	plane      *controlplane.Plane
+	changes    changes
+	scheme     *runtime.Scheme
+	revision   int64 // of the storage, when the plane was ready
+	end        func()
+	done       chan struct{}
+	err        error // of Run, once done
+	tag        tag
+}
+
+// startPatience and stopPatience are how long a plane may take on a busy machine.
+const (
+	startPatience = 60 * time.Second
+	stopPatience  = 60 * time.Second
+)
+
+// start runs a server until stop. The directory is asked for when a file is needed.
+func start(ctx context.Context, name string, log logr.Logger, dir func() (string, error), given []controlplane.Part) (*server, error) {
+	set, parts, err := resolve(given)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{scheme: set.scheme, done: make(chan struct{}), tag: tag{name + " " + rand.Text()[:8]}}
+	parts = append(parts, controlplane.PartFunc(s.install))
+	b := controlplane.New("planetest").Storage(set.storage)
+	if set.kubeconfig {
+		in, err := dir()
+		if err != nil {
+			return nil, err
+		}
+		s.kubeconfig = filepath.Join(in, "kubeconfig")
+		b = b.Listen("127.0.0.1:0")
+		parts = merge([]controlplane.Part{authn.Admin{Kubeconfig: s.kubeconfig}}, parts)
+	}
+	built, err := b.With(parts...).Build()
+	if err != nil {
+		return nil, fmt.Errorf("build the plane: %w", err)
+	}
+	s.config = built.ClientConfig()
+	life, end := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), log))
+	s.end = end
+	s.tag.run(life, func(life context.Context) {
+		go func() {
+			defer close(s.done)
+			s.err = built.Run(life)
+		}()
+	})
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("the plane was not ready after %v", startPatience))
+	defer cancel()
+	select {
+	case <-built.Ready():
+		err = s.mark(ctx)
+	case <-s.done:
+		return nil, fmt.Errorf("start the plane: %w", s.err)
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start the plane: %w", err), s.stop())
+	}
+	return s, nil
+}
+
+// mark notes what was written by the start.
+func (s *server) mark(ctx context.Context) error {
+	feed := s.plane.Feed()
+	if err := feed.CatchUp(ctx); err != nil {
+		return err
+	}
+	for o := range feed.All() {
+		s.revision = max(s.revision, o.Revision)
+	}
+	return nil
+}
+
+// install is the part by which the server knows its plane.
+func (s *server) install(p *controlplane.Plan) error {
+	p.Wrap(controlplane.Outermost, "planetest", s.tag.wrap)
+	p.OnDemand() // most tests use few of the resources
+	p.Feed()
+	p.Prepare("plane under test", func(_ context.Context, plane *controlplane.Plane) error {
+		s.plane = plane
+		s.changes.follow(plane)
+		return nil
+	})
+	return nil
+}
+
+// stop stops the server, and returns what it ended with and what it left.
+func (s *server) stop() error {
+	s.end()
+	select {
+	case <-s.done:
+	case <-time.After(stopPatience):
+		left, err := s.tag.goroutines()
+		return errors.Join(fmt.Errorf("the plane does not stop after %v; its goroutines are:\n%q", stopPatience, left), err)
+	}
+	if s.err != nil {
+		return fmt.Errorf("the plane ended: %w", s.err)
+	}
+	return s.tag.ended()
+}
+
+// changes tells when something in a plane changed.
+type changes struct {
+	mu   sync.Mutex
+	next chan struct{} // nil while nobody waits
+}
+
+// follow has every write to the storage announced.
+func (c *changes) follow(plane *controlplane.Plane) {
+	plane.Feed().OnChange(func(_, _ *controlplane.FeedObject) { c.announce() })
+}
+
+func (c *changes) announce() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next != nil {
+		close(c.next)
+		c.next = nil
+	}
+}
+
+// after returns what is closed at the first change after the call.
+func (c *changes) after() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == nil {
+		c.next = make(chan struct{})
+	}
+	return c.next
+}

@@ -1,0 +1,169 @@
+package planetest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// Snapshot is what is in a plane, as YAML that is the same for planes with which
+// the same was done: without managed fields, UIDs and resource versions, and with
+// <time> for points in time.
+type Snapshot struct {
+	objects map[string]string // YAML by what names the object, in the order of names
+}
+
+// Snapshot reads every object that the plane keeps, also those a plane has by
+// itself, with all rights. In a view of a namespace (see [Plane.In]) it is what is
+// in the namespace, whose name is left out. The test fails when it cannot be read.
+func (p *Plane) Snapshot(t TB) Snapshot {
+	t.Helper()
+	s, err := p.snapshot(t, func(*controlplane.FeedObject) bool { return true }, func(*unstructured.Unstructured) bool { return true })
+	if err != nil {
+		t.Fatalf("snapshot: %v", err)
+	}
+	return s
+}
+
+// Content is the snapshot of what was written since the plane started, without
+// what a plane writes by itself: events, leases of kube-system, APIServices of
+// the plane's own groups, and default roles.
+func (p *Plane) Content(t TB) Snapshot {
+	t.Helper()
+	s, err := p.snapshot(t, func(o *controlplane.FeedObject) bool {
+		return o.Revision > p.server.revision && o.Type.Resource.Resource != "events" &&
+			(o.Type.Resource.Resource != "leases" || o.Namespace != metav1.NamespaceSystem)
+	}, func(o *unstructured.Unstructured) bool {
+		_, role := o.GetLabels()["kubernetes.io/bootstrapping"]
+		_, service := o.GetLabels()["kube-aggregator.kubernetes.io/automanaged"]
+		return !role && !service
+	})
+	if err != nil {
+		t.Fatalf("snapshot: %v", err)
+	}
+	return s
+}
+
+// place is where the objects of a resource are.
+type place struct {
+	resource  schema.GroupResource
+	namespace string
+}
+
+func (p *Plane) snapshot(
+	t TB, which func(*controlplane.FeedObject) bool, also func(*unstructured.Unstructured) bool,
+) (Snapshot, error) {
+	s := Snapshot{objects: map[string]string{}}
+	ctx, cancel := p.within(contextOf(t))
+	defer cancel()
+	feed := p.server.plane.Feed()
+	if err := feed.CatchUp(ctx); err != nil {
+		return s, err
+	}
+	// The feed tells what there is, so that nobody asks for all the resources
+	// that have no object.
+	wanted := map[place]map[string]bool{}
+	for o := range feed.All() {
+		if (p.namespace != "" && o.Namespace != p.namespace) || !which(o) {
+			continue
+		}
+		at := place{o.Type.Resource, p.namespace}
+		if wanted[at] == nil {
+			wanted[at] = map[string]bool{}
+		}
+		wanted[at][o.Namespace+"/"+o.Name] = true
+	}
+	for at, names := range wanted {
+		objects, err := p.list(ctx, at)
+		if err != nil {
+			return s, fmt.Errorf("list %s: %w", at.resource, err)
+		}
+		for i := range objects {
+			o := &objects[i]
+			if names[o.GetNamespace()+"/"+o.GetName()] && also(o) {
+				if err := s.add(o, p.namespace); err != nil {
+					return s, err
+				}
+			}
+		}
+	}
+	return s, nil
+}
+
+// list reads all objects of a resource. One that is not served any more has none.
+func (p *Plane) list(ctx context.Context, at place) ([]unstructured.Unstructured, error) {
+	admin := p.admin()
+	resource, err := admin.RESTMapper().ResourceFor(at.resource.WithVersion(""))
+	if err != nil {
+		return nil, err
+	}
+	list, err := admin.Dynamic().Resource(resource).Namespace(at.namespace).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
+}
+
+// add adds an object. The namespace is left out of it.
+func (s Snapshot) add(o *unstructured.Unstructured, namespace string) error {
+	normalise(o)
+	if namespace != "" {
+		o.SetNamespace("")
+	}
+	data, err := yaml.Marshal(o.Object)
+	if err != nil {
+		return fmt.Errorf("%s: %w", describe(o), err)
+	}
+	s.objects[fmt.Sprintf("%s (%s)", describe(o), o.GetAPIVersion())] = string(data)
+	return nil
+}
+
+// Names are the objects of the snapshot in order, each as "Widget default/lever
+// (example.com/v1)".
+func (s Snapshot) Names() []string { return slices.Sorted(maps.Keys(s.objects)) }
+
+// YAML is the snapshot as one text, a document for each object.
+func (s Snapshot) YAML() string {
+	var b strings.Builder
+	for i, name := range s.Names() {
+		if i > 0 {
+			b.WriteString("---\n")
+		}
+		b.WriteString(s.objects[name])
+	}
+	return b.String()
+}
+
+// Diff says what became of the snapshot in a later one, nothing if they are equal:
+// objects that are new (+), gone (-) and changed (~), with their lines.
+func (s Snapshot) Diff(later Snapshot) string {
+	all := maps.Clone(s.objects)
+	maps.Copy(all, later.objects)
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		before, was := s.objects[name]
+		after, is := later.objects[name]
+		switch {
+		case !was:
+			fmt.Fprintf(&b, "+ %s\n%s", name, lineDiff("", after))
+		case !is:
+			fmt.Fprintf(&b, "- %s\n", name)
+		case before != after:
+			fmt.Fprintf(&b, "~ %s\n%s", name, lineDiff(before, after))
+		}
+	}
+	return b.String()
+}

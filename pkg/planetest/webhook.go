@@ -1,0 +1,186 @@
+package planetest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// WithWebhooks has a handler in the test process answer webhooks: those of the
+// ValidatingWebhookConfigurations and MutatingWebhookConfigurations of the sources,
+// which are in force when the plane has started. What their Services or URLs are,
+// is up to them: requests go to the handler, at the path they say, without TLS. An
+// http.ServeMux is the handler of several paths, and the admission.Webhook of
+// controller-runtime that of one:
+//
+//	mux := http.NewServeMux()
+//	mux.Handle("/mutate-v1-widget", admission.WithDefaulter(scheme, &WidgetDefaulter{}))
+//	plane := planetest.Start(t, planetest.WithWebhooks(mux, planetest.Files("config/webhook/manifests.yaml")))
+//
+// CRDs whose conversion webhook is at the same Service or host are converted by
+// the handler too. CA bundles are left out of the configurations. The plane needs
+// the webhook parts of package admit, which [Defaults] has.
+func WithWebhooks(handler http.Handler, configurations ...Source) controlplane.Part {
+	return webhooks{handler: handler, sources: configurations}
+}
+
+type webhooks struct {
+	handler http.Handler
+	sources []Source
+}
+
+// PartName implements the name errors use.
+func (webhooks) PartName() string { return "planetest.WithWebhooks" }
+
+// Install declares the handler of every host, and the configurations.
+func (w webhooks) Install(p *controlplane.Plan) error {
+	if w.handler == nil {
+		return errors.New("the handler is nil")
+	}
+	var all []*unstructured.Unstructured
+	hosts := map[string]bool{}
+	for _, s := range w.sources {
+		objects, err := s(scheme.Scheme)
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			local, err := prepareWebhooks(o.Unstructured, hosts)
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", o.from, describe(o.Unstructured), err)
+			}
+			all = append(all, local)
+		}
+	}
+	if len(all) == 0 {
+		return errors.New("there is no ValidatingWebhookConfiguration and no MutatingWebhookConfiguration in the sources")
+	}
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		p.Answer(host, w.handler)
+	}
+	names := make([]string, 0, len(all))
+	probe := &probe{host: "probe." + all[0].GetName() + ".invalid", called: map[string]bool{}}
+	for _, o := range all {
+		names = append(names, describe(o))
+		probe.add(o.GetKind())
+		p.Need("admissionregistration."+o.GetKind()+"s{}", o.GroupVersionKind())
+	}
+	p.Answer(probe.host, probe)
+	p.Prepare("webhooks "+strings.Join(names, ", "), func(ctx context.Context, plane *controlplane.Plane) error {
+		if err := applyWebhooks(ctx, plane, all); err != nil {
+			return err
+		}
+		return probe.run(ctx, plane)
+	})
+	return nil
+}
+
+// prepareWebhooks returns a configuration without CA bundles, and adds the hosts of
+// its webhooks, as the server asks them.
+func prepareWebhooks(o *unstructured.Unstructured, hosts map[string]bool) (*unstructured.Unstructured, error) {
+	if _, err := webhookResource(o.GroupVersionKind()); err != nil {
+		return nil, err
+	}
+	if o.GetName() == "" {
+		return nil, errors.New("metadata.name is missing")
+	}
+	o = o.DeepCopy()
+	hooks, _, err := unstructured.NestedSlice(o.Object, "webhooks")
+	if err != nil {
+		return nil, err
+	}
+	for i := range hooks {
+		hook, ok := hooks[i].(map[string]any)
+		if !ok {
+			return nil, fmt.Errorf("webhooks[%d] is %T, not an object", i, hooks[i])
+		}
+		unstructured.RemoveNestedField(hook, "clientConfig", "caBundle")
+		client, err := clientOf(hook)
+		if err != nil {
+			return nil, fmt.Errorf("webhooks[%d].clientConfig: %w", i, err)
+		}
+		host, err := hostOf(client)
+		if err != nil {
+			return nil, fmt.Errorf("webhooks[%d].clientConfig: %w", i, err)
+		}
+		hosts[host] = true
+	}
+	return o, unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
+}
+
+func clientOf(hook map[string]any) (c admissionv1.WebhookClientConfig, err error) {
+	// A converter would not take the numbers that YAML has.
+	data, err := json.Marshal(hook["clientConfig"])
+	if err == nil {
+		err = json.Unmarshal(data, &c)
+	}
+	return c, err
+}
+
+// hostOf is where the server would connect to, with the port.
+func hostOf(c admissionv1.WebhookClientConfig) (string, error) {
+	const https = "443"
+	switch {
+	case c.Service != nil:
+		port := https
+		if c.Service.Port != nil {
+			port = strconv.Itoa(int(*c.Service.Port))
+		}
+		return net.JoinHostPort(c.Service.Name+"."+c.Service.Namespace+".svc", port), nil
+	case c.URL != nil:
+		u, err := url.Parse(*c.URL)
+		if err != nil {
+			return "", err
+		}
+		if u.Port() == "" {
+			return net.JoinHostPort(u.Host, https), nil
+		}
+		return u.Host, nil
+	}
+	return "", errors.New("neither a service nor a url")
+}
+
+// webhookResource is the resource of webhook configurations of a kind.
+func webhookResource(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
+	switch kind {
+	case admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
+		admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"):
+		return admissionv1.SchemeGroupVersion.WithResource(strings.ToLower(kind.Kind) + "s"), nil
+	}
+	return schema.GroupVersionResource{}, fmt.Errorf("it is of %s, and no webhook configuration of %s", kind.GroupVersion(), admissionv1.SchemeGroupVersion)
+}
+
+func applyWebhooks(ctx context.Context, plane *controlplane.Plane, all []*unstructured.Unstructured) error {
+	client, err := dynamic.NewForConfig(plane.Config())
+	if err != nil {
+		return err
+	}
+	for _, o := range all {
+		resource, err := webhookResource(o.GroupVersionKind())
+		if err != nil {
+			return err
+		}
+		options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
+		if _, err := client.Resource(resource).Apply(ctx, o.GetName(), o, options); err != nil {
+			return fmt.Errorf("%s: %w", describe(o), err)
+		}
+	}
+	return nil
+}
