@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -20,34 +21,55 @@ func (l *lab) program(name string) string {
 	return filepath.Join(l.dir, name)
 }
 
-// build makes the server, as a user would, and kubectl. It returns the folder
+// build makes the server, as a user would, and what else is needed. It returns the folder
 // of the library.
 func build(ctx context.Context, l *lab) (root string, err error) {
 	root, err = command(ctx, ".", "list", "-m", "-f", "{{.Dir}}", module)
 	if err != nil {
 		return "", err
 	}
+	if err := os.WriteFile(l.auditPolicy(), []byte(auditPolicy), 0o600); err != nil {
+		return "", err
+	}
 	around := filepath.Join(root, "test")
-	what := []struct{ dir, pkg, name string }{{around, "./bench/kubectl", "kubectl"}}
+	var what []struct{ dir, pkg, name string }
+	add := func(name string, measured bool) {
+		if measured {
+			what = append(what, struct{ dir, pkg, name string }{around, "./bench/" + name, name})
+		}
+	}
+	add("kubectl", l.selected("crd") && l.pgo == "")
+	add("parted", l.selected(partsName) && l.pgo == "")
+	add("planes", l.selected("planes") && l.pgo == "")
 	if l.linked {
 		what = append(what, struct{ dir, pkg, name string }{around, "./bench/profiled", "profiled"})
-	} else {
+	}
+	if !l.linked || l.selected(partsName) {
 		what = append(what, struct{ dir, pkg, name string }{root, "./cmd/sailplane", "sailplane"})
 	}
 	for _, w := range what {
 		l.say("build %s", w.pkg)
-		if _, err := command(ctx, w.dir, "build", "-o", l.program(w.name), w.pkg); err != nil {
+		if _, err := commandWith(ctx, []string{"CGO_ENABLED=" + cgo()}, w.dir, "build", "-o", l.program(w.name), w.pkg); err != nil {
 			return "", err
 		}
 	}
 	return root, nil
 }
 
+// cgo is whether Sailplane is built with it: as the Makefile does, without it
+// unless the environment says otherwise.
+func cgo() string { return cmp.Or(os.Getenv("CGO_ENABLED"), "0") }
+
 // command runs the go command and returns what it prints.
 func command(ctx context.Context, dir string, args ...string) (string, error) {
+	return commandWith(ctx, nil, dir, args...)
+}
+
+// commandWith runs the go command in a changed environment.
+func commandWith(ctx context.Context, env []string, dir string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PWD="+dir)
+	cmd.Env = append(append(os.Environ(), "PWD="+dir), env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()

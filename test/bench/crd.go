@@ -18,8 +18,12 @@ import (
 )
 
 const (
+	phaseCRDs      = "CRDs"
 	rowFirstObject = "POST of a CRD to its first object, ms"
+	rowPerCRD      = "memory per CRD: RSS, MiB"
 	burstClients   = 8
+	// definitions are how many CRDs a round measures one by one.
+	definitions = 3
 	// settle is for what the server still does after the last answer.
 	settle = 5 * time.Second
 )
@@ -49,8 +53,8 @@ func measureDefinitions(ctx context.Context, l *lab, t target) error {
 		if err != nil {
 			return err
 		}
-		l.table.set(fmt.Sprintf("%d CRDs with an object each: s", l.crds), digits(time.Since(begun).Seconds()))
-		l.table.set(fmt.Sprintf("%d CRDs with an object each: CPU s", l.crds), digits(cpu.Seconds()))
+		l.results.add(phaseCRDs, fmt.Sprintf("burst of %d CRDs with an object each: s", l.crds), time.Since(begun).Seconds())
+		l.results.add(phaseCRDs, fmt.Sprintf("burst of %d CRDs with an object each: CPU s", l.crds), cpu.Seconds())
 		if err := pause(ctx, settle); err != nil {
 			return err
 		}
@@ -58,7 +62,8 @@ func measureDefinitions(ctx context.Context, l *lab, t target) error {
 		if err != nil {
 			return err
 		}
-		l.table.set("RSS per CRD, MiB", mib((after.rss-before.rss)/float64(l.crds)))
+		l.results.add(phaseCRDs, rowPerCRD, mib((after.rss-before.rss)/float64(l.crds)))
+		l.results.add(phaseCRDs, "memory per CRD: anonymous, MiB", mib((after.anonymous-before.anonymous)/float64(l.crds)))
 		return nil
 	})
 }
@@ -70,22 +75,16 @@ func firstObjects(ctx context.Context, l *lab, s *server) error {
 	if err != nil {
 		return err
 	}
-	var took []time.Duration
-	err = s.phase("first object", func() error {
-		for i := range l.runs {
+	return s.phase("first object", func() error {
+		for i := range definitions {
 			begun := time.Now()
 			if err := d.define(ctx, fmt.Sprintf("first%d", i)); err != nil {
 				return err
 			}
-			took = append(took, time.Since(begun))
+			l.results.add(phaseCRDs, rowFirstObject, milliseconds(time.Since(begun)))
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
-	l.table.set(rowFirstObject, spread(took))
-	return nil
 }
 
 // burst creates many CRDs, each with an object.
@@ -103,29 +102,6 @@ func burst(ctx context.Context, l *lab, s *server) error {
 	return err
 }
 
-// manyCustomResources measures creates of custom resources.
-func manyCustomResources(ctx context.Context, l *lab, s *server) error {
-	d, err := newDefiner(s)
-	if err != nil {
-		return err
-	}
-	const name = "many"
-	if err := d.define(ctx, name); err != nil {
-		return err
-	}
-	clients, err := s.dynamics(burstClients)
-	if err != nil {
-		return err
-	}
-	return l.load(ctx, s, burstClients, verb{"create custom resource", func(ctx context.Context, client, i int) error {
-		o := object(name)
-		o.SetName(fmt.Sprintf("many-%d", i))
-		_, err := clients[client].Resource(definition(name).resource()).Namespace(metav1.NamespaceDefault).
-			Create(ctx, o, metav1.CreateOptions{FieldManager: manager})
-		return err
-	}})
-}
-
 // kubectlApply measures the same with two kubectl processes, as a user sees it.
 func kubectlApply(ctx context.Context, l *lab, s *server) error {
 	dir, err := l.fresh()
@@ -137,8 +113,7 @@ func kubectlApply(ctx context.Context, l *lab, s *server) error {
 		cmd.Env = append(os.Environ(), "HOME="+dir) // its caches
 		return cmd.CombinedOutput()
 	}
-	var both, second []time.Duration
-	for i := range l.runs {
+	for i := range definitions {
 		name := fmt.Sprintf("kubectl%d", i)
 		files := [2]string{filepath.Join(dir, name+"-crd.yaml"), filepath.Join(dir, name+".yaml")}
 		for i, o := range []any{definition(name).crd(), object(name)} {
@@ -164,10 +139,9 @@ func kubectlApply(ctx context.Context, l *lab, s *server) error {
 				return fmt.Errorf("kubectl apply of a custom resource: %w\n%s", err, out)
 			}
 		}
-		both, second = append(both, time.Since(begun)), append(second, time.Since(established))
+		l.results.add(phaseCRDs, "kubectl apply of a CRD, then of its object, ms", milliseconds(time.Since(begun)))
+		l.results.add(phaseCRDs, "of these, kubectl apply of the object, ms", milliseconds(time.Since(established)))
 	}
-	l.table.set("kubectl apply of a CRD, then of its object, ms", spread(both))
-	l.table.set("of these, kubectl apply of the object, ms", spread(second))
 	return nil
 }
 

@@ -31,7 +31,7 @@ const (
 // nothing: two servers in this process, one after the other, without and with
 // them. What they cost is in this process's memory, so the storage is too.
 func measureFeed(ctx context.Context, l *lab, t target) error {
-	if s, ok := t.(*sailplane); !ok || s.storage != "memory" {
+	if s, ok := t.(*sailplane); !ok || s.storage != storageMemory {
 		return nil
 	}
 	var cost [2]resting
@@ -42,9 +42,9 @@ func measureFeed(ctx context.Context, l *lab, t target) error {
 		}
 	}
 	what := feedRow()
-	l.table.set(what+"goroutines", digits(float64(cost[1].goroutines-cost[0].goroutines)))
-	l.table.set(what+"heap B per object", digits((cost[1].heap-cost[0].heap)/feedObjects))
-	l.table.set(what+"CPU ms per minute", digits(float64((cost[1].cpu-cost[0].cpu).Milliseconds())*60/l.idle.Seconds()))
+	l.results.add(phaseLifecycle, what+"goroutines", float64(cost[1].goroutines-cost[0].goroutines))
+	l.results.add(phaseLifecycle, what+"heap B per object", (cost[1].heap-cost[0].heap)/feedObjects)
+	l.results.add(phaseLifecycle, what+"CPU ms per minute", milliseconds(cost[1].cpu-cost[0].cpu)*60/l.idle.Seconds())
 	return nil
 }
 

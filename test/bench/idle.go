@@ -5,7 +5,11 @@ import (
 	"time"
 )
 
-const rowRSS = "idle: RSS, MiB"
+const (
+	phaseIdle    = "Idle"
+	rowRSS       = "idle: RSS, MiB"
+	rowAnonymous = "idle: anonymous memory, MiB"
+)
 
 // measureIdle leaves a new server alone and reads what it keeps and what it does.
 func measureIdle(ctx context.Context, l *lab, t target) error {
@@ -20,17 +24,18 @@ func measureIdle(ctx context.Context, l *lab, t target) error {
 		if err != nil {
 			return err
 		}
-		l.table.set(rowRSS, mib(m.rss))
-		l.table.set("idle: RSS that is not pages of the binary, MiB", mib(m.anonymous))
-		l.table.set("idle: PSS, MiB", mib(m.pss))
 		metrics, err := s.metrics(ctx)
 		if err != nil {
 			return err
 		}
-		l.table.set("idle: goroutines", digits(metrics["go_goroutines"]))
-		l.table.set("idle: heap in use, MiB", mib(metrics["go_memstats_heap_inuse_bytes"]))
-		l.table.set("idle: heap allocated, MiB", mib(metrics["go_memstats_heap_alloc_bytes"]))
-		l.table.set("idle: CPU ms per s", digits(float64(cpu)/float64(time.Millisecond)/l.idle.Seconds()))
+		add := func(name string, value float64) { l.results.add(phaseIdle, name, value) }
+		add(rowRSS, mib(m.rss))
+		add(rowAnonymous, mib(m.anonymous))
+		add("idle: PSS, MiB", mib(m.pss))
+		// Of the API server alone: a storage beside it has its own.
+		add("idle: goroutines of the API server", metrics["go_goroutines"])
+		add("idle: heap in use by the API server, MiB", mib(metrics["go_memstats_heap_inuse_bytes"]))
+		add("idle: CPU ms per s", milliseconds(cpu)/l.idle.Seconds())
 		return nil
 	})
 }

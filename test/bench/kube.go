@@ -12,39 +12,33 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// kube is kube-apiserver with etcd beside it, as envtest starts them. Its start
-// is that of both.
-type kube struct{ apiserver, etcd string }
-
-func findKube() (*kube, error) {
-	var missing []string
-	find := func(name string) string {
-		if dir := os.Getenv("KUBEBUILDER_ASSETS"); dir != "" {
-			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-				return path
-			}
-		}
-		path, err := exec.LookPath(name)
-		if err != nil {
-			missing = append(missing, name)
-		}
-		return path
-	}
-	k := &kube{apiserver: find("kube-apiserver"), etcd: find("etcd")}
-	if len(missing) > 0 {
-		return nil, fmt.Errorf("%s: neither in KUBEBUILDER_ASSETS nor on PATH", strings.Join(missing, ", "))
-	}
-	return k, nil
+// kube is kube-apiserver with etcd or kine beside it, as envtest starts them:
+// flags that say where things are, and the defaults for all others. Its start is
+// that of both.
+type kube struct {
+	lab   *lab
+	peers *peers
+	kine  bool
 }
 
-func (k *kube) name() string { return "kube-apiserver" }
+func (k *kube) name() string {
+	if k.kine {
+		return columnKine
+	}
+	return columnKube
+}
+
+const (
+	// columnKube is what the others are compared with.
+	columnKube = "kube-apiserver, etcd"
+	columnKine = "kube-apiserver, kine"
+)
 
 func (k *kube) start(ctx context.Context, dir, _ string) (*server, error) {
 	var ports [3]int
@@ -68,20 +62,41 @@ func (k *kube) start(ctx context.Context, dir, _ string) (*server, error) {
 	if err := writeKubeconfig(s.kubeconfig, config); err != nil {
 		return nil, err
 	}
-	etcd, err := begin(exec.Command(k.etcd, etcdArgs(dir, ports[0], ports[1])...))
+	storage, err := begin(k.storage(dir, ports[0], ports[1]))
 	if err != nil {
 		return nil, err
 	}
-	apiserver, err := begin(exec.Command(k.apiserver, apiserverArgs(dir, ports[0], ports[2])...))
-	if err != nil {
-		return nil, errors.Join(err, etcd.stop())
+	if err := awaitPort(ctx, storage, ports[0]); err != nil {
+		return nil, errors.Join(err, storage.stop())
 	}
-	apiserver.begun = etcd.begun
-	s.processes = []*process{apiserver, etcd}
+	args := apiserverArgs(dir, ports[0], ports[2])
+	if k.lab.audit {
+		args = append(args, "--audit-log-path="+filepath.Join(dir, "audit.log"), "--audit-policy-file="+k.lab.auditPolicy())
+	}
+	apiserver, err := begin(exec.Command(k.peers.program("kube-apiserver"), args...))
+	if err != nil {
+		return nil, errors.Join(err, storage.stop())
+	}
+	apiserver.begun = storage.begun
+	s.processes = []*process{apiserver, storage}
 	if err := s.await(ctx, func() (*rest.Config, error) { return config, nil }); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
+}
+
+// storage is the command of what keeps the objects.
+func (k *kube) storage(dir string, client, peer int) *exec.Cmd {
+	if !k.kine {
+		return exec.Command(k.peers.program("etcd"), etcdArgs(dir, client, peer)...)
+	}
+	cmd := exec.Command(k.peers.program("kine"), kineArgs(client)...)
+	cmd.Dir = dir // in which it keeps db/state.db
+	return cmd
+}
+
+func kineArgs(client int) []string {
+	return []string{fmt.Sprintf("--listen-address=127.0.0.1:%d", client), "--metrics-bind-address=0"}
 }
 
 func etcdArgs(dir string, client, peer int) []string {

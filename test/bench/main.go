@@ -1,12 +1,15 @@
 // Command bench measures what the README promises: how fast a server starts,
-// what it costs when idle, what requests, CRDs and watches cost, and the same
-// for kube-apiserver with etcd where these are installed.
+// what it costs when idle, what requests, lists, CRDs and watches cost, and the
+// same for kube-apiserver with etcd and with kine, which it builds from the
+// module in peers/.
 //
 //	go -C test run ./bench -help
 //
-// Progress is written to stderr, one table to stdout. Compare only runs of a
-// quiet machine: the clients run on the same cores as the server. The CPU
-// seconds are those of the server alone.
+// Every round measures one target after the other, so that what else the machine
+// does meets all of them; medians of the rounds count. Progress is written to
+// stderr, Markdown to stdout. Compare only figures of one run: the clients run
+// on the same cores as the server. The CPU seconds are those of the server
+// alone, with the storage beside it.
 package main
 
 import (
@@ -36,10 +39,11 @@ func main() {
 	}
 }
 
-// measurement is one group of rows of the table.
+// measurement is one group of figures.
 type measurement struct {
 	name string
-	// run starts the target as often as it likes and stops it.
+	// run starts the target as often as it likes and stops it. It does nothing
+	// when it is not for the target.
 	run func(context.Context, *lab, target) error
 }
 
@@ -48,8 +52,10 @@ func measurements() []measurement {
 		{"start", measureStart},
 		{"idle", measureIdle},
 		{"requests", measureRequests},
+		{"list", measureList},
 		{"crd", measureDefinitions},
 		{"watch", measureWatch},
+		{"planes", measurePlanes},
 		{"lifecycle", measureLifecycle},
 		{"feed", measureFeed},
 	}
@@ -58,14 +64,22 @@ func measurements() []measurement {
 // lab is what measurements need besides the target.
 type lab struct {
 	options
-	dir   string // for binaries and data, removed at the end
-	table *table
-	log   io.Writer
+	dir     string // for binaries and data, removed at the end
+	round   int
+	results *results
+	parts   *results // of the servers that differ in one part
+	notes   []string
+	log     io.Writer
 }
 
 // say writes one line of progress.
 func (l *lab) say(format string, args ...any) {
 	fmt.Fprintf(l.log, "%s %s\n", time.Now().Format(time.TimeOnly), fmt.Sprintf(format, args...))
+}
+
+// note keeps a line that stands with the results.
+func (l *lab) note(format string, args ...any) {
+	l.notes = append(l.notes, fmt.Sprintf(format, args...))
 }
 
 // fresh makes an empty directory for the data of one server.
@@ -81,7 +95,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	l := &lab{options: opts, dir: dir, table: newTable(), log: log}
+	l := &lab{options: opts, dir: dir, results: newResults(), parts: newResults(), log: log}
 	targets, err := l.prepare(ctx)
 	if err != nil {
 		return err
@@ -89,25 +103,57 @@ func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	if l.pgo != "" {
 		return writePGO(ctx, l, targets)
 	}
-	// What was measured before an error is worth keeping.
-	return errors.Join(l.measure(ctx, targets), l.table.write(out))
+	// What was measured before an error is worth keeping, but not publishing.
+	err = l.measure(ctx, targets)
+	_, printed := io.WriteString(out, l.page(false))
+	if err == nil && l.docs != "" {
+		err = l.publish()
+	}
+	return errors.Join(err, printed)
 }
 
-// measure fills the table, one column after the other.
+// selected says that a measurement is to be made.
+func (l *lab) selected(name string) bool { return len(l.only) == 0 || slices.Contains(l.only, name) }
+
+// measure makes all measurements in each round. Where one cannot be made it
+// goes on with the next.
 func (l *lab) measure(ctx context.Context, targets []target) error {
-	for _, t := range targets {
-		l.table.column(t.name())
+	var errs []error
+	for l.round = range l.rounds {
 		for _, m := range measurements() {
-			if len(l.only) > 0 && !slices.Contains(l.only, m.name) {
+			if !l.selected(m.name) {
 				continue
 			}
-			l.say("%s: %s", t.name(), m.name)
-			if err := m.run(ctx, l, t); err != nil {
-				return fmt.Errorf("%s: %s: %w", t.name(), m.name, err)
+			for i := range targets {
+				// Nobody is always the first.
+				t := targets[(i+l.round)%len(targets)]
+				if ctx.Err() != nil {
+					return errors.Join(append(errs, ctx.Err())...)
+				}
+				l.say("round %d of %d: %s: %s", l.round+1, l.rounds, m.name, t.name())
+				l.results.measure(t.name())
+				if err := m.run(ctx, l, t); err != nil {
+					l.say("%v", err)
+					errs = append(errs, fmt.Errorf("%s: %s: %w", t.name(), m.name, err))
+				}
+			}
+		}
+		if l.selected(partsName) {
+			if err := measureParts(ctx, l); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", partsName, err))
 			}
 		}
 	}
-	return nil
+	return errors.Join(errs...)
+}
+
+// measurementNames are the values of -only.
+func measurementNames() []string {
+	var names []string
+	for _, m := range measurements() {
+		names = append(names, m.name)
+	}
+	return append(names, partsName)
 }
 
 // prepare builds the programs and returns what is measured.
@@ -123,19 +169,30 @@ func (l *lab) prepare(ctx context.Context) ([]target, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.table.machine(root, l.linked)
+	l.describe(root)
 	var targets []target
-	for _, storage := range l.storages {
-		targets = append(targets, &sailplane{lab: l, storage: storage})
-	}
-	if l.compare {
-		kube, err := findKube()
-		if err != nil {
-			l.say("nothing to compare with: %v", err)
-			l.table.note(fmt.Sprintf("Not compared: %v.", err))
-		} else {
-			targets = append(targets, kube)
+	var built *peers
+	for _, name := range l.targets {
+		if name != kubeEtcd && name != kubeKine {
+			targets = append(targets, &sailplane{lab: l, storage: name})
+			continue
 		}
+		if l.pgo != "" || l.onlyParts() {
+			continue
+		}
+		if built == nil {
+			if built, err = preparePeers(ctx, l, root); err != nil {
+				return nil, err
+			}
+		}
+		targets = append(targets, &kube{lab: l, peers: built, kine: name == kubeKine})
+	}
+	// The columns have an order whichever target is the first of a round.
+	for _, t := range targets {
+		l.results.measure(t.name())
 	}
 	return targets, nil
 }
+
+// onlyParts says that nothing else is measured, and no peer needed.
+func (l *lab) onlyParts() bool { return len(l.only) == 1 && l.only[0] == partsName }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,21 +17,27 @@ import (
 // options are the flags.
 type options struct {
 	only     list
-	storages list
-	runs     int
-	compare  bool
+	targets  list
+	peers    string
+	docs     string
+	rounds   int
 	linked   bool
 	protobuf bool
+	audit    bool
 
 	idle     time.Duration
 	requests int
+	objects  int
 	crds     int
-	watchers int
-	writes   int
+	watchers counts
+	events   int
 	rate     int
+	planes   int
 
 	cpuprofile string
 	pgo        string
+
+	given []string // on the command line
 }
 
 // list is a flag of words with commas between.
@@ -39,26 +46,59 @@ type list []string
 func (l *list) String() string     { return strings.Join(*l, ",") }
 func (l *list) Set(s string) error { *l = strings.Split(s, ","); return nil }
 
-func parse(args []string, usage io.Writer) (options, error) {
-	o := options{storages: list{"memory", "sqlite", "etcd"}}
-	var names []string
-	for _, m := range measurements() {
-		names = append(names, m.name)
+// counts is a flag of numbers with commas between.
+type counts []int
+
+func (c *counts) String() string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(*c), " ", ","), "[]")
+}
+
+// Set reads the numbers.
+func (c *counts) Set(s string) error {
+	*c = nil
+	for word := range strings.SplitSeq(s, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 1 {
+			return fmt.Errorf("%q: want numbers of at least 1", word)
+		}
+		*c = append(*c, n)
 	}
+	return nil
+}
+
+const (
+	storageMemory = "memory"
+	storageSQLite = "sqlite"
+	storageEtcd   = "etcd"
+	kubeEtcd      = "kube-etcd"
+	kubeKine      = "kube-kine"
+)
+
+func targetNames() []string {
+	return []string{storageMemory, storageSQLite, storageEtcd, kubeEtcd, kubeKine}
+}
+
+func parse(args []string, usage io.Writer) (options, error) {
+	o := options{given: args, targets: targetNames(), watchers: counts{100, 1000}}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(usage)
-	f.Var(&o.only, "only", "measure these only: "+strings.Join(names, ","))
-	f.Var(&o.storages, "storage", "storages to measure")
-	f.IntVar(&o.runs, "runs", 7, "starts of a server, and CRDs from POST to first object")
-	f.BoolVar(&o.compare, "compare", false, "measure kube-apiserver and etcd too, found in KUBEBUILDER_ASSETS or on PATH")
+	f.Var(&o.only, "only", "measure these only: "+strings.Join(measurementNames(), ","))
+	f.Var(&o.targets, "targets", "what to measure: Sailplane with a storage, kube-apiserver with etcd or kine")
+	f.StringVar(&o.peers, "peers", "",
+		"directory with kube-apiserver, etcd and kine; built there when they are missing (default in the user's cache)")
+	f.StringVar(&o.docs, "docs", "", "write README.md and charts to this directory, too")
+	f.IntVar(&o.rounds, "rounds", 5, "how often each measurement is made, of one target after the other")
 	f.BoolVar(&o.linked, "linked", false, "measure the parts linked into ./bench/profiled instead of the binary sailplane")
 	f.BoolVar(&o.protobuf, "protobuf", false, "send and ask for ConfigMaps as protobuf instead of JSON")
+	f.BoolVar(&o.audit, "audit", false, "have all servers write an audit log of writes, which Sailplane does by default")
 	f.DurationVar(&o.idle, "idle", 30*time.Second, "how long the server is left alone before its memory is read")
 	f.IntVar(&o.requests, "requests", 2000, "requests of each kind")
+	f.IntVar(&o.objects, "objects", 10_000, "objects of a long list")
 	f.IntVar(&o.crds, "crds", 100, "CRDs created in a burst")
-	f.IntVar(&o.watchers, "watchers", 200, "watchers of the watch measurement")
-	f.IntVar(&o.writes, "writes", 2000, "writes the watchers see")
-	f.IntVar(&o.rate, "rate", 100, "writes per second the watchers see")
+	f.Var(&o.watchers, "watchers", "watchers, for each of which numbers watches are measured")
+	f.IntVar(&o.events, "events", 200_000, "events that all watchers get together")
+	f.IntVar(&o.rate, "rate", 10_000, "of these, events per second")
+	f.IntVar(&o.planes, "planes", 50, "planes in one process")
 	f.StringVar(&o.cpuprofile, "cpuprofile", "", "write CPU and heap profiles of each phase to this directory; implies -linked")
 	f.StringVar(&o.pgo, "pgo", "", "measure nothing, write a CPU profile of a mixed workload for cmd/sailplane/default.pgo; implies -linked")
 	if err := f.Parse(args); err != nil {
@@ -66,7 +106,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	}
 	o.linked = o.linked || o.cpuprofile != "" || o.pgo != ""
 	// The servers' working directory is another one.
-	for _, path := range []*string{&o.cpuprofile, &o.pgo} {
+	for _, path := range []*string{&o.cpuprofile, &o.pgo, &o.docs, &o.peers} {
 		if *path == "" {
 			continue
 		}
@@ -75,27 +115,26 @@ func parse(args []string, usage io.Writer) (options, error) {
 			return o, err
 		}
 	}
-	return o, o.check(names, f.Args())
+	return o, o.check(f.Args())
 }
 
-func (o *options) check(names, rest []string) error {
+func (o *options) check(rest []string) error {
 	var errs []error
 	if len(rest) > 0 {
 		errs = append(errs, fmt.Errorf("unknown arguments: %v", rest))
 	}
-	for _, name := range o.only {
-		if !slices.Contains(names, name) {
-			errs = append(errs, fmt.Errorf("-only %q: want of %v", name, names))
+	for _, words := range []struct {
+		flag         string
+		given, known list
+	}{{"only", o.only, measurementNames()}, {"targets", o.targets, targetNames()}} {
+		for _, name := range words.given {
+			if !slices.Contains(words.known, name) {
+				errs = append(errs, fmt.Errorf("-%s %q: want of %v", words.flag, name, words.known))
+			}
 		}
 	}
-	known := []string{"memory", "sqlite", "etcd"}
-	for _, s := range o.storages {
-		if !slices.Contains(known, s) {
-			errs = append(errs, fmt.Errorf("-storage %q: want of %v", s, known))
-		}
-	}
-	if o.runs < 1 || o.requests < 1 || o.crds < 1 || o.watchers < 1 || o.writes < 1 || o.rate < 1 {
-		errs = append(errs, errors.New("-runs, -requests, -crds, -watchers, -writes, -rate: want at least 1"))
+	if min(o.rounds, o.requests, o.objects, o.crds, o.events, o.rate, o.planes) < 1 {
+		errs = append(errs, errors.New("-rounds, -requests, -objects, -crds, -events, -rate, -planes: want at least 1"))
 	}
 	return errors.Join(errs...)
 }

@@ -81,7 +81,7 @@ func writePGO(ctx context.Context, l *lab, targets []target) error {
 	args := []string{"tool", "pprof", "-proto", "-output=" + l.pgo}
 	for _, t := range targets {
 		l.say("%s: mixed work", t.name())
-		l.table.column(t.name())
+		l.results.measure(t.name())
 		dir, err := l.fresh()
 		if err != nil {
 			return err
@@ -105,10 +105,17 @@ func writePGO(ctx context.Context, l *lab, targets []target) error {
 	return err
 }
 
+// profiledWatchers are as many as the other work leaves room for in a profile.
+const profiledWatchers = 100
+
 // mixed is work as controllers make it.
 func mixed(ctx context.Context, l *lab, s *server) error {
 	for _, work := range []func(context.Context, *lab, *server) error{
-		manyConfigMaps, manyCustomResources, burst, fanOut,
+		func(ctx context.Context, l *lab, s *server) error {
+			return errors.Join(fillListed(ctx, s), manyConfigMaps(ctx, l, s, manyClients))
+		},
+		manyCustomResources, burst,
+		func(ctx context.Context, l *lab, s *server) error { return fanOut(ctx, l, s, profiledWatchers) },
 	} {
 		if err := work(ctx, l, s); err != nil {
 			return err

@@ -3,97 +3,112 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
-	"k8s.io/client-go/kubernetes"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 const (
-	manyClients = 32
+	phaseRequests = "Requests"
+	manyClients   = 32
 	// oneClientShare of the requests are made by one client alone, which is
 	// slow and needs fewer for its percentiles.
 	oneClientShare = 4
 	warmUp         = 200
 )
 
-func cpuRow(verb string, clients int) string {
-	return fmt.Sprintf("%s, %d clients: CPU s per 1000", verb, clients)
+// crowds are how many clients make requests at a time.
+func crowds() []int { return []int{1, 8, manyClients} }
+
+func requestsOf(verb string, clients int) string {
+	return fmt.Sprintf("%s, %d client%s", verb, clients, map[bool]string{false: "s"}[clients == 1])
 }
 
-func latencyRow(verb string, clients int) string {
-	return fmt.Sprintf("%s, %d client%s: p50 / p99 ms", verb, clients, map[bool]string{false: "s"}[clients == 1])
-}
+func cpuRow(verb string, clients int) string { return requestsOf(verb, clients) + ": CPU s per 1,000" }
 
 // measureRequests measures one verb after the other on 1 KiB ConfigMaps, then
 // custom resources, of which kube-apiserver's own tests say less.
 func measureRequests(ctx context.Context, l *lab, t target) error {
 	return with(ctx, l, t, func(s *server) error {
-		for _, f := range []func(context.Context, *lab, *server) error{manyConfigMaps, oneClient, manyCustomResources} {
-			if err := f(ctx, l, s); err != nil {
-				return err
-			}
+		if err := fillListed(ctx, s); err != nil {
+			return err
 		}
-		return nil
+		if err := manyConfigMaps(ctx, l, s, crowds()...); err != nil {
+			return err
+		}
+		return manyCustomResources(ctx, l, s)
 	})
 }
 
-func manyConfigMaps(ctx context.Context, l *lab, s *server) error {
+// manyConfigMaps makes every kind of request with each number of clients.
+func manyConfigMaps(ctx context.Context, l *lab, s *server, crowds ...int) error {
 	clients, err := s.clientsets(manyClients, l.contentType())
 	if err != nil {
 		return err
 	}
 	warm := &configMaps{clients: clients, prefix: "warm", objects: make([]*corev1.ConfigMap, warmUp)}
 	for _, v := range warm.verbs() {
-		if _, err := repeat(ctx, manyClients, warmUp, v.do); err != nil {
+		if _, err := repeat(ctx, manyClients, v.times(warmUp), v.do); err != nil {
 			return fmt.Errorf("warm up: %s: %w", v.name, err)
 		}
 	}
-	c := &configMaps{clients: clients, prefix: "many", objects: make([]*corev1.ConfigMap, l.requests)}
-	for _, v := range c.verbs() {
-		if err := l.load(ctx, s, manyClients, v); err != nil {
-			return err
+	for _, crowd := range crowds {
+		n := l.requests
+		if crowd == 1 {
+			n = max(1, n/oneClientShare)
+		}
+		c := &configMaps{clients: clients, prefix: fmt.Sprint("of-", crowd), objects: make([]*corev1.ConfigMap, n)}
+		for _, v := range c.verbs() {
+			if err := l.load(ctx, s, crowd, n, v); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func oneClient(ctx context.Context, l *lab, s *server) error {
-	clients, err := s.clientsets(1, l.contentType())
+// manyCustomResources measures creates of custom resources.
+func manyCustomResources(ctx context.Context, l *lab, s *server) error {
+	d, err := newDefiner(s)
 	if err != nil {
 		return err
 	}
-	c := &configMaps{clients: clients, prefix: "one", objects: make([]*corev1.ConfigMap, max(1, l.requests/oneClientShare))}
-	for _, v := range c.verbs() {
-		took, err := repeat(ctx, 1, len(c.objects), v.do)
-		if err != nil {
-			return fmt.Errorf("%s: %w", v.name, err)
-		}
-		l.table.set(latencyRow(v.name, 1), tail(took))
+	const name = "many"
+	if err := d.define(ctx, name); err != nil {
+		return err
 	}
-	return nil
+	clients, err := s.dynamics(burstClients)
+	if err != nil {
+		return err
+	}
+	create := func(ctx context.Context, client, i int) error {
+		o := object(name)
+		o.SetName(fmt.Sprintf("many-%d", i))
+		_, err := clients[client].Resource(definition(name).resource()).Namespace(metav1.NamespaceDefault).
+			Create(ctx, o, metav1.CreateOptions{FieldManager: manager})
+		return err
+	}
+	return l.load(ctx, s, burstClients, l.requests, verb{name: "create custom resource", do: create})
 }
 
-// load makes the requests of a verb and fills its rows.
-func (l *lab) load(ctx context.Context, s *server, clients int, v verb) error {
+// load makes n requests of a verb, or its share of them, and fills its rows.
+func (l *lab) load(ctx context.Context, s *server, clients, n int, v verb) error {
 	var took []time.Duration
+	n = v.times(n)
 	cpu, err := s.spent(func() error {
-		return s.phase(v.name, func() (err error) {
-			took, err = repeat(ctx, clients, l.requests, v.do)
+		return s.phase(fmt.Sprint(v.name, " ", clients), func() (err error) {
+			took, err = repeat(ctx, clients, n, v.do)
 			return err
 		})
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", v.name, err)
 	}
-	l.table.set(cpuRow(v.name, clients), fmt.Sprintf("%.2f", cpu.Seconds()*1000/float64(l.requests)))
-	l.table.set(latencyRow(v.name, clients), tail(took))
+	l.results.add(phaseRequests, cpuRow(v.name, clients), cpu.Seconds()*1000/float64(n))
+	l.results.latencies(phaseRequests, requestsOf(v.name, clients), took)
 	return nil
 }
 
@@ -101,57 +116,12 @@ func (l *lab) load(ctx context.Context, s *server, clients int, v verb) error {
 type verb struct {
 	name string
 	do   func(ctx context.Context, client, i int) error
+	// share says that one in so many is enough: for requests that are much work.
+	share int
 }
 
-// configMaps are created, read, changed and deleted again.
-type configMaps struct {
-	clients []*kubernetes.Clientset
-	prefix  string
-	objects []*corev1.ConfigMap // as the server last answered
-}
-
-const manager = "bench"
-
-func (c *configMaps) key(i int) string { return fmt.Sprintf("%s-%d", c.prefix, i) }
-
-// value is a KiB that says what was done to the object.
-func value(done string) string { return done + strings.Repeat("x", 1024-len(done)) }
-
-func (c *configMaps) verbs() []verb {
-	keep := func(i int, o *corev1.ConfigMap, err error) error {
-		c.objects[i] = o
-		return err
-	}
-	return []verb{
-		{"create", func(ctx context.Context, client, i int) error {
-			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: c.key(i)}, Data: map[string]string{"value": value("created")}}
-			o, err := c.api(client).Create(ctx, o, metav1.CreateOptions{FieldManager: manager})
-			return keep(i, o, err)
-		}},
-		{"get", func(ctx context.Context, client, i int) error {
-			_, err := c.api(client).Get(ctx, c.key(i), metav1.GetOptions{})
-			return err
-		}},
-		{"update", func(ctx context.Context, client, i int) error {
-			o := c.objects[i].DeepCopy()
-			o.Data["value"] = value("updated")
-			o, err := c.api(client).Update(ctx, o, metav1.UpdateOptions{FieldManager: manager})
-			return keep(i, o, err)
-		}},
-		{"apply", func(ctx context.Context, client, i int) error {
-			o := corev1apply.ConfigMap(c.key(i), metav1.NamespaceDefault).WithData(map[string]string{"value": value("applied")})
-			_, err := c.api(client).Apply(ctx, o, metav1.ApplyOptions{FieldManager: manager, Force: true})
-			return err
-		}},
-		{"delete", func(ctx context.Context, client, i int) error {
-			return c.api(client).Delete(ctx, c.key(i), metav1.DeleteOptions{})
-		}},
-	}
-}
-
-func (c *configMaps) api(client int) typedcorev1.ConfigMapInterface {
-	return c.clients[client].CoreV1().ConfigMaps(metav1.NamespaceDefault)
-}
+// times is how many of n requests are made.
+func (v verb) times(n int) int { return max(1, n/max(1, v.share)) }
 
 // repeat makes n requests with a number of clients at once and returns how long
 // each took. The first error ends it.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -12,13 +14,17 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// sailplane is the binary on one storage, every part on.
+// sailplane is the binary on one storage, with every part that it has without
+// being asked; of the audit log, see options.audit.
 type sailplane struct {
 	lab     *lab
 	storage string
+	encrypt bool // ConfigMaps, at rest
 }
 
-func (t *sailplane) name() string { return t.storage }
+func (t *sailplane) name() string { return columnOf(t.storage) }
+
+func columnOf(storage string) string { return "Sailplane, " + storage }
 
 func (t *sailplane) start(ctx context.Context, dir, phase string) (*server, error) {
 	port, err := freePort()
@@ -30,20 +36,20 @@ func (t *sailplane) start(ctx context.Context, dir, phase string) (*server, erro
 	if err := os.Remove(s.kubeconfig); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	args := []string{
-		fmt.Sprintf("--listen=127.0.0.1:%d", port), "--data-dir=" + dir,
-		"--storage=" + map[string]string{
-			"memory": "memory",
-			"sqlite": "sqlite:" + filepath.Join(dir, "state.db"),
-			"etcd":   "etcd:" + filepath.Join(dir, "etcd"),
-		}[t.storage],
+	args := serveArgs(dir, t.storage, port)
+	if t.encrypt {
+		file, err := writeEncryption(dir)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, "--encryption-config="+file)
 	}
 	var p *process
-	if t.lab.linked {
+	if t.lab.linked && !t.encrypt {
 		s.profiler = &profiler{dir: t.lab.cpuprofile, storage: t.storage}
 		p, err = s.profiler.begin(exec.Command(t.lab.program("profiled"), args...), phase)
 	} else {
-		p, err = begin(exec.Command(t.lab.program("sailplane"), append([]string{"serve"}, args...)...))
+		p, err = begin(exec.Command(t.lab.program("sailplane"), append([]string{"serve"}, t.lab.withAudit(args, dir)...)...))
 	}
 	if err != nil {
 		return nil, err
@@ -54,4 +60,53 @@ func (t *sailplane) start(ctx context.Context, dir, phase string) (*server, erro
 		return nil, errors.Join(err, s.stop())
 	}
 	return s, nil
+}
+
+func serveArgs(dir, storage string, port int) []string {
+	return []string{
+		fmt.Sprintf("--listen=127.0.0.1:%d", port), "--data-dir=" + dir,
+		"--storage=" + map[string]string{
+			storageMemory: "memory",
+			storageSQLite: "sqlite:" + filepath.Join(dir, "state.db"),
+			storageEtcd:   "etcd:" + filepath.Join(dir, "etcd"),
+		}[storage],
+	}
+}
+
+// withAudit adds what the audit log is to be.
+func (l *lab) withAudit(args []string, dir string) []string {
+	if !l.audit {
+		return append(args, "--audit-log=none")
+	}
+	return append(args, "--audit-log="+filepath.Join(dir, "audit.log"), "--audit-policy="+l.auditPolicy())
+}
+
+// auditPolicy is a file that all servers are given.
+func (l *lab) auditPolicy() string { return filepath.Join(l.dir, "audit.yaml") }
+
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  verbs: [get, list, watch]
+- level: Metadata
+`
+
+const secretboxKey = 32 // bytes
+
+// writeEncryption writes a configuration that encrypts ConfigMaps.
+func writeEncryption(dir string) (file string, err error) {
+	key := make([]byte, secretboxKey)
+	if _, err := rand.Read(key); err != nil {
+		return "", err
+	}
+	file = filepath.Join(dir, "encryption.yaml")
+	return file, os.WriteFile(file, fmt.Appendf(nil, `apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [configmaps]
+  providers:
+  - secretbox: {keys: [{name: bench, secret: %s}]}
+`, base64.StdEncoding.EncodeToString(key)), 0o600)
 }

@@ -1,88 +1,24 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"time"
 )
 
-// aims are what the README promises, by row.
-func aims() map[string]string {
-	return map[string]string{
-		rowStart:                        "250; etcd 400",
-		rowRSS:                          "90 with etcd",
-		cpuRow("create", manyClients):   "0.6 with etcd",
-		rowFirstObject:                  "100",
-		namespaceRow() + "s":            "5",
-		namespaceRow() + "CPU s":        "3",
-		feedRow() + "heap B per object": "300",
-	}
-}
+// grid is a table of Markdown, its head first.
+type grid [][]string
 
-// table has a column per target and rows in the order they were measured.
-type table struct {
-	columns []string
-	rows    []string
-	cells   map[string]map[string]string // row, column
-	notes   []string
-}
-
-func newTable() *table { return &table{cells: map[string]map[string]string{}} }
-
-func (t *table) column(name string) { t.columns = append(t.columns, name) }
-
-func (t *table) note(text string) { t.notes = append(t.notes, text) }
-
-// set fills a cell of the target that is measured.
-func (t *table) set(row, value string) {
-	if t.cells[row] == nil {
-		t.cells[row] = map[string]string{}
-		t.rows = append(t.rows, row)
-	}
-	t.cells[row][t.columns[len(t.columns)-1]] = value
-}
-
-// machine notes what the numbers were measured on.
-func (t *table) machine(root string, linked bool) {
-	pgo := "without a profile"
-	if linked {
-		pgo = "for profiles, which cost CPU time"
-	} else if _, err := os.Stat(filepath.Join(root, "cmd", "sailplane", "default.pgo")); err == nil {
-		pgo = "with default.pgo"
-	}
-	load := ""
-	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
-		if first, _, ok := strings.Cut(string(b), " "); ok {
-			load = ", load average before " + first
-		}
-	}
-	t.note(fmt.Sprintf("%s, %s/%s, %d cores%s; built %s.", runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), load, pgo))
-}
-
-// write prints the table as aligned Markdown.
-func (t *table) write(w io.Writer) error {
-	lines := [][]string{slices.Concat([]string{"measurement"}, t.columns, []string{"aim"})}
-	for _, row := range t.rows {
-		line := []string{row}
-		for _, c := range t.columns {
-			line = append(line, cmp.Or(t.cells[row][c], "-"))
-		}
-		lines = append(lines, append(line, aims()[row]))
-	}
-	widths := make([]int, len(lines[0]))
-	for _, line := range lines {
+// String is the table with aligned columns, so that it can be read as it is.
+func (g grid) String() string {
+	widths := make([]int, len(g[0]))
+	for _, line := range g {
 		for i, cell := range line {
 			widths[i] = max(widths[i], len([]rune(cell)))
 		}
 	}
 	var b strings.Builder
-	for i, line := range lines {
+	for i, line := range g {
 		for j, cell := range line {
 			b.WriteString("| " + cell + strings.Repeat(" ", widths[j]-len([]rune(cell))+1))
 		}
@@ -94,43 +30,124 @@ func (t *table) write(w io.Writer) error {
 			b.WriteString("|\n")
 		}
 	}
-	for _, note := range t.notes {
-		b.WriteString("\n" + note + "\n")
+	return b.String()
+}
+
+// table has the rows of a phase and the columns that have any figure of it,
+// filled by a function.
+func (r *results) table(phase string, fill func(row, column string) string) grid {
+	rows := r.of(phase)
+	columns := slices.DeleteFunc(slices.Clone(r.columns), func(column string) bool {
+		return !slices.ContainsFunc(rows, func(row string) bool { return len(r.samples[cell{row, column}]) > 0 })
+	})
+	lines := grid{append([]string{"measurement"}, columns...)}
+	for _, name := range rows {
+		line := []string{name}
+		for _, column := range columns {
+			line = append(line, fill(name, column))
+		}
+		lines = append(lines, line)
 	}
-	_, err := io.WriteString(w, b.String())
-	return err
+	return lines
 }
 
-// quantile of values, which it sorts. There is at least one.
-func quantile(values []time.Duration, q float64) time.Duration {
-	slices.Sort(values)
-	return values[min(int(q*float64(len(values))), len(values)-1)]
-}
+const none = "-"
 
-// spread is the median and the extremes in milliseconds.
-func spread(values []time.Duration) string {
-	return fmt.Sprintf("%s (%s to %s)", ms(quantile(values, 0.5)), ms(quantile(values, 0)), ms(quantile(values, 1)))
-}
-
-// tail is the median and the 99th percentile in milliseconds.
-func tail(values []time.Duration) string {
-	return ms(quantile(values, 0.5)) + " / " + ms(quantile(values, 0.99))
-}
-
-// ms prints milliseconds with three digits or so.
-func ms(d time.Duration) string { return digits(float64(d) / float64(time.Millisecond)) }
-
-// mib prints bytes as MiB.
-func mib(bytes float64) string { return digits(bytes / (1 << 20)) }
-
-func digits(f float64) string {
-	switch {
-	case f < 1:
-		return fmt.Sprintf("%.3f", f)
-	case f < 10:
-		return fmt.Sprintf("%.2f", f)
-	case f < 100:
-		return fmt.Sprintf("%.1f", f)
+// compared is the median of a cell, with its ratio to kube-apiserver's.
+func (r *results) compared(row, column string) string {
+	value, ok := r.median(row, column)
+	if !ok {
+		return none
 	}
-	return fmt.Sprintf("%.0f", f)
+	if ratio, ok := r.ratio(row, column, columnKube); ok {
+		return digits(value) + " (" + times(ratio) + ")"
+	}
+	return digits(value)
+}
+
+// spread is the least and the most of a cell.
+func (r *results) spread(row, column string) string {
+	if _, ok := r.median(row, column); !ok {
+		return none
+	}
+	least, most := r.extremes(row, column)
+	return digits(least) + " to " + digits(most)
+}
+
+func times(ratio float64) string {
+	if ratio < 0.1 {
+		return fmt.Sprintf("%.3f×", ratio)
+	}
+	return fmt.Sprintf("%.2f×", ratio)
+}
+
+// partsTable has a line per part: what its requests cost, and how much more that
+// is than what its base costs.
+func (r *results) partsTable(bases map[string]string) grid {
+	head := []string{"server in memory with"}
+	for _, verb := range partVerbs() {
+		head = append(head, verb+": CPU s per 1,000", "more", "least to most")
+	}
+	lines := grid{head}
+	for _, part := range r.columns {
+		line := []string{part}
+		for _, verb := range partVerbs() {
+			value, ok := r.median(verb, part)
+			if !ok {
+				line = append(line, none, none, none)
+				continue
+			}
+			more := none
+			if ratio, ok := r.ratio(verb, part, bases[part]); ok {
+				more = fmt.Sprintf("%+.0f %%", (ratio-1)*100)
+			}
+			line = append(line, digits(value), more, r.spread(verb, part))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// aim is the most that a figure may be of kube-apiserver's with etcd.
+type aim struct {
+	row  string
+	most float64
+}
+
+func (l *lab) aims() []aim {
+	all := []aim{{rowStart, 1. / 10}, {rowRSS, 1. / 4}}
+	for _, verb := range []string{"create", "update", "apply", "delete"} {
+		all = append(all, aim{cpuRow(verb, manyClients), 1. / 2})
+	}
+	all = append(all, aim{cpuRow("get", manyClients), 2. / 3}, aim{cpuRow(listVerb(), manyClients), 2. / 3})
+	for _, n := range l.watchers {
+		all = append(all, aim{watchRow(n), 2. / 3})
+	}
+	return append(all, aim{rowFirstObject, 1. / 30}, aim{rowPerCRD, 1. / 4})
+}
+
+// aimsTable says of each aim that was measured whether it is met.
+func (l *lab) aimsTable() grid {
+	r := l.results
+	columns := slices.DeleteFunc(slices.Clone(r.columns), func(c string) bool { return c == columnKube || c == columnKine })
+	lines := grid{append([]string{"of kube-apiserver's with etcd", "at most"}, columns...)}
+	for _, a := range l.aims() {
+		line, measured := []string{a.row, times(a.most)}, false
+		for _, column := range columns {
+			ratio, ok := r.ratio(a.row, column, columnKube)
+			measured = measured || ok
+			switch {
+			case !ok:
+				line = append(line, none)
+			case ratio <= a.most:
+				line = append(line, times(ratio)+", met")
+			default:
+				line = append(line, times(ratio)+", **missed**")
+			}
+		}
+		if measured {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }

@@ -136,6 +136,24 @@ func ready(ctx context.Context, client *http.Client, host string) error {
 	return nil
 }
 
+// awaitPort returns when a program listens at its port.
+func awaitPort(ctx context.Context, p *process, port int) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return conn.Close()
+		}
+		if ended := p.ended(); ended != nil {
+			return ended
+		}
+		if pause(ctx, pollEvery) != nil {
+			return fmt.Errorf("%s does not listen: %w", p.cmd.Path, err)
+		}
+	}
+}
+
 // freePort is a port that nobody listens at right now.
 func freePort() (int, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	phaseWatch = "Watches"
 	// watchersPerClient share a connection, as the informers of a program do.
 	watchersPerClient = 10
 	watchWriters      = 8
@@ -27,37 +28,49 @@ const (
 )
 
 func measureWatch(ctx context.Context, l *lab, t target) error {
-	return with(ctx, l, t, func(s *server) error { return fanOut(ctx, l, s) })
+	for _, n := range l.watchers {
+		err := with(ctx, l, t, func(s *server) error { return fanOut(ctx, l, s, n) })
+		if err != nil {
+			return fmt.Errorf("%d watchers: %w", n, err)
+		}
+	}
+	return nil
+}
+
+func watchRow(watchers int) string {
+	return fmt.Sprintf("watch events to %d watchers: CPU s per 100,000", watchers)
 }
 
 // fanOut has many watchers see writes that come at a steady rate, and measures
-// from before the write to when a watcher has its event.
-func fanOut(ctx context.Context, l *lab, s *server) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, lateBy+time.Duration(l.writes/l.rate+1)*time.Second,
+// from before the write to when a watcher has its event. However many they are,
+// they get as many events together.
+func fanOut(ctx context.Context, l *lab, s *server, n int) error {
+	w := writes{count: max(1, l.events/n), perSecond: max(1, l.rate/n)}
+	ctx, cancel := context.WithTimeoutCause(ctx, lateBy+time.Duration(w.count/w.perSecond+1)*time.Second,
 		errors.New("the watchers did not see every write in time"))
 	defer cancel()
-	watchers := make([]*watcher, l.watchers)
-	clients, err := s.clientsets((l.watchers+watchersPerClient-1)/watchersPerClient, "")
+	watchers := make([]*watcher, n)
+	clients, err := s.clientsets((n+watchersPerClient-1)/watchersPerClient, "")
 	if err != nil {
 		return err
 	}
 	for i := range watchers {
-		if watchers[i], err = watch(ctx, clients[i/watchersPerClient], l.writes); err != nil {
+		if watchers[i], err = watch(ctx, clients[i/watchersPerClient], w.count); err != nil {
 			return err
 		}
 	}
 	defer func() {
-		for _, w := range watchers {
-			_ = w.body.Close()
+		for _, each := range watchers {
+			_ = each.body.Close()
 		}
 	}()
 	cpu, err := s.spent(func() error {
-		return s.phase("watch", func() error {
+		return s.phase(fmt.Sprint("watch ", n), func() error {
 			var reading sync.WaitGroup
-			for _, w := range watchers {
-				reading.Go(func() { w.err = w.read() })
+			for _, each := range watchers {
+				reading.Go(func() { each.err = each.read() })
 			}
-			err := writeSteadily(ctx, l, s)
+			err := w.steadily(ctx, s)
 			if err != nil {
 				cancel()
 			}
@@ -69,27 +82,29 @@ func fanOut(ctx context.Context, l *lab, s *server) error {
 		return err
 	}
 	var delays []time.Duration
-	for _, w := range watchers {
-		if w.err != nil {
-			return errors.Join(w.err, context.Cause(ctx))
+	for _, each := range watchers {
+		if each.err != nil {
+			return errors.Join(each.err, context.Cause(ctx))
 		}
-		delays = append(delays, w.delays...)
+		delays = append(delays, each.delays...)
 	}
-	what := fmt.Sprintf("%d writes a second to %d watchers", l.rate, l.watchers)
-	l.table.set(what+": CPU s per 100,000 events", digits(cpu.Seconds()*1e5/float64(len(delays))))
-	l.table.set(what+": delivery p50 / p99 ms", tail(delays))
+	l.results.add(phaseWatch, watchRow(n), cpu.Seconds()*1e5/float64(len(delays)))
+	l.results.latencies(phaseWatch, fmt.Sprintf("watch events to %d watchers, from write to event", n), delays)
 	return nil
 }
 
-// writeSteadily creates ConfigMaps at the rate of the watch measurement.
-func writeSteadily(ctx context.Context, l *lab, s *server) error {
+// writes are how many objects are written, and how fast.
+type writes struct{ count, perSecond int }
+
+// steadily creates ConfigMaps at the rate.
+func (w writes) steadily(ctx context.Context, s *server) error {
 	writers, err := s.clientsets(watchWriters, "")
 	if err != nil {
 		return err
 	}
-	tick := time.NewTicker(time.Second / time.Duration(l.rate))
+	tick := time.NewTicker(time.Second / time.Duration(w.perSecond))
 	defer tick.Stop()
-	_, err = repeat(ctx, watchWriters, l.writes, func(ctx context.Context, client, i int) error {
+	_, err = repeat(ctx, watchWriters, w.count, func(ctx context.Context, client, i int) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

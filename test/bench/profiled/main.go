@@ -23,9 +23,13 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
+	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 )
 
 func main() {
@@ -63,10 +67,12 @@ func run(ctx context.Context) error {
 		Storage(datastore).
 		With( // as cmd/sailplane has them
 			authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: filepath.Join(*dir, "admin.kubeconfig")},
-			authz.Groups{},
+			authz.RBAC{}, rbac.All(),
+			serviceaccount.Tokens{Dir: filepath.Join(*dir, "pki")},
 			preset.Standard(),
 			crd.Definitions{},
 			aggregator.APIServices{},
+			fairness.PriorityAndFairness{}, kube.FlowControl(),
 		).
 		Build()
 	if err != nil {

@@ -1,0 +1,49 @@
+//go:build !race
+
+package guard
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+const (
+	planes = 4
+	// still is for how long a number must not change, and stillWait how long that
+	// may take. Reads that must be fresh leave a timer of 3 s behind.
+	// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/cacher/watch_cache.go#L465
+	still     = 4 * time.Second
+	stillWait = 30 * time.Second
+)
+
+// TestGoroutines counts those that each further plane of a process has.
+func TestGoroutines(t *testing.T) {
+	plane := func(i int) { start(t, controlplane.New(fmt.Sprint("plane-", i)).With(parts())) }
+	plane(0) // what is started once for all planes
+	before := goroutines(t)
+	for i := range planes {
+		plane(i + 1)
+	}
+	check(t, budgets{"goroutines of a plane": float64(goroutines(t)-before) / planes})
+}
+
+// goroutines is how many there are when their number does not change any more:
+// a plane that has just become ready still ends what started it.
+func goroutines(t *testing.T) int {
+	t.Helper()
+	n, since := runtime.NumGoroutine(), time.Now()
+	for begun := since; time.Since(since) < still; time.Sleep(10 * time.Millisecond) {
+		if now := runtime.NumGoroutine(); now != n {
+			n, since = now, time.Now()
+		}
+		if time.Since(begun) > stillWait {
+			t.Logf("the number of goroutines still changes after %v", stillWait)
+			break
+		}
+	}
+	return n
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+const (
+	phaseList = "Long lists"
+	longPage  = 500
+	longLists = 3
+)
+
+// measureList lists many objects at once, as a client that starts does.
+func measureList(ctx context.Context, l *lab, t target) error {
+	return with(ctx, l, t, func(s *server) error {
+		const namespace = "long"
+		if err := fillAnew(ctx, s, namespace, l.objects); err != nil {
+			return err
+		}
+		for _, kind := range longKinds() {
+			client, err := s.clientset(kind.contentType)
+			if err != nil {
+				return err
+			}
+			var took []time.Duration
+			cpu, err := s.spent(func() error {
+				return s.phase("list "+kind.name, func() (err error) {
+					took, err = repeat(ctx, 1, longLists, func(ctx context.Context, _, _ int) error {
+						return listAll(ctx, client, namespace, l.objects, kind.page)
+					})
+					return err
+				})
+			})
+			if err != nil {
+				return err
+			}
+			l.results.add(phaseList, longRow(l.objects, kind.name)+": ms", milliseconds(quantile(took, 0.5)))
+			l.results.add(phaseList, longRow(l.objects, kind.name)+": CPU s", cpu.Seconds()/longLists)
+		}
+		return nil
+	})
+}
+
+func longRow(objects int, kind string) string {
+	return fmt.Sprintf("list of %d ConfigMaps, %s", objects, kind)
+}
+
+// listing is one way of listing.
+type listing struct {
+	name, contentType string
+	page              int64
+}
+
+func longKinds() []listing {
+	return []listing{
+		{"JSON", runtime.ContentTypeJSON, 0},
+		{fmt.Sprintf("JSON in pages of %d", longPage), runtime.ContentTypeJSON, longPage},
+		{"protobuf", runtime.ContentTypeProtobuf, 0},
+	}
+}
