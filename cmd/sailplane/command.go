@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/envtest"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
@@ -18,7 +19,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), storageCommand(), versionCommand())
+	root.AddCommand(serveCommand(), storageCommand(), envtest.Command(), versionCommand())
 	return root
 }
 

@@ -8,16 +8,23 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/envtest"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	err := command().ExecuteContext(ctx)
+	program := command()
+	// Under the name of another program it is that one, for envtest.
+	if other := envtest.Named(os.Args[0], logging); other != nil {
+		program = other
+	}
+	err := program.ExecuteContext(ctx)
 	stop()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "sailplane: %v\n", err)
+		fmt.Fprintf(os.Stderr, "%s: %v\n", program.Name(), err)
 		os.Exit(1)
 	}
 }

@@ -37,6 +37,7 @@ type serve struct {
 	dataDir    string
 	kubeconfig string
 	crds       string
+	deny       networks
 	audit      auditFlags
 	encryption string
 	traces     traceFlags
@@ -66,6 +67,8 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	f.StringVar(&s.kubeconfig, "kubeconfig", "",
 		"file to write the administrator's kubeconfig to (default admin.kubeconfig in the data directory)")
 	f.StringVar(&s.crds, "crds", "", "directory of CustomResourceDefinitions to apply before the server is ready")
+	f.Var(&s.deny, "webhook-deny",
+		"networks that admission and conversion webhooks may not be in; private: all that are not of the public internet")
 	f.StringVar(&s.audit.log, "audit-log", "",
 		"file to write audit events to, - for standard output, or none (default audit.log in the data directory)")
 	f.StringVar(&s.audit.policy, "audit-policy", "", "file that says what is audited (default every write, without bodies)")
@@ -82,6 +85,7 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	_ = c.MarkFlagDirname("crds")
 	_ = c.MarkFlagFilename("audit-policy")
 	_ = c.MarkFlagFilename("encryption-config")
+	_ = c.RegisterFlagCompletionFunc("webhook-deny", cobra.FixedCompletions([]string{privateNetworks}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("storage", cobra.FixedCompletions(
 		[]string{"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://"}, cobra.ShellCompDirectiveNoSpace))
 	return c
@@ -89,7 +93,7 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 
 func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 	begun := time.Now()
-	ctx = s.logging(ctx, log)
+	ctx = logging(ctx, log, int(s.verbosity))
 	if s.kubeconfig == "" {
 		s.kubeconfig = filepath.Join(s.dataDir, "admin.kubeconfig")
 	}
@@ -97,7 +101,7 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 	if err != nil {
 		return err
 	}
-	definitions := crd.Definitions{}
+	definitions := crd.Definitions{Deny: s.deny}
 	if s.crds != "" {
 		if info, err := os.Stat(s.crds); err != nil {
 			return fmt.Errorf("--crds: %w", err)
@@ -113,7 +117,7 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 			authn.Admin{Dir: filepath.Join(s.dataDir, "pki"), Kubeconfig: s.kubeconfig},
 			authz.RBAC{}, rbac.All(),
 			serviceaccount.Tokens{Dir: filepath.Join(s.dataDir, "pki")},
-			preset.Standard(),
+			preset.Custom{WebhookDeny: s.deny}.Parts(),
 			definitions,
 			aggregator.APIServices{},
 			fairness.PriorityAndFairness{}, kube.FlowControl(),
@@ -154,16 +158,16 @@ func (t traceFlags) part() controlplane.Part {
 }
 
 // logging sends klog and its contextual loggers to a slog handler.
-func (s *serve) logging(ctx context.Context, w io.Writer) context.Context {
+func logging(ctx context.Context, w io.Writer, verbosity int) context.Context {
 	// logr's verbosity V(n) is slog's level -n.
 	// At 0, what k8s.io modules log as information is left out too.
 	level := slog.LevelWarn
-	if s.verbosity > 0 {
-		level = slog.Level(-s.verbosity)
+	if verbosity > 0 {
+		level = slog.Level(-verbosity)
 	}
 	handler := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: verbosityName})
 	logger := logr.FromSlogHandler(handler)
-	setKlog(logger, int(s.verbosity))
+	setKlog(logger, verbosity)
 	return klog.NewContext(ctx, logger)
 }
 

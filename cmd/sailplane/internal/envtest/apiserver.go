@@ -1,0 +1,189 @@
+package envtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apiserver/pkg/server/healthz"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/component-base/featuregate"
+
+	"github.com/sailplane-dev/sailplane/pkg/aggregator"
+	"github.com/sailplane-dev/sailplane/pkg/audit"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/authorization"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/discovery"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/encryption"
+	"github.com/sailplane-dev/sailplane/pkg/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/fairness"
+	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+)
+
+// run serves until the context ends.
+func (s *apiServer) run(ctx context.Context, log io.Writer) (err error) {
+	ctx = s.log(ctx, log, s.verbosity)
+	if len(s.etcdServers) == 0 {
+		return errors.New("--etcd-servers is empty: name one, such as http://127.0.0.1:2379")
+	}
+	// Files for parts that refuse those which every user may read: suites
+	// write such with any mode.
+	if err := os.MkdirAll(s.certDir, 0o700); err != nil {
+		return fmt.Errorf("--cert-dir: %w", err)
+	}
+	private, err := os.MkdirTemp(s.certDir, "private-")
+	if err != nil {
+		return fmt.Errorf("--cert-dir: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(private)) }()
+	parts, err := s.parts(files{dir: private}, log)
+	if err != nil {
+		return err
+	}
+	server, err := controlplane.New(apiServerName).
+		Listen(net.JoinHostPort(s.address, strconv.Itoa(s.port))).
+		Storage(sole{etcd.Cluster{Endpoints: s.etcdServers, CAFile: s.etcdCA, CertFile: s.etcdCert, KeyFile: s.etcdKey}}).
+		Prefix("/" + strings.Trim(s.etcdPrefix, "/")).
+		With(parts...).
+		Build()
+	if err != nil {
+		return err
+	}
+	return bounded(ctx, server.Run)
+}
+
+// bounded runs until the context ends, and for a limited time longer: without its
+// etcd, a server would wait for answers that never come. The process ends after
+// it, and with it what is left.
+func bounded(ctx context.Context, run func(context.Context) error) error {
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(stopTimeout)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return fmt.Errorf("not stopped after %v: is etcd gone?", stopTimeout)
+	}
+}
+
+// parts is the server, as the flags say.
+func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, error) {
+	s.warnings(log)
+	access, err := s.access(private, log)
+	if err != nil {
+		return nil, err
+	}
+	services, err := s.services()
+	if err != nil {
+		return nil, err
+	}
+	parts := access
+	parts = append(parts,
+		rbac.All(),
+		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.ServiceAccounts{}, core.Services{}, core.Endpoints{},
+		core.Events{}, core.ResourceQuotas{}, core.LimitRanges{},
+		coordination.Leases{}, certificates.CertificateSigningRequests{}, discovery.EndpointSlices{},
+		authentication.TokenReviews{}, authentication.SelfSubjectReviews{}, authorization.All(),
+		admissionregistration.All(), kube.All(),
+		lifecycle.NamespaceDeletion{}, controlplane.PartFunc(finalized),
+		controlplane.PartFunc(healthyWhenReady),
+		crd.Definitions{}, aggregator.APIServices{},
+		services,
+	)
+	parts = append(parts, s.admission(log)...)
+	if s.garbage {
+		parts = append(parts, lifecycle.GarbageCollection{})
+	}
+	if s.fairness {
+		parts = append(parts, fairness.PriorityAndFairness{Concurrency: s.requests + s.mutating})
+	}
+	if s.auditLog != "" && s.auditPolicy != "" {
+		parts = append(parts, audit.Log{Path: s.auditLog, PolicyFile: s.auditPolicy})
+	}
+	if s.encryption != "" {
+		file, err := private.copy("encryption", s.encryption)
+		if err != nil {
+			return nil, fmt.Errorf("--encryption-provider-config: %w", err)
+		}
+		parts = append(parts, encryption.AtRest{ConfigFile: file})
+	}
+	return parts, nil
+}
+
+// warnings says which values of known flags have no effect.
+func (s *apiServer) warnings(log io.Writer) {
+	if s.storageBackend != "etcd3" {
+		warn(log, "--storage-backend %s is not supported: it is etcd3", s.storageBackend)
+	}
+	if !s.privileged {
+		warn(log, "--allow-privileged=false is not supported: privileged containers are not refused")
+	}
+	if s.auditLog != "" && s.auditPolicy == "" {
+		warn(log, "--audit-log-path has no effect without --audit-policy-file")
+	}
+	known := utilfeature.DefaultMutableFeatureGate.DeepCopy().GetAll()
+	for _, feature := range s.features {
+		name, value, _ := strings.Cut(feature, "=")
+		want, err := strconv.ParseBool(value)
+		spec, isKnown := known[featuregate.Feature(name)]
+		if err != nil || !isKnown || spec.Default != want {
+			warn(log, "--feature-gates %s has no effect: gates are as they are by default", feature)
+		}
+	}
+}
+
+// healthyWhenReady has /healthz, which envtest waits for, fail until everything
+// that a server starts with is there.
+func healthyWhenReady(p *controlplane.Plan) error {
+	var ready atomic.Bool
+	p.Check(healthz.NamedCheck("ready", func(*http.Request) error {
+		if !ready.Load() {
+			return errors.New("the server is starting")
+		}
+		return nil
+	}))
+	p.WhenReady("healthy", func(context.Context, net.Addr) error {
+		ready.Store(true)
+		return nil
+	})
+	return nil
+}
+
+// sole is a cluster that this process has for itself, as envtest starts one for
+// each API server: nothing waits for replicas to catch up, or to be elected.
+type sole struct{ controlplane.Datastore }
+
+// Open implements controlplane.Datastore.
+func (s sole) Open() controlplane.Storage { return soleStorage{s.Datastore.Open()} }
+
+// soleStorage hides that the storage may be shared.
+type soleStorage struct{ controlplane.Storage }
+
+// has tells whether a list of a flag has the name.
+func has(list []string, name string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return strings.TrimSpace(s) == name })
+}

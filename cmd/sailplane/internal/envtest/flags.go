@@ -1,0 +1,154 @@
+package envtest
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// apiServer is what the flags of kube-apiserver say. Each has the name and the
+// meaning of kube-apiserver's.
+type apiServer struct {
+	log       Logging
+	verbosity int
+	version   bool
+
+	address, advertise string
+	port               int
+	certDir            string
+	cert, key          string
+	sni                []string
+
+	etcdServers                []string
+	etcdPrefix                 string
+	etcdCA, etcdCert, etcdKey  string
+	storageBackend             string
+	encryption                 string
+	serviceRange, serviceNodes string
+
+	authn           authnFlags
+	account         accountFlags
+	modes           []string
+	authzWebhook    string
+	authzConfig     string
+	enable, disable []string
+	privileged      bool
+
+	garbage            bool
+	fairness           bool
+	requests, mutating int
+	auditLog           string
+	auditPolicy        string
+	features           []string
+}
+
+// authnFlags say who is known.
+type authnFlags struct {
+	anonymous bool
+	clientCA  string
+	tokens    string
+	config    string
+	webhook   string
+	proxy     proxyFlags
+}
+
+// proxyFlags say which proxy is believed, and what its headers are.
+type proxyFlags struct {
+	ca                            string
+	names, users, groups, ids, ex []string
+}
+
+// accountFlags say what signs and verifies the tokens of service accounts.
+type accountFlags struct {
+	issuers   []string
+	keys      []string
+	signing   string
+	audiences []string
+	longest   time.Duration
+}
+
+func (s *apiServer) command() *cobra.Command {
+	c := &cobra.Command{
+		Use:   apiServerName,
+		Short: "A Kubernetes API server without nodes, for envtest",
+		Long: `A Kubernetes API server without nodes, for controller-runtime's envtest. It
+takes the flags of kube-apiserver. Those below mean what they mean there; each
+other is answered with one warning and has no effect.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.version {
+				return printVersion(cmd.OutOrStdout(), "Kubernetes")
+			}
+			return s.run(cmd.Context(), cmd.ErrOrStderr())
+		},
+	}
+	s.servingFlags(c)
+	s.accessFlags(c)
+	f := c.Flags()
+	f.StringSliceVar(&s.etcdServers, "etcd-servers", nil, "etcd servers to keep objects in, URL,URL")
+	f.StringVar(&s.etcdPrefix, "etcd-prefix", "/registry", "what every key begins with")
+	f.StringVar(&s.etcdCA, "etcd-cafile", "", "authorities of the etcd servers")
+	f.StringVar(&s.etcdCert, "etcd-certfile", "", "client certificate for the etcd servers")
+	f.StringVar(&s.etcdKey, "etcd-keyfile", "", "key of that certificate")
+	f.StringVar(&s.storageBackend, "storage-backend", "etcd3", "etcd3")
+	f.StringVar(&s.encryption, "encryption-provider-config", "", "EncryptionConfiguration file")
+	f.StringVar(&s.serviceRange, "service-cluster-ip-range", "10.0.0.0/24", "network of the addresses of services")
+	f.StringVar(&s.serviceNodes, "service-node-port-range", "30000-32767", "ports of services of type NodePort")
+	f.BoolVar(&s.garbage, "enable-garbage-collector", true, "delete objects whose owners are gone; there is no other program that does")
+	f.BoolVar(&s.fairness, "enable-priority-and-fairness", true, "obey FlowSchemas and PriorityLevelConfigurations")
+	f.IntVar(&s.requests, "max-requests-inflight", 400, "requests served at a time, with the next one in sum")
+	f.IntVar(&s.mutating, "max-mutating-requests-inflight", 200, "see above")
+	f.StringVar(&s.auditLog, "audit-log-path", "", "file to write audit events to, or -")
+	f.StringVar(&s.auditPolicy, "audit-policy-file", "", "what is audited")
+	f.StringSliceVar(&s.features, "feature-gates", nil, "gates that differ from the defaults are answered with a warning")
+	f.BoolVar(&s.privileged, "allow-privileged", true, "true")
+	f.IntVarP(&s.verbosity, "v", "v", 0, "verbosity of the log")
+	f.BoolVar(&s.version, "version", false, "print the version")
+	return c
+}
+
+func (s *apiServer) servingFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&s.address, "bind-address", "0.0.0.0", "address to listen at")
+	f.IntVar(&s.port, "secure-port", 6443, "port to serve HTTPS at")
+	f.StringVar(&s.advertise, "advertise-address", "", "address in the endpoints of the service kubernetes")
+	f.StringVar(&s.certDir, "cert-dir", "/var/run/kubernetes", "directory of apiserver.crt and apiserver.key, made if need be")
+	f.StringVar(&s.cert, "tls-cert-file", "", "serving certificate (default in the directory above)")
+	f.StringVar(&s.key, "tls-private-key-file", "", "its key")
+	f.StringArrayVar(&s.sni, "tls-sni-cert-key", nil, "further certificate for names: CERT,KEY or CERT,KEY:NAME,NAME")
+}
+
+func (s *apiServer) accessFlags(c *cobra.Command) {
+	f := c.Flags()
+	a, p, t := &s.authn, &s.authn.proxy, &s.account
+	f.BoolVar(&a.anonymous, "anonymous-auth", true, "whether callers may come without credentials")
+	f.StringVar(&a.clientCA, "client-ca-file", "", "authorities of client certificates")
+	f.StringVar(&a.tokens, "token-auth-file", "", "file of tokens and users")
+	f.StringVar(&a.config, "authentication-config", "", "AuthenticationConfiguration file")
+	f.StringVar(&a.webhook, "authentication-token-webhook-config-file", "", "kubeconfig of a webhook that reviews tokens")
+	f.StringVar(&p.ca, "requestheader-client-ca-file", "", "authorities of front proxies")
+	f.StringSliceVar(&p.names, "requestheader-allowed-names", nil, "names of front proxies")
+	f.StringSliceVar(&p.users, "requestheader-username-headers", nil, "headers with the user")
+	f.StringSliceVar(&p.groups, "requestheader-group-headers", nil, "headers with the groups")
+	f.StringSliceVar(&p.ids, "requestheader-uid-headers", nil, "headers with the UID")
+	f.StringSliceVar(&p.ex, "requestheader-extra-headers-prefix", nil, "how headers with more begin")
+	f.StringArrayVar(&t.issuers, "service-account-issuer", nil, "issuer of service account tokens, an https URL; the first is used")
+	f.StringArrayVar(&t.keys, "service-account-key-file", nil, "keys or certificates that verify their tokens")
+	f.StringVar(&t.signing, "service-account-signing-key-file", "", "key that signs them")
+	f.StringSliceVar(&t.audiences, "api-audiences", nil, "for whom they are (default the issuer)")
+	f.DurationVar(&t.longest, "service-account-max-token-expiration", 0, "how long they may last")
+	f.StringSliceVar(&s.modes, "authorization-mode", nil, "RBAC, Webhook, AlwaysAllow, AlwaysDeny (default AlwaysAllow)")
+	f.StringVar(&s.authzWebhook, "authorization-webhook-config-file", "", "kubeconfig of the authorization webhook")
+	f.StringVar(&s.authzConfig, "authorization-config", "", "AuthorizationConfiguration file")
+	f.StringSliceVar(&s.enable, "enable-admission-plugins", nil, "plugins beside those that are on")
+	f.StringSliceVar(&s.disable, "disable-admission-plugins", nil, "plugins to do without")
+}
+
+// printVersion prints a version as the program of the name does.
+func printVersion(to io.Writer, name string) error {
+	_, err := fmt.Fprintf(to, "%s %s\n", name, controlplane.Version().GitVersion)
+	return err
+}

@@ -1,0 +1,157 @@
+package envtest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// itself is the service that stands for the API server, and all its objects.
+const itself = "kubernetes"
+
+// services is the part that gives services addresses and ports, and makes the
+// objects which kube-apiserver makes for itself.
+func (s *apiServer) services() (controlplane.Part, error) {
+	addresses, err := newAddresses(s.serviceRange)
+	if err != nil {
+		return nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
+	}
+	ports, err := newPorts(s.serviceNodes)
+	if err != nil {
+		return nil, fmt.Errorf("--service-node-port-range: %w", err)
+	}
+	first := addresses.at(1)
+	return controlplane.Parts{
+		allocation(addresses, ports),
+		controlplane.PartFunc(func(p *controlplane.Plan) error {
+			p.Prepare("service kubernetes", func(ctx context.Context, plane *controlplane.Plane) error {
+				client, err := kubernetes.NewForConfig(plane.Config())
+				if err != nil {
+					return err
+				}
+				return s.ensureItself(ctx, client, first)
+			})
+			return nil
+		}),
+	}, nil
+}
+
+// ensureItself makes what is not there yet: the namespaces of Kubernetes, and
+// service kubernetes with its endpoints.
+func (s *apiServer) ensureItself(ctx context.Context, client kubernetes.Interface, first netip.Addr) error {
+	for _, name := range []string{metav1.NamespacePublic, corev1.NamespaceNodeLease} {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); unless(err) != nil {
+			return fmt.Errorf("create namespace %q: %w", name, err)
+		}
+	}
+	meta := metav1.ObjectMeta{Name: itself, Namespace: metav1.NamespaceDefault, Labels: map[string]string{
+		"component": "apiserver", "provider": "kubernetes",
+	}}
+	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeClusterIP, ClusterIP: first.String(), SessionAffinity: corev1.ServiceAffinityNone,
+		Ports: []corev1.ServicePort{{
+			Name: "https", Port: 443, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt(s.port),
+		}},
+	}}
+	if _, err := client.CoreV1().Services(meta.Namespace).Create(ctx, service, metav1.CreateOptions{}); unless(err) != nil {
+		return fmt.Errorf("create service %q: %w", itself, err)
+	}
+	address := s.reachable()
+	if address == nil {
+		return nil // this machine has no address but its own: nobody reaches the service
+	}
+	return s.ensureEndpoints(ctx, client, address)
+}
+
+// ensureEndpoints has the endpoints of service kubernetes name the address.
+func (s *apiServer) ensureEndpoints(ctx context.Context, client kubernetes.Interface, address net.IP) error {
+	port, name, protocol := int32(s.port), "https", corev1.ProtocolTCP //nolint:gosec // a port
+	//nolint:staticcheck // deprecated, and made by kube-apiserver
+	endpoints := &corev1.Endpoints{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: itself, Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"},
+		},
+		Subsets: []corev1.EndpointSubset{{
+			Addresses: []corev1.EndpointAddress{{IP: address.String()}},
+			Ports:     []corev1.EndpointPort{{Name: name, Port: port, Protocol: protocol}},
+		}},
+	}
+	all := client.CoreV1().Endpoints(metav1.NamespaceDefault)
+	if _, err := all.Update(ctx, endpoints, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
+		_, err = all.Create(ctx, endpoints, metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("create endpoints %q: %w", itself, err)
+		}
+	} else if err != nil {
+		return fmt.Errorf("update endpoints %q: %w", itself, err)
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: itself, Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelServiceName: itself},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{address.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)},
+		}},
+		Ports: []discoveryv1.EndpointPort{{Name: &name, Port: &port, Protocol: &protocol}},
+	}
+	if address.To4() == nil {
+		slice.AddressType = discoveryv1.AddressTypeIPv6
+	}
+	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
+	// The address type may not change, so a slice of an earlier start goes first.
+	if err := slices.Delete(ctx, itself, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete endpointslice %q: %w", itself, err)
+	}
+	if _, err := slices.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create endpointslice %q: %w", itself, err)
+	}
+	return nil
+}
+
+// unless is an error other than that the object is there already.
+func unless(err error) error {
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// reachable is the address others reach the server at, as kube-apiserver chooses it; nil
+// when there is none.
+func (s *apiServer) reachable() net.IP {
+	value := s.advertise
+	if value == "" {
+		value = s.address
+	}
+	ip := net.ParseIP(value)
+	if s.advertise != "" {
+		return ip
+	}
+	chosen, err := utilnet.ResolveBindAddress(ip)
+	if err != nil || chosen.IsLoopback() {
+		return nil
+	}
+	return chosen
+}
+
+// portRange reads "30000-32767".
+func portRange(value string) (first, last int, err error) {
+	if _, err := fmt.Sscanf(value, "%d-%d", &first, &last); err != nil || first < 1 || last < first || last > 65535 {
+		return 0, 0, fmt.Errorf("%s: want two ports, such as 30000-32767", strconv.Quote(value))
+	}
+	return first, last, nil
+}

@@ -1,0 +1,146 @@
+package envtest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/cli"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// patience is how long is waited for what takes milliseconds, on a machine busy with all tests at once.
+const patience = 30 * time.Second
+
+// TestMain has the tests run with the installed binaries, and this one as
+// kubectl: that is what it is when it is called so.
+func TestMain(m *testing.M) {
+	if strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") == "kubectl" {
+		if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+			util.CheckErr(err)
+		}
+		return
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	log.SetLogger(logr.Discard())
+	dir, err := os.MkdirTemp("", "sailplane-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	assets, err := install(dir)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	if err := os.Setenv("KUBEBUILDER_ASSETS", assets); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// install builds the program and has it write the binaries, as a user does.
+func install(dir string) (string, error) {
+	program := filepath.Join(dir, "sailplane")
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	// The flags are those of the Makefile's tests: the build is shared with them.
+	build := exec.Command("go", "build", "-pgo=off", "-o", program, "./cmd/sailplane")
+	build.Dir = filepath.Join("..", "..")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build ./cmd/sailplane: %w\n%s", err, bytes.TrimSpace(out))
+	}
+	kubectl, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	var stderr bytes.Buffer
+	command := exec.Command(program, "envtest", "install", "--dir", filepath.Join(dir, "assets"), "--kubectl", kubectl)
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil {
+		return "", fmt.Errorf("sailplane envtest install: %w\n%s", err, &stderr)
+	}
+	return strings.TrimSuffix(string(out), "\n"), nil
+}
+
+// start starts an environment that the test stops.
+func start(t *testing.T, env *envtest.Environment) (*rest.Config, client.WithWatch) {
+	t.Helper()
+	config, err := env.Start()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := env.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return config, clientOf(t, config)
+}
+
+func clientOf(t *testing.T, config *rest.Config) client.WithWatch {
+	t.Helper()
+	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// eventually waits until what is asked is true, or fails with what stood in the way.
+func eventually(t *testing.T, what string, ask func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for {
+		err := ask(ctx)
+		if err == nil {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not after %v: %v", what, patience, err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// output is what a process writes, which a test reads.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
