@@ -40,7 +40,8 @@ type Resolver interface {
 // starting.
 type ValidatingWebhooks struct {
 	// Resolver finds the Services that webhooks name. Nil: none is found, and
-	// webhooks must have a URL.
+	// webhooks must have a URL, unless a handler in the process answers for them:
+	// see [controlplane.Plan.Answer].
 	Resolver Resolver
 	// Kubeconfig is the path of a kubeconfig whose users are the credentials for
 	// webhooks, named after their hosts: "name.namespace.svc", "*.example.com"
@@ -61,7 +62,8 @@ type ValidatingWebhooks struct {
 // itself writes until it is ready is not asked about.
 type MutatingWebhooks struct {
 	// Resolver finds the Services that webhooks name. Nil: none is found, and
-	// webhooks must have a URL.
+	// webhooks must have a URL, unless a handler in the process answers for them:
+	// see [controlplane.Plan.Answer].
 	Resolver Resolver
 	// Kubeconfig is the path of a kubeconfig whose users are the credentials for
 	// webhooks, named after their hosts: "name.namespace.svc", "*.example.com"

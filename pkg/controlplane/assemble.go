@@ -21,6 +21,7 @@ import (
 	unionauthz "k8s.io/apiserver/pkg/authorization/union"
 	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/registry/generic"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
@@ -54,6 +55,7 @@ func newPlane(name string, plan *Plan, backend *store.Backend, shared *shared) (
 	p := &Plane{
 		name: name, address: shared.external, plan: plan, backend: backend, shared: shared,
 		transport: shared.door, signals: newSignals(), ready: make(chan struct{}), endWork: func() {}, pending: newPending(),
+		readers:  map[schema.GroupResource]registryrest.Getter{},
 		requests: &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
 	}
 	backend.CollectsGarbage, backend.OnDemand = plan.collected, plan.onDemand

@@ -200,6 +200,7 @@ func (i *installer) storage(g *planned) (map[string]map[string]rest.Storage, err
 			}
 			maps.Copy(all[version], paths)
 			i.destroyLater(paths)
+			i.plane.remember(g.api.group, paths)
 		}
 	}
 	return all, nil

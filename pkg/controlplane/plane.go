@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilwaitgroup "k8s.io/apimachinery/pkg/util/waitgroup"
+	registryrest "k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/informers"
@@ -46,6 +47,7 @@ type Plane struct {
 	base         *genericapiserver.RecommendedConfig
 	links        []*Link
 	groupsServer *genericapiserver.GenericAPIServer
+	readers      map[schema.GroupResource]registryrest.Getter
 	top          *genericapiserver.GenericAPIServer
 
 	requests *utilwaitgroup.SafeWaitGroup

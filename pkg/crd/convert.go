@@ -28,7 +28,7 @@ type Conversion struct {
 	// Kind is what is converted, as spec.group and spec.names.kind of the CRD.
 	Kind schema.GroupKind
 	// Handler answers ConversionReviews of apiextensions.k8s.io/v1, as conversion
-	// webhooks do (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion):
+	// webhooks do (see "Webhook conversion" in the Kubernetes documentation of CRDs):
 	// a [ConvertFunc], or the conversion webhook of controller-runtime.
 	Handler http.Handler
 }

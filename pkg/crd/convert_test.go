@@ -36,6 +36,8 @@ func shift(_ context.Context, o *unstructured.Unstructured, version string) erro
 // storage, whatever conversion the CRD says, and its error reaches the client.
 func TestConversionInTheProcess(t *testing.T) {
 	t.Parallel()
+	_, versions, _ := strings.Cut(bikes, "\nversions:")
+	versions = "\nversions:" + versions
 	for name, conversion := range map[string]string{
 		"none":         "{strategy: None}",
 		"another":      "{strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: 'https://elsewhere.invalid'}}}",
@@ -44,9 +46,9 @@ func TestConversionInTheProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := start(t, crd.Conversion{Kind: schema.GroupKind{Group: "example.com", Kind: "Bike"}, Handler: crd.ConvertFunc(shift)})
-			text := "conversion: " + conversion + bikes[strings.Index(bikes, "\nversions:"):]
+			text := "conversion: " + conversion + versions
 			p.define(t, definition(t, "bikes", "Bike", text))
-			p.define(t, definition(t, "cars", "Car", bikes[strings.Index(bikes, "\nversions:"):]))
+			p.define(t, definition(t, "cars", "Car", versions))
 			v1, v2 := p.of("bikes", "v1"), p.of("bikes", "v2")
 			create(t, v1, bike("v1", "a", "{gears: 3}"))
 			create(t, v1, bike("v1", "unlucky", "{gears: 12}"))

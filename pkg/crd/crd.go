@@ -1,7 +1,8 @@
 // Package crd serves CustomResourceDefinitions and the resources they define,
 // with everything Kubernetes offers for them: structural schemas, CEL rules,
-// defaulting, pruning, several versions, conversion webhooks by URL, status and
-// scale sub-resources, selectable fields and printer columns.
+// defaulting, pruning, several versions, conversion webhooks by URL or by a
+// function of the program, status and scale sub-resources, selectable fields and
+// printer columns.
 //
 // It is upstream's apiextensions server below the plane's groups. Two waits are
 // taken out of it, which are made for several replicas and cost three seconds

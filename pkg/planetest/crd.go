@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -30,8 +31,8 @@ import (
 //
 // Objects are YAML or JSON of one object, as a string or []byte, maps, or Go
 // values that are objects: unstructured ones, types with apiVersion and kind, and
-// types of [WithScheme]. One without a name is called "test". Unknown fields are
-// errors. An object with a status is created and then has its status updated,
+// types of [WithScheme]. One without a name is called "test"; those that are stored
+// need one. Unknown fields are errors. An object with a status is created and then has its status updated,
 // where the CRD has the sub-resource.
 //
 // What is not stored with [Definition.Stores] is gone again when the method
@@ -45,9 +46,11 @@ type Definition struct {
 
 // definitions is what all views of a definition share.
 type definitions struct {
-	mu     sync.Mutex // kinds
-	kinds  map[schema.GroupVersionKind]served
-	borrow sync.Mutex // one object at a time is stored to look at it
+	mu    sync.Mutex // kinds
+	kinds map[schema.GroupVersionKind]served
+	// lent is held by who stores an object to look at it, one at a time, and for
+	// reading by who must not see it: objects of two tests may have the same name.
+	lent sync.RWMutex
 }
 
 // served is what a CRD says of a version that it serves.
@@ -139,7 +142,21 @@ func (d *Definition) object(given any) *unstructured.Unstructured {
 		return nil
 	}
 	if o.GetName() == "" && o.GetGenerateName() == "" {
-		o.SetName("test")
+		o.SetName(unnamed)
+	}
+	return o
+}
+
+// unnamed is the name of objects that have none.
+const unnamed = "test"
+
+// named is object for one that is, or was, stored.
+func (d *Definition) named(given any) *unstructured.Unstructured {
+	d.t.Helper()
+	o := d.object(given)
+	if o != nil && o.GetName() == unnamed {
+		d.t.Fatalf("CRD: an object that is stored needs a name, and another one than %q%s", unnamed, excerpt(o))
+		return nil
 	}
 	return o
 }
@@ -155,7 +172,8 @@ func (d *Definition) served(kind schema.GroupVersionKind) (served, error) {
 			names = append(names, k.GroupVersion().String()+" "+k.Kind)
 		}
 		slices.Sort(names)
-		return s, fmt.Errorf("%s %s is not served by the CRDs under test: they have %s", kind.GroupVersion(), kind.Kind, strings.Join(names, ", "))
+		return s, fmt.Errorf("%s %s is not served by the CRDs under test: they have %s",
+			kind.GroupVersion(), kind.Kind, strings.Join(names, ", "))
 	}
 	return s, nil
 }
@@ -220,16 +238,16 @@ func (d *Definition) same(what string, got, want *unstructured.Unstructured) {
 	if want.GetNamespace() == "" {
 		want.SetNamespace(got.GetNamespace())
 	}
-	if want.GetName() == "test" || want.GetName() == "" {
+	if want.GetName() == unnamed {
 		want.SetName(got.GetName())
 	}
-	if diff := lineDiff(comparable(want), comparable(got)); diff != "" {
+	if diff := lineDiff(compared(want), compared(got)); diff != "" {
 		d.t.Errorf("%s is not as wanted (-want +got):\n%s", what, diff)
 	}
 }
 
-// comparable is an object as text, without what the server sets in metadata.
-func comparable(o *unstructured.Unstructured) string {
+// compared is an object as text, without what the server sets in metadata.
+func compared(o *unstructured.Unstructured) string {
 	normalise(o)
 	unstructured.RemoveNestedField(o.Object, "metadata", "generation")
 	return strings.TrimPrefix(excerpt(o), "\n")
@@ -253,7 +271,11 @@ func (d *Definition) install(ctx context.Context, crds Source) error {
 
 // read returns the CRDs of a source, which has nothing else.
 func (d *Definition) read(crds Source) ([]sourced, error) {
-	all, err := crds(d.plane.server.scheme)
+	known, err := withCRDs(d.plane.server.scheme)
+	if err != nil {
+		return nil, err
+	}
+	all, err := crds(known)
 	if err == nil && len(all) == 0 {
 		err = errors.New("there is no CRD in the source")
 	}
@@ -263,6 +285,20 @@ func (d *Definition) read(crds Source) ([]sourced, error) {
 	for _, o := range all {
 		if o.GroupVersionKind() != crdKind().WithVersion("v1") {
 			return nil, fmt.Errorf("%s: %s of %s is no CRD of apiextensions.k8s.io/v1", o.from, describe(o.Unstructured), o.GetAPIVersion())
+		}
+	}
+	return all, nil
+}
+
+// withCRDs is a scheme with the types of CRDs too.
+func withCRDs(s *runtime.Scheme) (*runtime.Scheme, error) {
+	all := runtime.NewScheme()
+	if err := crd.AddToScheme(all); err != nil {
+		return nil, err
+	}
+	for kind, typ := range s.AllKnownTypes() {
+		if o, ok := reflect.New(typ).Interface().(runtime.Object); ok && !all.Recognizes(kind) {
+			all.AddKnownTypeWithName(kind, o)
 		}
 	}
 	return all, nil

@@ -132,8 +132,6 @@ func ExampleConvert() {
 	crd.RoundTrips(`{apiVersion: example.com/v2, kind: Kite, spec: {length: 2500}}`, "v1")
 	// Output:
 	// Kite test after a round trip by v1 is not as wanted (-want +got):
-	//       apiVersion: example.com/v2
-	//       kind: Kite
 	//       metadata:
 	//         name: test
 	//       spec:

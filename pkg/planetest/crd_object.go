@@ -21,6 +21,8 @@ func (d *Definition) try(ctx context.Context, o *unstructured.Unstructured) (*un
 		return nil, err
 	}
 	if !hasStatus {
+		d.lent.RLock()
+		defer d.lent.RUnlock()
 		return d.create(ctx, o, dryRun())
 	}
 	// The status of an object is written to one that is stored.
@@ -79,13 +81,12 @@ func (d *Definition) updateStatus(ctx context.Context, o *unstructured.Unstructu
 	})
 }
 
-// lend stores an object while f looks at it, and one at a time: two tests may use
-// the same name.
+// lend stores an object while f looks at it.
 func (d *Definition) lend(
 	ctx context.Context, o *unstructured.Unstructured, f func(dynamic.ResourceInterface, *unstructured.Unstructured) error,
 ) (err error) {
-	d.borrow.Lock()
-	defer d.borrow.Unlock()
+	d.lent.Lock()
+	defer d.lent.Unlock()
 	stored, err := d.store(ctx, o)
 	if stored != nil {
 		defer func() { err = errors.Join(err, d.remove(ctx, stored)) }()

@@ -15,11 +15,11 @@ func (d *Definition) Stores(objects ...any) *Definition {
 	d.t.Helper()
 	ctx := contextOf(d.t)
 	for _, given := range objects {
-		o := d.object(given)
+		o := d.named(given)
 		if o == nil {
 			return d
 		}
-		stored, err := d.store(ctx, o)
+		stored, err := d.keep(ctx, o)
 		if stored != nil {
 			d.t.Cleanup(func() {
 				d.t.Helper()
@@ -40,21 +40,23 @@ func (d *Definition) Stores(objects ...any) *Definition {
 	return d
 }
 
+// keep stores an object while none is lent.
+func (d *Definition) keep(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	d.lent.RLock()
+	defer d.lent.RUnlock()
+	return d.store(ctx, o)
+}
+
 // Reads has the test fail when a stored object, read in the version of the wanted
 // one, is not that. What may be left out is as for [Definition.Defaults].
 func (d *Definition) Reads(wants ...any) *Definition {
 	d.t.Helper()
 	for _, want := range wants {
-		w := d.object(want)
+		w := d.named(want)
 		if w == nil {
 			return d
 		}
-		resource, err := d.plane.resource(w)
-		if err != nil {
-			d.t.Fatalf("read %s: %v", describe(w), err)
-			return d
-		}
-		got, err := resource.Get(contextOf(d.t), w.GetName(), metav1.GetOptions{})
+		got, err := d.get(contextOf(d.t), w)
 		if err != nil {
 			d.t.Errorf("%s cannot be read: %v", describe(w), err)
 			continue
@@ -64,13 +66,24 @@ func (d *Definition) Reads(wants ...any) *Definition {
 	return d
 }
 
+// get reads a stored object in the version of the given one.
+func (d *Definition) get(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	d.lent.RLock()
+	defer d.lent.RUnlock()
+	resource, err := d.plane.resource(o)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Get(ctx, o.GetName(), metav1.GetOptions{})
+}
+
 // AcceptsUpdate has the test fail when the plane refuses to make one of the objects
 // of the stored one of its name: see [Definition.Stores]. What is stored stays as
 // it is.
 func (d *Definition) AcceptsUpdate(objects ...any) *Definition {
 	d.t.Helper()
 	for _, given := range objects {
-		o := d.object(given)
+		o := d.named(given)
 		if o == nil {
 			return d
 		}
@@ -88,7 +101,7 @@ func (d *Definition) AcceptsUpdate(objects ...any) *Definition {
 // (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting).
 func (d *Definition) RejectsUpdate(object any, messages ...string) *Definition {
 	d.t.Helper()
-	if o := d.object(object); o != nil {
+	if o := d.named(object); o != nil {
 		d.refused(o, d.tryUpdate(contextOf(d.t), o), messages)
 	}
 	return d
@@ -100,6 +113,8 @@ func (d *Definition) tryUpdate(ctx context.Context, o *unstructured.Unstructured
 	if err != nil {
 		return err
 	}
+	d.lent.RLock()
+	defer d.lent.RUnlock()
 	o = o.DeepCopy()
 	resource, err := d.plane.resource(o)
 	if err != nil {

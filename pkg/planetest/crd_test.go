@@ -1,6 +1,7 @@
 package planetest_test
 
 import (
+	"maps"
 	"os"
 	"testing"
 	"testing/fstest"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
 )
@@ -18,6 +20,10 @@ func widgetCRD() planetest.Source { return planetest.Files("../../config/*crd.ya
 
 func aWidget(spec string) string {
 	return "{apiVersion: example.com/v1, kind: Widget, spec: " + spec + "}"
+}
+
+func named(name, spec string) string {
+	return "{apiVersion: example.com/v1, kind: Widget, metadata: {name: " + name + "}, spec: " + spec + "}"
 }
 
 // TestCRDAccepts: a table of objects, each in a test of its own.
@@ -88,6 +94,21 @@ type Typed struct {
 	} `json:"spec"`
 }
 
+// Object is a Go type of package runtime.
+type Object struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Spec              map[string]int `json:"spec"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (o *Object) DeepCopyObject() runtime.Object {
+	out := *o
+	o.ObjectMeta.DeepCopyInto(&out.ObjectMeta)
+	out.Spec = maps.Clone(o.Spec)
+	return &out
+}
+
 // TestCRDForms: objects and CRDs may be given in many forms.
 func TestCRDForms(t *testing.T) {
 	t.Parallel()
@@ -97,18 +118,19 @@ func TestCRDForms(t *testing.T) {
 	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(parse(t, string(text)).Object, typed))
 	noMeta := typed.DeepCopy()
 	noMeta.TypeMeta = metav1.TypeMeta{}
-	scheme := runtime.NewScheme()
-	must(t, apiextensionsv1.AddToScheme(scheme))
 	for name, crd := range map[string]planetest.Source{
 		"text": planetest.YAML(string(text)), "files": widgetCRD(), "fs": planetest.FS(fstest.MapFS{"a/b.yaml": {Data: text}}),
 		"typed": planetest.Objects(typed), "typed without a kind": planetest.Objects(noMeta), "unstructured": planetest.Objects(parse(t, string(text))),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			planetest.CRD(t, crd, planetest.WithScheme(scheme)).Accepts(aWidget("{size: 1}"))
+			planetest.CRD(t, crd).Accepts(aWidget("{size: 1}"))
 		})
 	}
-	crd := planetest.CRD(t, widgetCRD())
+	scheme := runtime.NewScheme()
+	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, &Object{})
+	crd := planetest.CRD(t, widgetCRD(), planetest.WithScheme(scheme))
+	crd.Accepts(&Object{Spec: map[string]int{"size": 1}}).Rejects(&Object{Spec: map[string]int{"size": 0}}, "spec.size")
 	value := Typed{TypeMeta: metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"}}
 	value.Spec.Size = 7
 	crd.Accepts(
@@ -174,9 +196,10 @@ func TestCRDFails(t *testing.T) {
 		},
 		"two objects":  {"the second would not be looked at", func(d *planetest.Definition) { d.Accepts(aWidget("{size: 1}") + "\n---\n" + aWidget("{size: 1}")) }, []string{"2 objects"}},
 		"nothing":      {"nil is no object", func(d *planetest.Definition) { d.Accepts(nil) }, []string{"nil"}},
-		"not stored":   {"there is nothing to update", func(d *planetest.Definition) { d.RejectsUpdate(aWidget("{size: 1}")) }, []string{"store it first"}},
-		"stores":       {"what is stored must be valid", func(d *planetest.Definition) { d.Stores(aWidget("{size: 0}")) }, []string{"store Widget test"}},
-		"reads":        {"what is not there cannot be read", func(d *planetest.Definition) { d.Reads(aWidget("{size: 1}")) }, []string{"not found"}},
+		"not stored":   {"there is nothing to update", func(d *planetest.Definition) { d.RejectsUpdate(named("missing", "{size: 1}")) }, []string{"store it first"}},
+		"stores":       {"what is stored must be valid", func(d *planetest.Definition) { d.Stores(named("bad", "{size: 0}")) }, []string{"store Widget bad"}},
+		"no name":      {"nobody could name it later", func(d *planetest.Definition) { d.Stores(aWidget("{size: 1}")) }, []string{"needs a name"}},
+		"reads":        {"what is not there cannot be read", func(d *planetest.Definition) { d.Reads(named("missing", "{size: 1}")) }, []string{"not found"}},
 		"converts":     {"a version must be served", func(d *planetest.Definition) { d.Converts(aWidget("{size: 1}"), "v7", aWidget("{size: 1}")) }, []string{"example.com/v7 Widget is not served"}},
 		"no CRD":       {"an update needs a CRD", func(d *planetest.Definition) { d.Update(planetest.YAML(aWidget("{size: 1}"))) }, []string{"no CRD of apiextensions"}},
 		"empty source": {"an update needs a CRD", func(d *planetest.Definition) { d.Update(planetest.YAML("")) }, []string{"no CRD in the source"}},

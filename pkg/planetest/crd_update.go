@@ -20,7 +20,9 @@ import (
 )
 
 // Update changes the CRDs to those of a source, which may be several, and waits
-// until they are in force. The test ends when the plane refuses one.
+// until they are in force. The test ends when the plane refuses one. A plane takes a
+// second longer to stop then, in which the server would end requests that use the
+// CRD before: let such tests run in parallel.
 func (d *Definition) Update(crds Source) *Definition {
 	d.t.Helper()
 	if err := d.install(contextOf(d.t), crds); err != nil {
@@ -133,9 +135,10 @@ func (d *Definition) replace(ctx context.Context, crd, before *unstructured.Unst
 }
 
 // put makes a CRD that is there what is given. Its status is the server's.
-func (d *Definition) put(ctx context.Context, crd *unstructured.Unstructured, dry []string) (written *unstructured.Unstructured, err error) {
+func (d *Definition) put(ctx context.Context, crd *unstructured.Unstructured, dry []string) (*unstructured.Unstructured, error) {
 	client := d.plane.admin().crds()
-	err = retryConflict(ctx, func() error {
+	var written *unstructured.Unstructured
+	err := retryConflict(ctx, func() error {
 		now, err := client.Get(ctx, crd.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err

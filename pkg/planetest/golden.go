@@ -2,7 +2,6 @@ package planetest
 
 import (
 	"errors"
-	"flag"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,8 +12,7 @@ const UpdateVariable = "PLANETEST_UPDATE"
 
 // Golden compares [Plane.Content] with a file, such as "testdata/made.yaml", and
 // has the test fail when they differ. With the environment variable
-// PLANETEST_UPDATE=1, or the flag -update where the tests define one, it writes the
-// file instead.
+// PLANETEST_UPDATE=1 it writes the file instead.
 func (p *Plane) Golden(t TB, file string) {
 	t.Helper()
 	got := p.Content(t).YAML()
@@ -46,12 +44,9 @@ func write(file, text string) error {
 	return os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // as above
 }
 
-// updating tells whether golden files are written. The flag belongs to the tests:
-// a package that defined it would take it from them.
+// updating tells whether golden files are written. A flag would be that of the
+// tests: a package that defined one would take it from them.
 func updating() bool {
-	if value := os.Getenv(UpdateVariable); value != "" && value != "0" && value != "false" {
-		return true
-	}
-	f := flag.Lookup("update")
-	return f != nil && f.Value.String() == "true"
+	value := os.Getenv(UpdateVariable)
+	return value != "" && value != "0" && value != "false"
 }

@@ -34,6 +34,18 @@ import (
 //	mux.Handle("/mutate-v1-widget", admission.WithDefaulter(scheme, &WidgetDefaulter{}))
 //	plane := planetest.Start(t, planetest.WithWebhooks(mux, planetest.Files("config/webhook/manifests.yaml")))
 //
+// A manager of controller-runtime takes the mux too, with which it registers the
+// webhooks and conversions of a project, and must not listen:
+//
+//	type inProcess struct{ webhook.Server }
+//
+//	func (inProcess) Start(ctx context.Context) error { <-ctx.Done(); return nil }
+//	func (inProcess) StartedChecker() healthz.Checker { return healthz.Ping }
+//
+//	manager, err := ctrl.NewManager(plane.Config(), ctrl.Options{
+//		WebhookServer: inProcess{webhook.NewServer(webhook.Options{WebhookMux: mux})},
+//	})
+//
 // CRDs whose conversion webhook is at the same Service or host are converted by
 // the handler too. CA bundles are left out of the configurations. The plane needs
 // the webhook parts of package admit, which [Defaults] has.
@@ -164,7 +176,8 @@ func webhookResource(kind schema.GroupVersionKind) (schema.GroupVersionResource,
 		admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"):
 		return admissionv1.SchemeGroupVersion.WithResource(strings.ToLower(kind.Kind) + "s"), nil
 	}
-	return schema.GroupVersionResource{}, fmt.Errorf("it is of %s, and no webhook configuration of %s", kind.GroupVersion(), admissionv1.SchemeGroupVersion)
+	return schema.GroupVersionResource{}, fmt.Errorf("it is of %s, and no webhook configuration of %s",
+		kind.GroupVersion(), admissionv1.SchemeGroupVersion)
 }
 
 func applyWebhooks(ctx context.Context, plane *controlplane.Plane, all []*unstructured.Unstructured) error {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
@@ -106,24 +108,23 @@ func (c *claims) user() user.Info {
 // there, as the storage says: a cache would let a token live on for a while.
 func (r *running) exist(ctx context.Context, c *claims) error {
 	k := c.Kubernetes
-	latest := metav1.GetOptions{}
-	account, err := r.core.ServiceAccounts(k.Namespace).Get(ctx, k.ServiceAccount.Name, latest)
-	if err := same("service account", k.ServiceAccount, account, err); err != nil {
+	read := func(resource, namespace string, ref reference) error {
+		obj, err := r.metadata(ctx, schema.GroupResource{Resource: resource}, namespace, ref.Name)
+		return same(strings.TrimSuffix(resource, "s"), ref, obj, err)
+	}
+	if err := read("serviceaccounts", k.Namespace, k.ServiceAccount); err != nil {
 		return err
 	}
 	if k.Secret != nil {
-		secret, err := r.core.Secrets(k.Namespace).Get(ctx, k.Secret.Name, latest)
-		if err := same("secret", *k.Secret, secret, err); err != nil {
+		if err := read("secrets", k.Namespace, *k.Secret); err != nil {
 			return err
 		}
 	}
 	if k.Pod != nil {
-		pod, err := r.core.Pods(k.Namespace).Get(ctx, k.Pod.Name, latest)
-		return same("pod", *k.Pod, pod, err) // its node is only told
+		return read("pods", k.Namespace, *k.Pod) // its node is only told
 	}
 	if k.Node != nil {
-		node, err := r.core.Nodes().Get(ctx, k.Node.Name, latest)
-		return same("node", *k.Node, node, err)
+		return read("nodes", "", *k.Node)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (i *issuer) look(ctx context.Context, told string) string {
 	case bytes.Equal(keys.source, now.keys.source):
 		return ""
 	}
-	i.now.Store(&running{keys: keys, core: now.core})
+	i.now.Store(&running{keys: keys, core: now.core, metadata: now.metadata})
 	log.Info("Loaded changed service account keys", "file", i.file(), "signs", keys.signer.id, "keys", len(keys.all))
 	return ""
 }

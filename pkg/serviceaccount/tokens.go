@@ -11,6 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
@@ -118,7 +120,9 @@ type issuer struct {
 // running is what an issuer has once its plane started.
 type running struct {
 	keys *keyring
-	core corev1client.CoreV1Interface
+	// core is for those who ask for tokens, and metadata for those who bring one.
+	core     corev1client.CoreV1Interface
+	metadata func(ctx context.Context, resource schema.GroupResource, namespace, name string) (metav1.Object, error)
 }
 
 // start loads the keys, and makes them when there are none.
@@ -127,13 +131,11 @@ func (i *issuer) start(_ context.Context, p *controlplane.Plane) error {
 	if err != nil {
 		return err
 	}
-	config := p.Config()
-	config.QPS = -1 // every request of an account needs it
-	client, err := corev1client.NewForConfig(config)
+	client, err := corev1client.NewForConfig(p.Config())
 	if err != nil {
 		return err
 	}
-	i.now.Store(&running{keys: keys, core: client})
+	i.now.Store(&running{keys: keys, core: client, metadata: p.Metadata})
 	return nil
 }
 

@@ -1,0 +1,39 @@
+package controlplane
+
+import (
+	"context"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+)
+
+// Metadata reads the metadata of an object of the plane's groups, as the storage
+// has it now. It asks the store and not the handlers in front of it, for what
+// every request has to know; a resource that is not served has no objects. The
+// namespace of what has none is empty.
+func (p *Plane) Metadata(ctx context.Context, resource schema.GroupResource, namespace, name string) (metav1.Object, error) {
+	reader, ok := p.readers[resource]
+	if !ok {
+		return nil, apierrors.NewNotFound(resource, name)
+	}
+	obj, err := reader.Get(request.WithNamespace(ctx, namespace), name, &metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return meta.Accessor(obj)
+}
+
+// remember keeps what reads the objects of resources, of any of their versions:
+// they are the same.
+func (p *Plane) remember(group string, paths map[string]rest.Storage) {
+	for path, storage := range paths {
+		if reader, ok := storage.(rest.Getter); ok && !strings.Contains(path, "/") {
+			p.readers[schema.GroupResource{Group: group, Resource: path}] = reader
+		}
+	}
+}
