@@ -62,6 +62,8 @@ lint: $(LINT)
 	$(call phase,lint of the library,$(LINT) run --allow-parallel-runners ./...)
 	$(call phase,generated files are up to date,go run ./hack/openapi -check && go run ./hack/validation -check)
 	$(call phase,lint around the library,cd test && ../$(LINT) run --allow-parallel-runners --config ../.golangci.yml ./...)
+	$(call phase,lint of the kubebuilder project,cd examples/kubebuilder && for tags in "" envtest; do \
+		../../$(LINT) run --allow-parallel-runners --config ../../.golangci.yml --build-tags "$$tags" ./... || exit; done)
 
 fmt: $(LINT)
 	$(LINT) fmt ./...

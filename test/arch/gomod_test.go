@@ -48,7 +48,7 @@ func TestGoModHasNoReplace(t *testing.T) {
 }
 
 func TestGoModHasNoKubernetes(t *testing.T) {
-	for _, dir := range []string{".", "test"} {
+	for _, dir := range []string{".", "test", "examples/kubebuilder"} {
 		for _, r := range readGoMod(t, dir).Require {
 			if r.Path == "k8s.io/kubernetes" {
 				t.Errorf("%s/go.mod requires %s: see docs/adr/0001", dir, r.Path)
@@ -74,7 +74,7 @@ func TestFamiliesHaveOneVersion(t *testing.T) {
 	for name, family := range families {
 		t.Run(name, func(t *testing.T) {
 			found := map[string][]string{}
-			for _, dir := range []string{".", "test"} {
+			for _, dir := range []string{".", "test", "examples/kubebuilder"} {
 				for _, r := range readGoMod(t, dir).Require {
 					if strings.HasPrefix(r.Path, family.prefix) && !slices.Contains(family.except, r.Path) {
 						found[r.Version] = append(found[r.Version], filepath.ToSlash(filepath.Join(dir, "go.mod"))+" "+r.Path)
