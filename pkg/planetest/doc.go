@@ -30,5 +30,9 @@
 // was written, and compare what is in the plane with [Plane.Snapshot] and
 // [Plane.Golden].
 //
+// Tests of CRDs: [CRD], whose [Definition] has tables of objects, updates and
+// migrations; [Convert] converts by a function. [WithWebhooks] runs a project's
+// admission webhooks without certificates.
+//
 // Tests of a package share a plane with [Main] and [Plane.Namespace].
 package planetest
