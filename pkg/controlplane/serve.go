@@ -192,7 +192,10 @@ func bodiesInTime(h http.Handler, limit time.Duration) http.Handler {
 		if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
 			connection := http.NewResponseController(w)
 			if connection.SetReadDeadline(time.Now().Add(limit)) == nil {
-				r.Body = &timedBody{ReadCloser: r.Body, whole: func() { _ = connection.SetReadDeadline(time.Time{}) }}
+				// A copy: by the body of its own request Go's server sees that a large one need not be read.
+				body := &timedBody{ReadCloser: r.Body, whole: func() { _ = connection.SetReadDeadline(time.Time{}) }}
+				r = r.WithContext(r.Context())
+				r.Body = body
 			}
 		}
 		h.ServeHTTP(w, r)

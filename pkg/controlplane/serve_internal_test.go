@@ -73,3 +73,31 @@ func TestBodiesInTime(t *testing.T) {
 		})
 	}
 }
+
+// TestLargeBodyIsRefusedAtOnce: what is too much to be read is not waited for.
+func TestLargeBodyIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(bodiesInTime(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}), time.Hour))
+	t.Cleanup(server.Close)
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusUnauthorized {
+		t.Errorf("%d, want 401", resp.StatusCode)
+	}
+}
