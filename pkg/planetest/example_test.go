@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -180,7 +181,9 @@ func ExampleMain() {
 // example stands for the *testing.T that a test gets, or GinkgoT(): it cleans up when
 // the example returns.
 type example struct {
-	name     string
+	name string
+
+	mu       sync.Mutex // planes may start at once
 	cleanups []func()
 }
 
@@ -193,9 +196,14 @@ func newExample(name string) (t *example, end func()) {
 	}
 }
 
+func (e *example) Cleanup(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cleanups = append(e.cleanups, f)
+}
+
 func (e *example) Name() string              { return e.name }
 func (e *example) Helper()                   {}
-func (e *example) Cleanup(f func())          { e.cleanups = append(e.cleanups, f) }
 func (e *example) Logf(string, ...any)       {}
 func (e *example) Errorf(f string, a ...any) { fmt.Printf(f+"\n", a...) }
 func (e *example) Fatalf(f string, a ...any) { panic(fmt.Sprintf(f, a...)) }
