@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
 
 // ServingCertificate has the server answer with a certificate from files, such
@@ -58,7 +59,7 @@ func (s ServingCertificate) read(string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	key, err := readPrivate(s.KeyFile)
+	key, err := secretfile.Read(s.KeyFile)
 	if err != nil {
 		return nil, err
 	}

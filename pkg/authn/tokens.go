@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
-	"runtime"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -17,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
 
 // Tokens recognises callers by tokens that stand in a file, which never expire:
@@ -40,7 +38,7 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 		return errors.New(`field File: is empty: name a CSV file with lines such as token,user,uid,"group1,group2"`)
 	}
 	var known current[authenticator.Token]
-	file := source{what: "token file", file: t.File, read: readPrivate, use: func(_ context.Context, content []byte) error {
+	file := source{what: "token file", file: t.File, read: secretfile.Read, use: func(_ context.Context, content []byte) error {
 		users, err := parseTokens(content)
 		if err != nil {
 			return err
@@ -52,29 +50,6 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 	file.install(p)
 	p.Authenticate(file.name(), bearer(&known))
 	return nil
-}
-
-// forOthers are the permissions of users who are neither the owner nor in the
-// group of a file.
-const forOthers fs.FileMode = 0o007
-
-// readPrivate reads a file that only its owner and group may touch.
-func readPrivate(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	// Windows has no such permissions: Go makes up a mode there.
-	if info.Mode().Perm()&forOthers != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("every user of this machine has permissions on it (mode %04o): run chmod 0600 %s",
-			info.Mode().Perm(), file)
-	}
-	return io.ReadAll(f)
 }
 
 // parseTokens reads the users of a token file. Errors never have a token in them.

@@ -2,11 +2,7 @@ package authz
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
 	"net"
-	"os"
-	"runtime"
 	"time"
 
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -16,11 +12,9 @@ import (
 	"k8s.io/apiserver/plugin/pkg/authorizer/webhook/metrics"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
-)
 
-// forOthers are the permissions of users who are neither the owner nor in the
-// group of a file.
-const forOthers fs.FileMode = 0o007
+	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
+)
 
 // connection is how one other server is asked, with nothing left to choose.
 type connection struct {
@@ -56,7 +50,8 @@ func (c connection) config() (*rest.Config, error) {
 	if c.kubeconfig == "" {
 		return rest.CopyConfig(c.client), nil
 	}
-	if err := private(c.kubeconfig); err != nil {
+	// It may have credentials, and says who decides.
+	if _, err := secretfile.Read(c.kubeconfig); err != nil {
 		return nil, err
 	}
 	return kubeconfig.LoadKubeconfig(c.kubeconfig, nil)
@@ -76,21 +71,6 @@ func (c connection) check() error {
 	}
 	_, _, err = rest.DefaultServerUrlFor(config)
 	return err
-}
-
-// private refuses a file that not only its owner and group may touch: it may
-// have credentials, and says who decides.
-func private(file string) error {
-	info, err := os.Stat(file)
-	if err != nil {
-		return err
-	}
-	// Windows has no such permissions: Go makes up a mode there.
-	if info.Mode().Perm()&forOthers != 0 && runtime.GOOS != "windows" {
-		return fmt.Errorf("every user of this machine has permissions on it (mode %04o): run chmod 0600 %s",
-			info.Mode().Perm(), file)
-	}
-	return nil
 }
 
 // compilerOf is nil when there is nothing to compile: to make one takes a while.

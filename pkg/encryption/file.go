@@ -3,22 +3,18 @@ package encryption
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
-)
 
-// forOthers are the permissions of users who are neither the owner nor in the
-// group of a file.
-const forOthers fs.FileMode = 0o007
+	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
+)
 
 // manual is where the fields are described.
 const manual = "https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/"
@@ -26,7 +22,7 @@ const manual = "https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data
 // check finds what upstream does not tell well: permissions, syntax and another
 // kind of object. Errors have no key in them.
 func check(file string) error {
-	content, err := readPrivate(file)
+	content, err := secretfile.Read(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("encryption configuration: %w: write one, see %s", err, manual)
 	}
@@ -46,25 +42,6 @@ func check(file string) error {
 			file, c.APIVersion, c.Kind, want.GroupVersion(), want.Kind)
 	}
 	return nil
-}
-
-// readPrivate reads a file that only its owner and group may touch.
-func readPrivate(file string) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	// Windows has no such permissions: Go makes up a mode there.
-	if info.Mode().Perm()&forOthers != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("%s: every user of this machine has permissions on it (mode %04o): run chmod 0600 %s",
-			file, info.Mode().Perm(), file)
-	}
-	return io.ReadAll(f)
 }
 
 // explain adds to an error the file, the line of the first field it names, and

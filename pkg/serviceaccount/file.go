@@ -3,34 +3,16 @@ package serviceaccount
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
-)
 
-// forOthers are the permissions of users who are neither the owner nor in the
-// group of a file.
-const forOthers fs.FileMode = 0o007
+	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
+)
 
 // readKeys reads the keys of a file that only its owner and group may touch.
 func readKeys(file string) (*keyring, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	// Windows has no such permissions: Go makes up a mode there.
-	if info.Mode().Perm()&forOthers != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("%s: every user of this machine has permissions on it (mode %04o): run chmod 0600 %s",
-			file, info.Mode().Perm(), file)
-	}
-	content, err := io.ReadAll(f)
+	content, err := secretfile.Read(file)
 	if err != nil {
 		return nil, err
 	}

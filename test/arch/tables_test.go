@@ -34,16 +34,16 @@ var mayImport = map[string][]string{
 
 	"pkg/crd":            {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
 	"pkg/aggregator":     {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
-	"pkg/authn":          {"pkg/controlplane", "pkg/internal/pki"},
-	"pkg/authz":          {"pkg/controlplane", "pkg/internal/rbac"},
+	"pkg/authn":          {"pkg/controlplane", "pkg/internal/secretfile", "pkg/internal/pki"},
+	"pkg/authz":          {"pkg/controlplane", "pkg/internal/secretfile", "pkg/internal/rbac"},
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
 	"pkg/audit":          {"pkg/controlplane"},
-	"pkg/encryption":     {"pkg/controlplane"},
+	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
 	"pkg/fairness":       {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/feed"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/quota":          {"pkg/controlplane", "pkg/internal/feed"},
-	"pkg/serviceaccount": {"pkg/controlplane", "pkg/internal/openapi/..."},
+	"pkg/serviceaccount": {"pkg/controlplane", "pkg/internal/secretfile", "pkg/internal/openapi/..."},
 	"pkg/tracing":        {"pkg/controlplane"},
 
 	// Bundles of parts, for programs that want no choice.
@@ -73,6 +73,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/openapi/meta":      {},
 	"pkg/internal/openapi/reflected": {},
 	"pkg/internal/pki":               {},
+	"pkg/internal/secretfile":        {},
 	"pkg/internal/rbac":              {},
 	"pkg/internal/rules/...":         {},
 	"pkg/internal/storagetest":       {"pkg/controlplane"},
