@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/heap"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
@@ -129,6 +130,10 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 					_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",
 						reachable(addr), time.Since(begun).Milliseconds(), s.kubeconfig)
 					return err
+				})
+				p.WhenReady("garbage collection", func(ctx context.Context, _ net.Addr) error {
+					context.AfterFunc(ctx, heap.Tune())
+					return nil
 				})
 				return nil
 			}),

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/server/routine"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
@@ -176,6 +177,7 @@ func (c *chain) authenticated(h http.Handler, config *genericapiserver.Config) h
 func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.Handler {
 	h = genericfilters.WithCORS(h, config.CorsAllowedOriginList, nil, nil, nil, "true")
 	h = genericapifilters.WithWarningRecorder(h)
+	h = withStack(h)
 	h = genericfilters.WithTimeoutForNonLongRunningRequests(h, config.LongRunningFunc)
 	h = genericapifilters.WithRequestDeadline(h, config.AuditBackend, config.AuditPolicyRuleEvaluator,
 		config.LongRunningFunc, config.Serializer, config.RequestTimeout)
@@ -198,5 +200,13 @@ func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.H
 	h = genericapifilters.WithRequestReceivedTimestamp(h)
 	h = genericapifilters.WithMuxAndDiscoveryComplete(h, c.signals.complete)
 	h = genericfilters.WithPanicRecovery(h, config.RequestInfoResolver)
-	return genericapifilters.WithAuditInit(h)
+	return withStack(genericapifilters.WithAuditInit(h))
+}
+
+// withStack has the rest of a goroutine start with the stack it needs.
+func withStack(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stack.Reserve()
+		h.ServeHTTP(w, r)
+	})
 }

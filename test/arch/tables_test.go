@@ -14,7 +14,7 @@ var mayImport = map[string][]string{
 	// Core: the builder, the server, the plan.
 	"pkg/controlplane": {
 		"pkg/internal/feed", "pkg/internal/loopback", "pkg/internal/metrics",
-		"pkg/internal/openapi/...", "pkg/internal/pki", "pkg/internal/store", "pkg/internal/upstream",
+		"pkg/internal/openapi/...", "pkg/internal/pki", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/upstream",
 	},
 	"pkg/resource":                        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/upstream"},
 	"pkg/resource/resourcetest":           {"pkg/controlplane", "pkg/resource", "pkg/group"},
@@ -77,12 +77,14 @@ var mayImport = map[string][]string{
 	"pkg/internal/rbac":              {},
 	"pkg/internal/rules/...":         {},
 	"pkg/internal/storagetest":       {"pkg/controlplane"},
-	"pkg/internal/store":             {"pkg/internal/upstream"},
+	"pkg/internal/stack":             {},
+	"pkg/internal/store":             {"pkg/internal/stack", "pkg/internal/upstream"},
 	"pkg/internal/upstream":          {},
 
 	// Programs. They see what a user sees: nothing of pkg/internal.
 	"cmd/sailplane":                  {"pkg/...", "cmd/sailplane/internal/..."},
 	"cmd/sailplane/internal/envtest": {"pkg/..."},
+	"cmd/sailplane/internal/heap":    {},
 	"examples/...":                   {"pkg/...", "examples/..."},
 	"hack/...":                       {"pkg/internal/openapi/...", "hack/..."},
 }

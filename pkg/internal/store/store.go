@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
@@ -252,6 +253,24 @@ func (w *waiting) GetList(ctx context.Context, key string, opts storage.ListOpti
 		return w.raw.GetList(ctx, key, opts, list)
 	}
 	return w.Interface.GetList(ctx, key, opts, list)
+}
+
+// Create stores a new object. It runs in a goroutine of the write's own.
+func (w *waiting) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	stack.Reserve()
+	return w.Interface.Create(ctx, key, obj, out, ttl)
+}
+
+// GuaranteedUpdate changes an object. It runs in a goroutine of the write's own,
+// and calls back to whatever decides on the change.
+//
+//nolint:revive // the parameters are storage.Interface's
+func (w *waiting) GuaranteedUpdate(
+	ctx context.Context, key string, into runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object,
+) error {
+	stack.Reserve()
+	return w.Interface.GuaranteedUpdate(ctx, key, into, ignoreNotFound, preconditions, try, cached)
 }
 
 // Watch waits for the cache, then watches. A cache that is still not filled

@@ -1,0 +1,79 @@
+package heap
+
+import (
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"testing"
+)
+
+func TestPercent(t *testing.T) {
+	tests := map[string]struct {
+		reason string
+		live   uint64
+		want   int
+	}{
+		"unknown": {"nothing was collected yet", 0, 100},
+		"small":   {"little is alive: garbage counts", 32 << 20, 400},
+		"equal":   {"as much as Go would wait for", Garbage, 100},
+		"large":   {"memory is never more than twice what is alive", 10 * Garbage, 100},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := percent(tc.live); got != tc.want {
+				t.Errorf("%s: percent(%d) = %d, want %d", tc.reason, tc.live, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestTune: the percentage follows what is alive from one collection to the
+// next, and is Go's again in the end.
+func TestTune(t *testing.T) {
+	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
+		if os.Getenv(name) != "" {
+			t.Skipf("the environment has %s", name)
+		}
+	}
+	end := Tune()
+	defer end()
+	before := gogc()
+	if before <= standard {
+		t.Fatalf("with a small heap GOGC is %d, want more than %d", before, standard)
+	}
+	kept := make([]byte, Garbage)
+	for gogc() != standard { // the test's time limit ends it
+		runtime.GC()
+		runtime.Gosched()
+	}
+	runtime.KeepAlive(kept)
+	for gogc() == standard {
+		runtime.GC()
+		runtime.Gosched()
+	}
+	end()
+	runtime.GC()
+	if got := gogc(); got != standard {
+		t.Errorf("in the end GOGC is %d, want %d", got, standard)
+	}
+}
+
+func TestTuneLeavesSettingsAlone(t *testing.T) {
+	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "100")
+			before := gogc()
+			end := Tune()
+			defer end()
+			if got := gogc(); got != before {
+				t.Errorf("GOGC is %d, want %d as it was: who set %s knows better", got, before, name)
+			}
+		})
+	}
+}
+
+func gogc() int {
+	samples := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(samples)
+	return int(samples[0].Value.Uint64())
+}
