@@ -148,7 +148,8 @@ func kube() output {
 			kinds("autoscaling", "k8s.io/api/autoscaling/v2", "HorizontalPodAutoscaler"),
 			kinds("batch", "k8s.io/api/batch/v1", "CronJob", "Job"),
 			kinds("core", "k8s.io/api/core/v1",
-				"Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController"),
+				"Node", "PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ReplicationController",
+			).and("k8s.io/api/core/v1.Binding", "k8s.io/api/policy/v1.Eviction"),
 			kinds("flowcontrol", "k8s.io/api/flowcontrol/v1", "FlowSchema", "PriorityLevelConfiguration"),
 			kinds("networking", "k8s.io/api/networking/v1", "IPAddress", "Ingress", "IngressClass", "NetworkPolicy", "ServiceCIDR"),
 			kinds("node", "k8s.io/api/node/v1", "RuntimeClass"),
@@ -198,6 +199,12 @@ func kinds(name, pkg string, kinds ...string) set {
 	for _, kind := range kinds {
 		s.roots = append(s.roots, pkg+"."+kind, pkg+"."+kind+"List")
 	}
+	return s
+}
+
+// and adds types of which there are no lists: those of sub-resources.
+func (s set) and(roots ...string) set {
+	s.roots = append(s.roots, roots...)
 	return s
 }
 

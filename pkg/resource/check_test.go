@@ -39,6 +39,10 @@ func TestErr(t *testing.T) {
 			apple("apples", resource.Validate(func(context.Context, *corev1.Secret) field.ErrorList { return nil })),
 			[]string{`resource "apples": Validate is for *v1.Secret, not *fruit.Apple`},
 		},
+		"no such metadata": {
+			"what /status may keep", apple("apples", resource.StatusAndMetadata("labels", "name")),
+			[]string{`StatusAndMetadata: "name": it cannot keep that field`},
+		},
 		"no status": {
 			"Status needs the field", resource.Of[corev1.Secret, corev1.SecretList]("secrets", resource.Status()),
 			[]string{"Status: v1.Secret has no field Status", "Status: v1.Secret has no JSON field status"},

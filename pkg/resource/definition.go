@@ -32,6 +32,8 @@ type Definition struct {
 	categories           []string
 	clusterScoped        bool
 	status               bool
+	statusMetadata       bool
+	statusKeeps          []string
 	noGeneration         bool
 	createOnUpdate       bool
 	verbs                []string

@@ -17,6 +17,20 @@ func statusOf(obj runtime.Object) reflect.Value {
 	return reflect.ValueOf(obj).Elem().FieldByName(statusField)
 }
 
+// metadataOf is the embedded metadata of an object.
+func metadataOf(obj runtime.Object) reflect.Value {
+	return reflect.ValueOf(obj).Elem().FieldByName("ObjectMeta")
+}
+
+// metaFields put a field of metadata back, by its JSON name.
+func metaFields() map[string]func(obj, old Object) {
+	return map[string]func(obj, old Object){
+		"labels":            func(obj, old Object) { obj.SetLabels(old.GetLabels()) },
+		"ownerReferences":   func(obj, old Object) { obj.SetOwnerReferences(old.GetOwnerReferences()) },
+		"deletionTimestamp": func(obj, old Object) { obj.SetDeletionTimestamp(old.GetDeletionTimestamp()) },
+	}
+}
+
 // desiredStateChanged compares everything but metadata and, where there is a
 // /status, status: what metadata.generation counts.
 func (d *Definition) desiredStateChanged(obj, old runtime.Object) bool {

@@ -56,6 +56,22 @@ func Categories(names ...string) Option {
 // https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#status-subresource
 func Status() Option { return option(func(d *Definition) { d.status = true }) }
 
+// StatusAndMetadata adds the /status sub-resource as [Status] does, but a write
+// to it changes metadata too. That is what most built-in kinds of Kubernetes do,
+// so that a controller takes its finalizer off, or annotates, in the same write.
+// kept are the fields of metadata that it keeps as they are stored, out of
+// labels, ownerReferences and deletionTimestamp.
+func StatusAndMetadata(kept ...string) Option {
+	return option(func(d *Definition) {
+		d.status, d.statusMetadata, d.statusKeeps = true, true, kept
+		for _, name := range kept {
+			if metaFields()[name] == nil {
+				d.optionErrs = append(d.optionErrs, fmt.Errorf("StatusAndMetadata: %q: it cannot keep that field", name))
+			}
+		}
+	})
+}
+
 // NoGeneration leaves metadata.generation unset, as Kubernetes does for its
 // oldest kinds (ConfigMap, Secret, Namespace). By default it counts the changes
 // of everything but metadata and status.

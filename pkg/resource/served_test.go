@@ -24,6 +24,39 @@ func TestStatus(t *testing.T) {
 	s.call(405, "POST", apples+"/gala/status", gala)
 }
 
+func TestStatusAndMetadata(t *testing.T) {
+	t.Parallel()
+	s := serve(t, everything(resource.StatusAndMetadata("labels", "ownerReferences")))
+	s.call(201, "POST", apples, gala)
+	changed := `{"kind":"Apple","apiVersion":"fruit.example.com/v1","metadata":{"name":"gala","labels":{"tree":"new"},` +
+		`"annotations":{"a":"b"},"finalizers":["example.com/f"],"ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}]},` +
+		`"spec":{"variety":"Fuji"},"status":{"ripe":true}}`
+	a := s.call(200, "PUT", apples+"/gala/status?fieldManager=kim", changed)
+	a.has("metadata changes but for what is kept", "status.ripe", "true", "spec.variety", `"Gala"`, "metadata.labels.tree", `"old"`,
+		"metadata.annotations.a", `"b"`, "metadata.finalizers", `["example.com/f"]`, "metadata.generation", "1")
+	if owners := a.GetOwnerReferences(); len(owners) != 0 {
+		t.Errorf("owners are kept: got %v", owners)
+	}
+	owned := ""
+	for _, m := range a.GetManagedFields() {
+		if m.Manager == "kim" && m.Subresource == "status" {
+			owned = m.FieldsV1.GetRawString()
+		}
+	}
+	for field, want := range map[string]bool{"f:ripe": true, "f:annotations": true, "f:labels": false, "f:ownerReferences": false, "f:spec": false} {
+		if strings.Contains(owned, field) != want {
+			t.Errorf("whoever writes /status owns what it wrote and no more: %s is owned: %v, want %v (%s)", field, !want, want, owned)
+		}
+	}
+	s.patch(422, "merge-patch+json", apples+"/gala/status", `{"metadata":{"annotations":{"-":"x"}}}`)
+	s.patch(200, "apply-patch+yaml", apples+"/gala/status?fieldManager=ann&force=true",
+		`{"kind":"Apple","apiVersion":"fruit.example.com/v1","metadata":{"name":"gala","annotations":{"c":"d"}},"status":{"replicas":7}}`).
+		has("apply does too", "status.replicas", "7", "metadata.annotations.c", `"d"`, "metadata.annotations.a", `"b"`)
+	s.call(200, "DELETE", apples+"/gala", "")
+	s.patch(200, "merge-patch+json", apples+"/gala/status", `{"metadata":{"finalizers":null}}`)
+	s.call(404, "GET", apples+"/gala", "")
+}
+
 func TestScale(t *testing.T) {
 	t.Parallel()
 	s := serve(t, everything())

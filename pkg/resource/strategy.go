@@ -129,6 +129,7 @@ func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 
 // statusStrategy is what the registry asks when /status is written: everything
 // but the status, and the managed fields that record its owners, stays as it is.
+// With StatusAndMetadata, metadata is the client's as in any other write.
 type statusStrategy struct{ strategy }
 
 func (s statusStrategy) AllowCreateOnUpdate() bool { return false }
@@ -136,7 +137,14 @@ func (s statusStrategy) AllowCreateOnUpdate() bool { return false }
 func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	s.Default(obj)
 	kept := old.DeepCopyObject().(Object)
-	kept.SetManagedFields(obj.(Object).GetManagedFields())
+	if s.d.statusMetadata {
+		for _, name := range s.d.statusKeeps {
+			metaFields()[name](obj.(Object), kept)
+		}
+		metadataOf(kept).Set(metadataOf(obj))
+	} else {
+		kept.SetManagedFields(obj.(Object).GetManagedFields())
+	}
 	statusOf(kept).Set(statusOf(obj))
 	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(kept).Elem())
 }
@@ -160,9 +168,13 @@ func (s statusStrategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set
 	for i, gv := range s.d.served(s.hub) {
 		set := fieldpath.NewSet()
 		for _, name := range jsonFields(s.d.types()[i].object) {
-			if name != "status" && name != "apiVersion" && name != "kind" {
+			writes := name == "status" || name == "metadata" && s.d.statusMetadata
+			if !writes && name != "apiVersion" && name != "kind" {
 				set.Insert(fieldpath.MakePathOrDie(name))
 			}
+		}
+		for _, name := range s.d.statusKeeps {
+			set.Insert(fieldpath.MakePathOrDie("metadata", name))
 		}
 		reset[fieldpath.APIVersion(gv.String())] = set
 	}

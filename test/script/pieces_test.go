@@ -49,6 +49,8 @@ func pieces(script string) controlplane.Parts {
 		return controlplane.Parts{core.Namespaces{}, certificates.CertificateSigningRequests{}}
 	case "events":
 		return controlplane.Parts{core.Namespaces{}, core.ConfigMaps{}, core.Events{}, lifecycle.NamespaceDeletion{}}
+	case "evict":
+		return controlplane.Parts{core.Namespaces{}, kube.Core("pods"), kube.Policy()}
 	case "limits":
 		return controlplane.Parts{
 			core.Namespaces{}, core.LimitRanges{}, kube.Core("pods", "persistentvolumeclaims"), quota.LimitRanges{},
@@ -89,8 +91,8 @@ func TestPieces(t *testing.T) {
 	t.Parallel()
 	for name, storage := range storages {
 		for script, folder := range map[string]string{
-			"cascade": "api", "certificates": "api", "events": "api", "limits": "pieces", "namespace-delete": "api",
-			"policies": "pieces", "quota": "api", "tokens": "pieces",
+			"cascade": "api", "certificates": "api", "events": "api", "evict": "pieces", "limits": "pieces",
+			"namespace-delete": "api", "policies": "pieces", "quota": "api", "tokens": "pieces",
 		} {
 			t.Run(name+"/"+script, func(t *testing.T) {
 				t.Parallel()

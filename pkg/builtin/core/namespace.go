@@ -86,8 +86,8 @@ func namespaces() *resource.Definition {
 		}, metav1.TableColumnDefinition{
 			Name: "Status", Type: "string", Description: "The status of the namespace",
 		}),
-		// Not resource.Status: for namespaces alone, a write to /status may
-		// change labels, and there is a second sub-resource with rules of its own.
+		// Not resource.StatusAndMetadata: the phase has rules, and there is a second
+		// sub-resource with rules of its own.
 		resource.Subresource("status", newNamespaceStatus),
 		resource.Subresource("finalize", newNamespaceFinalize),
 		resource.Store(namespaceStore),

@@ -22,8 +22,8 @@ type statusRules[T any] struct {
 }
 
 // options give a resource the /status of the oldest kinds of Kubernetes. It is
-// not resource.Status, because a write to theirs changes metadata too:
-// controllers put their finalizer in the same write.
+// not resource.StatusAndMetadata, because these have rules of their own on what
+// is kept and what is valid.
 func (r statusRules[T]) options() []resource.Option {
 	return []resource.Option{
 		resource.PrepareForCreate(func(_ context.Context, obj *T) { r.keepStatus(obj, new(T)) }),

@@ -15,14 +15,14 @@ import (
 )
 
 func apps() apiGroup {
-	return apiGroup{appsv1.SchemeGroupVersion, appsDefinitions, nil, func() []*resource.Definition {
+	return apiGroup{appsv1.SchemeGroupVersion, appsDefinitions, nil, nil, func() []*resource.Definition {
 		return []*resource.Definition{deployments(), replicaSets(), statefulSets(), daemonSets(), controllerRevisions()}
 	}}
 }
 
 func deployments() *resource.Definition {
 	return resource.Of[appsv1.Deployment, appsv1.DeploymentList]("deployments",
-		resource.ShortNames("deploy"), resource.Categories("all"), resource.Status(),
+		resource.ShortNames("deploy"), resource.Categories("all"), resource.StatusAndMetadata("labels"),
 		resource.Scale(func(d *appsv1.Deployment) (*int32, int32, string) {
 			return d.Spec.Replicas, d.Status.Replicas, selectorText(d.Spec.Selector)
 		}, func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }),
@@ -89,7 +89,7 @@ func isZero(v *intstr.IntOrString) bool {
 
 func replicaSets() *resource.Definition {
 	return resource.Of[appsv1.ReplicaSet, appsv1.ReplicaSetList]("replicasets",
-		resource.ShortNames("rs"), resource.Categories("all"), resource.Status(),
+		resource.ShortNames("rs"), resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.Scale(func(r *appsv1.ReplicaSet) (*int32, int32, string) {
 			return r.Spec.Replicas, r.Status.Replicas, selectorText(r.Spec.Selector)
 		}, func(r *appsv1.ReplicaSet, n int32) { r.Spec.Replicas = &n }),
@@ -120,7 +120,7 @@ func replicaSets() *resource.Definition {
 
 func statefulSets() *resource.Definition {
 	return resource.Of[appsv1.StatefulSet, appsv1.StatefulSetList]("statefulsets",
-		resource.ShortNames("sts"), resource.Categories("all"), resource.Status(),
+		resource.ShortNames("sts"), resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.Scale(func(s *appsv1.StatefulSet) (*int32, int32, string) {
 			return s.Spec.Replicas, s.Status.Replicas, selectorText(s.Spec.Selector)
 		}, func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n }),

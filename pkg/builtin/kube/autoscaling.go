@@ -17,10 +17,10 @@ import (
 
 func autoscaling() apiGroup {
 	definitions, rules := autoscalingDefinitions, autoscalingrules.RegisterValidations
-	return apiGroup{autoscalingv2.SchemeGroupVersion, definitions, rules, func() []*sailplane.Definition {
+	return apiGroup{autoscalingv2.SchemeGroupVersion, definitions, rules, nil, func() []*sailplane.Definition {
 		return []*sailplane.Definition{
 			sailplane.Of[autoscalingv2.HorizontalPodAutoscaler, autoscalingv2.HorizontalPodAutoscalerList]("horizontalpodautoscalers",
-				sailplane.ShortNames("hpa"), sailplane.Categories("all"), sailplane.Status(), sailplane.NoGeneration(),
+				sailplane.ShortNames("hpa"), sailplane.Categories("all"), sailplane.StatusAndMetadata(), sailplane.NoGeneration(),
 				sailplane.Default(defaultAutoscaler),
 				sailplane.Validate(validateAutoscaler),
 				table(autoscalerRow, "Reference", "Targets", "MinPods", "MaxPods#", "Replicas#"),

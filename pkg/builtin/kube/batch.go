@@ -20,14 +20,14 @@ import (
 )
 
 func batch() apiGroup {
-	return apiGroup{batchv1.SchemeGroupVersion, batchDefinitions, batchrules.RegisterValidations, func() []*resource.Definition {
+	return apiGroup{batchv1.SchemeGroupVersion, batchDefinitions, batchrules.RegisterValidations, nil, func() []*resource.Definition {
 		return []*resource.Definition{jobs(), cronJobs()}
 	}}
 }
 
 func jobs() *resource.Definition {
 	return resource.Of[batchv1.Job, batchv1.JobList]("jobs",
-		resource.Categories("all"), resource.Status(),
+		resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.Default(defaultJob),
 		resource.PrepareForCreate(selectOwnPods),
 		resource.Validate(func(_ context.Context, j *batchv1.Job) field.ErrorList {

@@ -10,12 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 
-	corerules "github.com/sailplane-dev/sailplane/pkg/internal/rules/core"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func core() apiGroup {
-	return apiGroup{corev1.SchemeGroupVersion, coreDefinitions, corerules.RegisterValidations, func() []*resource.Definition {
+	return apiGroup{corev1.SchemeGroupVersion, coreDefinitions, coreKinds, extendPods, func() []*resource.Definition {
 		return []*resource.Definition{
 			pods(), podTemplates(), replicationControllers(), nodes(), persistentVolumes(), persistentVolumeClaims(),
 		}
@@ -24,13 +23,14 @@ func core() apiGroup {
 
 func pods() *resource.Definition {
 	return resource.Of[corev1.Pod, corev1.PodList]("pods",
-		resource.ShortNames("po"), resource.Categories("all"), resource.Status(),
+		resource.ShortNames("po"), resource.Categories("all"), resource.StatusAndMetadata("ownerReferences", "deletionTimestamp"),
 		resource.Default(defaultPod),
 		resource.PrepareForCreate(func(_ context.Context, p *corev1.Pod) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qualityOfService(&p.Spec)}
 		}),
 		resource.Validate(validatePod), resource.ValidateUpdate(validatePodUpdate),
 		resource.SelectableFields(podFields()),
+		resource.Subresource("binding", newPodBinding),
 		resource.Store(func(s *registry.Store) { s.DeleteStrategy = gracefulPods{s.DeleteStrategy} }),
 		table(podRow, "Ready", "Status", "Restarts", "", "IP", "Node", "Nominated Node", "Readiness Gates"),
 	)
@@ -66,7 +66,7 @@ func podTemplates() *resource.Definition {
 
 func replicationControllers() *resource.Definition {
 	return resource.Of[corev1.ReplicationController, corev1.ReplicationControllerList]("replicationcontrollers",
-		resource.ShortNames("rc"), resource.Categories("all"), resource.Status(),
+		resource.ShortNames("rc"), resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.Default(defaultController),
 		resource.Scale(func(c *corev1.ReplicationController) (*int32, int32, string) {
 			return c.Spec.Replicas, c.Status.Replicas, labels.SelectorFromSet(c.Spec.Selector).String()
@@ -102,7 +102,7 @@ func validateController(_ context.Context, c *corev1.ReplicationController) fiel
 
 func nodes() *resource.Definition {
 	return resource.Of[corev1.Node, corev1.NodeList]("nodes",
-		resource.ClusterScoped(), resource.ShortNames("no"), resource.Status(), resource.NoGeneration(),
+		resource.ClusterScoped(), resource.ShortNames("no"), resource.StatusAndMetadata(), resource.NoGeneration(),
 		resource.Default(defaultNode),
 		resource.ValidateUpdate(func(_ context.Context, n, old *corev1.Node) field.ErrorList {
 			if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
@@ -123,7 +123,7 @@ func nodes() *resource.Definition {
 
 func persistentVolumes() *resource.Definition {
 	return resource.Of[corev1.PersistentVolume, corev1.PersistentVolumeList]("persistentvolumes",
-		resource.ClusterScoped(), resource.ShortNames("pv"), resource.Status(), resource.NoGeneration(),
+		resource.ClusterScoped(), resource.ShortNames("pv"), resource.StatusAndMetadata(), resource.NoGeneration(),
 		resource.Default(defaultVolumeObject),
 		resource.PrepareForCreate(func(_ context.Context, v *corev1.PersistentVolume) {
 			now := metav1.Now()
@@ -137,7 +137,7 @@ func persistentVolumes() *resource.Definition {
 
 func persistentVolumeClaims() *resource.Definition {
 	return resource.Of[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]("persistentvolumeclaims",
-		resource.ShortNames("pvc"), resource.Status(), resource.NoGeneration(),
+		resource.ShortNames("pvc"), resource.StatusAndMetadata(), resource.NoGeneration(),
 		resource.Default(defaultClaim),
 		resource.PrepareForCreate(func(_ context.Context, c *corev1.PersistentVolumeClaim) {
 			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}

@@ -16,7 +16,7 @@ import (
 
 func daemonSets() *resource.Definition {
 	return resource.Of[appsv1.DaemonSet, appsv1.DaemonSetList]("daemonsets",
-		resource.ShortNames("ds"), resource.Categories("all"), resource.Status(),
+		resource.ShortNames("ds"), resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.Default(defaultDaemonSet),
 		resource.Validate(validateDaemonSet),
 		resource.ValidateUpdate(func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {

@@ -12,7 +12,8 @@ import (
 )
 
 func devices() apiGroup {
-	return apiGroup{resourcev1.SchemeGroupVersion, resourceDefinitions, devicesrules.RegisterValidations, func() []*resource.Definition {
+	definitions, rules := resourceDefinitions, devicesrules.RegisterValidations
+	return apiGroup{resourcev1.SchemeGroupVersion, definitions, rules, nil, func() []*resource.Definition {
 		return []*resource.Definition{deviceClasses(), resourceClaims(), resourceClaimTemplates(), resourceSlices()}
 	}}
 }

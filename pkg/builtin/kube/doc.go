@@ -30,12 +30,16 @@
 // selectors and the columns of kubectl get are those of Kubernetes 1.36. Objects
 // are stored as protobuf. Nothing acts on them: no pod runs and no Deployment
 // makes a ReplicaSet unless a controller of yours does it. A write to /status
-// leaves metadata as it is, where Kubernetes lets annotations and some labels through.
+// changes metadata of the kinds of which it does so in Kubernetes.
+//
+// A pod may be bound to a node (pods/binding, and the old bindings) and evicted
+// (pods/eviction). Where [Policy] is served too, an eviction asks the
+// PodDisruptionBudget of the pod, and counts in its status; whoever runs pods
+// says there what it allows.
 //
 // Not served: autoscaling/v1 (a HorizontalPodAutoscaler has autoscaling/v2
-// only), and the sub-resources that need a kubelet, a scheduler or an eviction
-// (pods/binding, pods/eviction, pods/log, pods/exec, pods/ephemeralcontainers,
-// pods/resize, nodes/proxy). A pod gets its node when it is created.
+// only), and the sub-resources that need a kubelet (pods/log, pods/exec,
+// pods/ephemeralcontainers, pods/resize, nodes/proxy).
 //
 // # What is defaulted
 //

@@ -12,7 +12,7 @@ import (
 
 func flowControl() apiGroup {
 	definitions, rules := flowcontrolDefinitions, flowcontrolrules.RegisterValidations
-	return apiGroup{flowcontrolv1.SchemeGroupVersion, definitions, rules, func() []*resource.Definition {
+	return apiGroup{flowcontrolv1.SchemeGroupVersion, definitions, rules, nil, func() []*resource.Definition {
 		return []*resource.Definition{flowSchemas(), priorityLevels()}
 	}}
 }

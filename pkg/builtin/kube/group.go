@@ -22,7 +22,9 @@ type apiGroup struct {
 	gv          schema.GroupVersion
 	definitions common.GetOpenAPIDefinitions
 	// rules registers what the types declare of their validation; may be nil.
-	rules     func(*runtime.Scheme) error
+	rules func(*runtime.Scheme) error
+	// extend adds to a resource what needs more than the store of it; may be nil.
+	extend    func(*controlplane.Plan, controlplane.Resource) controlplane.Resource
 	resources func() []*resource.Definition
 }
 
@@ -84,6 +86,11 @@ func (p part) Install(plan *controlplane.Plan) error {
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
+	}
+	for i := range served {
+		if p.group.extend != nil {
+			served[i] = p.group.extend(plan, served[i])
+		}
 	}
 	plan.Serve(g.API(), served...)
 	return nil

@@ -18,14 +18,14 @@ import (
 
 func networking() apiGroup {
 	definitions, rules := networkingDefinitions, networkingrules.RegisterValidations
-	return apiGroup{networkingv1.SchemeGroupVersion, definitions, rules, func() []*resource.Definition {
+	return apiGroup{networkingv1.SchemeGroupVersion, definitions, rules, nil, func() []*resource.Definition {
 		return []*resource.Definition{ingresses(), ingressClasses(), networkPolicies(), ipAddresses(), serviceCIDRs()}
 	}}
 }
 
 func ingresses() *resource.Definition {
 	return resource.Of[networkingv1.Ingress, networkingv1.IngressList]("ingresses",
-		resource.ShortNames("ing"), resource.Status(),
+		resource.ShortNames("ing"), resource.StatusAndMetadata(),
 		resource.Validate(validateIngress),
 		table(ingressRow, "Class", "Hosts", "Address", "Ports"),
 	)

@@ -59,7 +59,7 @@ const (
 // served is what discovery says of each resource: singular, kind, short names,
 // categories, N for namespaced or C, and its sub-resources.
 var served = map[string]string{
-	"pods":                   "pod Pod po all N status",
+	"pods":                   "pod Pod po all N binding eviction status",
 	"podtemplates":           "podtemplate PodTemplate - - N",
 	"replicationcontrollers": "replicationcontroller ReplicationController rc all N scale status",
 	"nodes":                  "node Node no - C status",

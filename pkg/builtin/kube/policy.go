@@ -16,10 +16,10 @@ import (
 )
 
 func policy() apiGroup {
-	return apiGroup{policyv1.SchemeGroupVersion, policyDefinitions, nil, func() []*resource.Definition {
+	return apiGroup{policyv1.SchemeGroupVersion, policyDefinitions, nil, nil, func() []*resource.Definition {
 		return []*resource.Definition{
 			resource.Of[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]("poddisruptionbudgets",
-				resource.ShortNames("pdb"), resource.Status(),
+				resource.ShortNames("pdb"), resource.StatusAndMetadata(),
 				resource.Validate(validateBudget),
 				table(func(b *policyv1.PodDisruptionBudget) []any {
 					return []any{limit(b.Spec.MinAvailable), limit(b.Spec.MaxUnavailable), b.Status.DisruptionsAllowed}
@@ -44,6 +44,10 @@ func validateBudget(_ context.Context, b *policyv1.PodDisruptionBudget) field.Er
 	}
 	errs = append(errs, share(b.Spec.MinAvailable, spec.Child("minAvailable"))...)
 	errs = append(errs, share(b.Spec.MaxUnavailable, spec.Child("maxUnavailable"))...)
+	errs = append(errs, optionalNotNegative(field.NewPath("status"), map[string]*int32{
+		"disruptionsAllowed": &b.Status.DisruptionsAllowed, "currentHealthy": &b.Status.CurrentHealthy,
+		"desiredHealthy": &b.Status.DesiredHealthy, "expectedPods": &b.Status.ExpectedPods,
+	})...)
 	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil {
 		errs = append(errs, oneOf(spec.Child("unhealthyPodEvictionPolicy"), *p, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)...)
 	}
@@ -52,7 +56,7 @@ func validateBudget(_ context.Context, b *policyv1.PodDisruptionBudget) field.Er
 }
 
 func scheduling() apiGroup {
-	return apiGroup{schedulingv1.SchemeGroupVersion, schedulingDefinitions, nil, func() []*resource.Definition {
+	return apiGroup{schedulingv1.SchemeGroupVersion, schedulingDefinitions, nil, nil, func() []*resource.Definition {
 		return []*resource.Definition{
 			resource.Of[schedulingv1.PriorityClass, schedulingv1.PriorityClassList]("priorityclasses",
 				resource.ClusterScoped(), resource.ShortNames("pc"),
@@ -88,7 +92,7 @@ func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) fie
 }
 
 func node() apiGroup {
-	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, noderules.RegisterValidations, func() []*resource.Definition {
+	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, noderules.RegisterValidations, nil, func() []*resource.Definition {
 		return []*resource.Definition{
 			resource.Of[nodev1.RuntimeClass, nodev1.RuntimeClassList]("runtimeclasses",
 				resource.ClusterScoped(), resource.NoGeneration(),

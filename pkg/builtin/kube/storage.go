@@ -15,7 +15,7 @@ import (
 )
 
 func storage() apiGroup {
-	return apiGroup{storagev1.SchemeGroupVersion, storageDefinitions, storagerules.RegisterValidations, func() []*resource.Definition {
+	return apiGroup{storagev1.SchemeGroupVersion, storageDefinitions, storagerules.RegisterValidations, nil, func() []*resource.Definition {
 		return []*resource.Definition{
 			storageClasses(), volumeAttachments(), volumeAttributesClasses(), csiDrivers(), csiNodes(), csiStorageCapacities(),
 		}

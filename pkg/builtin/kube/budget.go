@@ -1,0 +1,181 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// budgets are the PodDisruptionBudgets of one plane. They are reached as by any
+// client, since another part serves them, or none.
+type budgets struct {
+	client atomic.Pointer[policyclient.PolicyV1Client]
+}
+
+// start is called when the plane is up.
+func (b *budgets) start(_ context.Context, p *controlplane.Plane) error {
+	client, err := policyclient.NewForConfig(p.Config())
+	if err != nil {
+		return err
+	}
+	b.client.Store(client)
+	return nil
+}
+
+// in are the budgets of a namespace.
+func (b *budgets) in(namespace string) (policyclient.PodDisruptionBudgetInterface, error) {
+	client := b.client.Load()
+	if client == nil {
+		return nil, apierrors.NewServiceUnavailable("pod disruption budgets: the server is starting")
+	}
+	return client.PodDisruptionBudgets(namespace), nil
+}
+
+// of are the budgets that select the pod; none where budgets are not served.
+func (b *budgets) of(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisruptionBudget, error) {
+	client, err := b.in(pod.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	list, err := client.List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var found []policyv1.PodDisruptionBudget
+	for _, budget := range list.Items {
+		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+		if err == nil && selector.Matches(labels.Set(pod.Labels)) {
+			found = append(found, budget)
+		}
+	}
+	return found, nil
+}
+
+// take counts one disruption in the status of the budget, which it changes, or
+// says why that may not be.
+func (b *budgets) take(ctx context.Context, budget *policyv1.PodDisruptionBudget, pod string, dryRun bool) error {
+	client, err := b.in(budget.Namespace)
+	if err != nil {
+		return err
+	}
+	old := false
+	return retry(ctx, apierrors.IsConflict, func(ctx context.Context) error {
+		if old { // somebody else was faster
+			if budget, err = client.Get(ctx, budget.Name, metav1.GetOptions{}); err != nil {
+				return err
+			}
+		}
+		old = true
+		if err := mayDisrupt(budget); err != nil || dryRun {
+			return err
+		}
+		disrupt(budget, pod)
+		_, err := client.UpdateStatus(ctx, budget, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// mostDisrupted is how many evictions may wait for the controller of budgets to
+// see them.
+const mostDisrupted = 2000
+
+// mayDisrupt says why the budget allows no disruption.
+func mayDisrupt(b *policyv1.PodDisruptionBudget) error {
+	switch status := b.Status; {
+	case status.ObservedGeneration < b.Generation:
+		return processing(b.Name)
+	case len(status.DisruptedPods) > mostDisrupted:
+		return apierrors.NewForbidden(schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudget"}, b.Name,
+			errors.New("DisruptedPods map too big - too many evictions not confirmed by PDB controller"))
+	case status.DisruptionsAllowed <= 0:
+		return tooMany(0, exhausted(b))
+	}
+	return nil
+}
+
+// exhausted says why a budget allows nothing now.
+func exhausted(b *policyv1.PodDisruptionBudget) string {
+	because := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
+	explained := because != nil && because.Status == metav1.ConditionFalse && because.Message != ""
+	switch {
+	case explained && because.Reason == policyv1.SyncFailedReason: // then the numbers are not to be trusted
+		return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %s",
+			b.Name, because.Message)
+	case b.Status.CurrentHealthy <= b.Status.DesiredHealthy:
+		return fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently",
+			b.Name, b.Status.DesiredHealthy, b.Status.CurrentHealthy)
+	case explained:
+		return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently (%s): %s",
+			b.Name, because.Reason, because.Message)
+	}
+	return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently", b.Name)
+}
+
+// processing is the answer when the budget's numbers are older than it is.
+func processing(budget string) error {
+	return tooMany(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
+}
+
+func tooMany(retryAfterSeconds int, why string) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", retryAfterSeconds)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
+		metav1.StatusCause{Type: policyv1.DisruptionBudgetCause, Message: why})
+	return err
+}
+
+// disrupt counts one disruption. The pod is named until the controller of
+// budgets has seen it end.
+func disrupt(b *policyv1.PodDisruptionBudget, pod string) {
+	b.Status.DisruptionsAllowed--
+	if b.Status.DisruptionsAllowed == 0 {
+		meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
+			Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
+			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Status.ObservedGeneration,
+		})
+	}
+	if b.Status.DisruptedPods == nil {
+		b.Status.DisruptedPods = map[string]metav1.Time{}
+	}
+	b.Status.DisruptedPods[pod] = metav1.Now()
+}
+
+// sparesUnready tells whether the budget lets go of pods that are not ready.
+func sparesUnready(b *policyv1.PodDisruptionBudget) bool {
+	return value(b.Spec.UnhealthyPodEvictionPolicy) == policyv1.AlwaysAllow ||
+		b.Status.DesiredHealthy > 0 && b.Status.CurrentHealthy >= b.Status.DesiredHealthy
+}
+
+// retry works until it succeeds or fails with an error after which there is no
+// use, for some 10 s in all; then the last error is the result.
+func retry(ctx context.Context, again func(error) bool, work func(context.Context) error) error {
+	var last error
+	patience := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.3, Jitter: 0.5, Steps: 19}
+	err := wait.ExponentialBackoffWithContext(ctx, patience, func(ctx context.Context) (bool, error) {
+		last = work(ctx)
+		if last != nil && again(last) {
+			return false, nil
+		}
+		return true, last
+	})
+	if wait.Interrupted(err) && last != nil {
+		return last
+	}
+	return err
+}
