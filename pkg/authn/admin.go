@@ -26,6 +26,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/x509"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
@@ -150,17 +151,18 @@ func (i *identity) follow(ctx context.Context) {
 	if i.Dir == "" || i.now.Load() == nil {
 		return
 	}
-	f := &following{source: source{what: "certificates", file: i.Dir, read: i.state, use: func(ctx context.Context, _ []byte) error {
+	again := func(ctx context.Context, _ []byte) error {
 		if err := i.load(ctx); err != nil || i.Kubeconfig == "" {
 			return err
 		}
 		return i.writeKubeconfig()
-	}}}
-	var err error
-	if f.used, err = f.read(i.Dir); err != nil {
-		f.tell(ctx, err)
 	}
-	f.run(ctx)
+	f := &follow.File{Source: follow.Source{What: "certificates", File: i.Dir, Read: i.state, Use: again}}
+	// Where it cannot be read, the first look says so.
+	if state, err := i.state(i.Dir); err == nil {
+		f.Begun(state)
+	}
+	f.Run(ctx)
 }
 
 // state differs from what it was when the folder is to be loaded again.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
 // authority is the certificate authorities of a file, as they are now. It is
@@ -24,7 +25,7 @@ var _ dynamiccertificates.CAContentProvider = (*authority)(nil)
 
 // install declares the work that follows the file.
 func (a *authority) install(p *controlplane.Plan) {
-	source{what: a.what, file: a.file, read: os.ReadFile, use: a.use}.install(p)
+	follow.Source{What: a.what, File: a.file, Read: os.ReadFile, Use: a.use}.Install(p)
 }
 
 func (a *authority) use(_ context.Context, content []byte) error {

@@ -15,6 +15,7 @@ import (
 	authncel "k8s.io/apiserver/pkg/authentication/cel"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
 // JWT recognises callers by tokens that OpenID Connect issuers signed, as the
@@ -44,9 +45,9 @@ func (j JWT) Install(p *controlplane.Plan) error {
 	}
 	known := &issuers{}
 	if j.Config == nil {
-		file := source{what: "authentication configuration", file: j.ConfigFile, read: os.ReadFile, use: known.load}
-		file.install(p)
-		p.Authenticate(file.name(), bearer(known))
+		file := follow.Source{What: "authentication configuration", File: j.ConfigFile, Read: os.ReadFile, Use: known.load}
+		file.Install(p)
+		p.Authenticate(file.Name(), bearer(known))
 		return nil
 	}
 
@@ -54,7 +55,8 @@ func (j JWT) Install(p *controlplane.Plan) error {
 	if err := validateConfig(authncel.NewDefaultCompiler(), config); err != nil {
 		return fmt.Errorf("field Config: %w", err)
 	}
-	during(p, "token issuers", func(ctx context.Context) error { return known.replace(ctx, config) }, nil)
+	replace := func(ctx context.Context, _ *controlplane.Plane) error { return known.replace(ctx, config) }
+	follow.During(p, "token issuers", replace, nil)
 	p.Authenticate("token issuers", bearer(known))
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
 
@@ -38,17 +39,17 @@ func (s ServingCertificate) Install(p *controlplane.Plan) error {
 		return errors.New("fields CertFile and KeyFile: one is empty: name PEM files with a certificate and its key")
 	}
 	c := &certificate{name: "serving certificate " + s.CertFile, names: s.Names}
-	file := source{what: "serving certificate", file: s.CertFile, read: s.read, use: func(_ context.Context, content []byte) error {
+	file := follow.Source{What: "serving certificate", File: s.CertFile, Read: s.read, Use: func(_ context.Context, content []byte) error {
 		return c.set(content, content)
 	}}
-	p.Certify(file.name(), func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error) {
+	p.Certify(file.Name(), func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error) {
 		content, err := s.read(s.CertFile)
 		if err != nil {
 			return nil, err
 		}
-		return c, file.use(ctx, content)
+		return c, file.Use(ctx, content)
 	})
-	file.install(p)
+	file.Install(p)
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
 
@@ -38,7 +39,7 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 		return errors.New(`field File: is empty: name a CSV file with lines such as token,user,uid,"group1,group2"`)
 	}
 	var known current[authenticator.Token]
-	file := source{what: "token file", file: t.File, read: secretfile.Read, use: func(_ context.Context, content []byte) error {
+	file := follow.Source{What: "token file", File: t.File, Read: secretfile.Read, Use: func(_ context.Context, content []byte) error {
 		users, err := parseTokens(content)
 		if err != nil {
 			return err
@@ -47,8 +48,8 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 		known.Store(&next)
 		return nil
 	}}
-	file.install(p)
-	p.Authenticate(file.name(), bearer(&known))
+	file.Install(p)
+	p.Authenticate(file.Name(), bearer(&known))
 	return nil
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/util/connrotation"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
 // webhookCacheTTL is kube-apiserver's --authentication-token-webhook-cache-ttl.
@@ -53,7 +54,7 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 	var known current[authenticator.Token]
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
 	name := "token webhook " + w.Kubeconfig
-	during(p, name, func(context.Context) error {
+	follow.During(p, name, func(context.Context, *controlplane.Plane) error {
 		next, err := w.open(dialer)
 		if err == nil {
 			known.Store(&next)

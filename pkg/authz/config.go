@@ -13,6 +13,7 @@ import (
 	configmetrics "k8s.io/apiserver/pkg/server/options/authorizationconfig/metrics"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
 // typeRBAC is the type of an entry that is decided by roles and bindings.
@@ -60,23 +61,11 @@ func (c Config) Install(p *controlplane.Plan) error {
 	}
 	name := "authorization configuration " + c.File
 	p.Authorize(name, &f.current)
-	begun := make(chan error, 1)
-	p.Background(name, func(ctx context.Context, _ *controlplane.Plane) error {
+	file := &follow.File{Source: f.source()}
+	begin := func(ctx context.Context, _ *controlplane.Plane) error { return file.Begin(ctx) }
+	follow.During(p, name, begin, func(ctx context.Context) {
 		defer f.dialer.CloseAll()
-		err := f.begin()
-		begun <- err
-		if err == nil {
-			f.follow(ctx)
-		}
-		return nil // Prepare below tells the error
-	})
-	p.Prepare(name, func(ctx context.Context, _ *controlplane.Plane) error {
-		select {
-		case err := <-begun:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		file.Run(ctx)
 	})
 	return nil
 }

@@ -1,30 +1,22 @@
 package authz
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/union"
 	configmetrics "k8s.io/apiserver/pkg/server/options/authorizationconfig/metrics"
 	"k8s.io/client-go/util/connrotation"
-	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
-const (
-	// configEvery is how soon a change of the file is noticed.
-	configEvery = time.Second
-	// configRetry is how soon what could not be used is tried again although the
-	// file has not changed: a kubeconfig may have.
-	configRetry = 10 * time.Second
-	// noID is what the metrics of reloads call this server: they are of the
-	// process, and planes have no identity to tell there.
-	noID = ""
-)
+// noID is what the metrics of reloads call this server: they are of the
+// process, and planes have no identity to tell there.
+const noID = ""
 
 // followed is a configuration in a running plane. Questions are asked by many
 // goroutines; one goroutine has the rest.
@@ -33,74 +25,31 @@ type followed struct {
 	file   string
 	roles  *roles // nil: the configuration that was built has no RBAC
 	dialer *connrotation.Dialer
-
-	used, refused []byte    // content in force, and what could not be
-	again         time.Time // when to try what was refused
-	told          string    // the error that was logged
+	begun  bool // something is in force
 }
 
-// begin puts the first content in force.
-func (f *followed) begin() error {
-	content, err := os.ReadFile(f.file)
-	if err != nil {
-		return err
-	}
-	if err := f.use(content); err != nil {
-		return err
-	}
-	configmetrics.RecordAuthorizationConfigLastConfigInfo(noID, string(content))
-	return nil
+// source is the file, which this plane follows.
+func (f *followed) source() follow.Source {
+	return follow.Source{What: "authorization configuration", File: f.file, Read: os.ReadFile, Use: f.use}
 }
 
-// follow looks at the file until the context ends.
-func (f *followed) follow(ctx context.Context) {
-	ticker := time.NewTicker(configEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			f.look(ctx, now)
-		}
-	}
-}
-
-// look puts new content in force. What cannot be is logged once, and changes nothing.
-func (f *followed) look(ctx context.Context, now time.Time) {
-	content, err := os.ReadFile(f.file)
-	if err != nil {
-		f.tell(ctx, err)
-		return
-	}
-	if bytes.Equal(content, f.used) {
-		f.refused, f.told = nil, ""
-		return
-	}
-	if bytes.Equal(content, f.refused) && now.Before(f.again) {
-		return
-	}
-	if err := f.use(content); err != nil {
-		f.refused, f.again = content, now.Add(configRetry)
+// use puts content in force, or says why it does not, and counts.
+func (f *followed) use(_ context.Context, content []byte) error {
+	err := f.put(content)
+	switch {
+	case f.begun && err != nil:
 		configmetrics.RecordAuthorizationConfigAutomaticReloadFailure(noID)
-		f.tell(ctx, err)
-		return
+	case f.begun:
+		configmetrics.RecordAuthorizationConfigAutomaticReloadSuccess(noID, string(content))
+	case err == nil:
+		f.begun = true
+		configmetrics.RecordAuthorizationConfigLastConfigInfo(noID, string(content))
 	}
-	f.refused, f.told = nil, ""
-	configmetrics.RecordAuthorizationConfigAutomaticReloadSuccess(noID, string(content))
-	klog.FromContext(ctx).Info("Loaded a changed authorization configuration", "file", f.file)
+	return err
 }
 
-// tell logs why the file is not used, unless it was the last thing told.
-func (f *followed) tell(ctx context.Context, err error) {
-	if ctx.Err() == nil && err.Error() != f.told {
-		f.told = err.Error()
-		klog.FromContext(ctx).Error(err, "Kept the authorization configuration that was in force", "file", f.file)
-	}
-}
-
-// use puts content in force, or says why it does not.
-func (f *followed) use(content []byte) error {
+// put puts content in force, or says why it does not.
+func (f *followed) put(content []byte) error {
 	entries, err := parse(content)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.file, err)
@@ -115,7 +64,6 @@ func (f *followed) use(content []byte) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.file, err)
 	}
-	f.used = content
 	f.known.Store(&next)
 	return nil
 }

@@ -1,6 +1,7 @@
 package authz
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	configmetrics "k8s.io/apiserver/pkg/server/options/authorizationconfig/metrics"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
 // TestFollowed looks at a file whose kubeconfig comes late.
@@ -37,7 +40,17 @@ func TestFollowed(t *testing.T) {
 		t.Errorf("before the file is read: %v, %q, %v", d, reason, err)
 	}
 	write(file, rbac)
-	if err := f.begin(); err != nil {
+	inForce, source := "", f.source()
+	use := source.Use
+	source.Use = func(ctx context.Context, content []byte) error {
+		err := use(ctx, content)
+		if err == nil {
+			inForce = string(content)
+		}
+		return err
+	}
+	followed := &follow.File{Source: source}
+	if err := followed.Begin(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if d, _, err := f.Authorize(t.Context(), asked); d != NoOpinion || err != nil {
@@ -56,20 +69,20 @@ func TestFollowed(t *testing.T) {
 			write(kubeconfig, `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a}}], `+
 				`clusters: [{name: a, cluster: {server: "https://127.0.0.1:1/review"}}]}`)
 		}, time.Second, rbac},
-		{"but again after a while", func() {}, configRetry, webhook},
-		{"without RBAC", func() { write(file, header) }, configRetry, webhook},
+		{"but again after a while", func() {}, follow.Retry, webhook},
+		{"without RBAC", func() { write(file, header) }, follow.Retry, webhook},
 		{"a file that is gone", func() {
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
-		}, configRetry, webhook},
-		{"and back", func() { write(file, rbac) }, configRetry, rbac},
+		}, follow.Retry, webhook},
+		{"and back", func() { write(file, rbac) }, follow.Retry, rbac},
 	}
 	for _, s := range steps {
 		s.before()
-		f.look(t.Context(), begun.Add(s.after))
-		if string(f.used) != s.used {
-			t.Errorf("%s: in force is\n%s", s.reason, f.used)
+		followed.Look(t.Context(), begun.Add(s.after))
+		if inForce != s.used {
+			t.Errorf("%s: in force is\n%s", s.reason, inForce)
 		}
 	}
 }

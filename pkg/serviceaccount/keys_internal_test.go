@@ -1,6 +1,7 @@
 package serviceaccount
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -13,6 +14,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
 // block is a key in PEM.
@@ -138,8 +142,8 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// TestLook: keys follow their file, and bad files change nothing.
-func TestLook(t *testing.T) {
+// TestFollow: keys follow their file, and bad files change nothing.
+func TestFollow(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "key.pem")
 	write := func(content string) {
@@ -150,9 +154,6 @@ func TestLook(t *testing.T) {
 	}
 	old, next := private(t, ecdsaKey(t, elliptic.P256())), private(t, ecdsaKey(t, elliptic.P256()))
 	i := &issuer{Tokens: Tokens{KeyFile: file}}
-	if told := i.look(t.Context(), ""); told != "" {
-		t.Errorf("before the start: %s", told)
-	}
 	write(old)
 	keys, err := i.keys()
 	if err != nil {
@@ -167,10 +168,19 @@ func TestLook(t *testing.T) {
 	if !ok {
 		t.Fatal("our token is none")
 	}
-	told, first := "", keys.signer.id
+	source, first, refused := i.source(), keys.signer.id, ""
+	source.Use = func(ctx context.Context, content []byte) error {
+		err := i.use(ctx, content)
+		if err != nil {
+			refused = err.Error()
+		}
+		return err
+	}
+	followed := &follow.File{Source: source}
+	followed.Begun([]byte(old))
 	for _, step := range []struct {
-		reason, content, told string
-		changed, verifies     bool
+		reason, content, refused string
+		changed, verifies        bool
 	}{
 		{"the same", old, "", false, true},
 		{"empty while it is written", "", "it has no key in PEM", false, true},
@@ -180,9 +190,10 @@ func TestLook(t *testing.T) {
 		{"and comes back", old + next, "", false, true},
 	} {
 		write(step.content)
-		told = i.look(t.Context(), told)
-		if (told == "") != (step.told == "") || !strings.Contains(told, step.told) {
-			t.Errorf("%s: told %q, want %q", step.reason, told, step.told)
+		refused = ""
+		followed.Look(t.Context(), time.Now())
+		if (refused == "") != (step.refused == "") || !strings.Contains(refused, step.refused) {
+			t.Errorf("%s: refused with %q, want %q", step.reason, refused, step.refused)
 		}
 		keys := i.now.Load().keys
 		if (keys.signer.id != first) != step.changed {
@@ -195,7 +206,8 @@ func TestLook(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if told = i.look(t.Context(), told); !strings.Contains(told, file) || i.look(t.Context(), told) != told {
-		t.Errorf("the file is gone: told %q", told)
+	followed.Look(t.Context(), time.Now())
+	if got := i.now.Load().keys.signer.id; got != first {
+		t.Errorf("the file is gone: %s signs, want %s as before", got, first)
 	}
 }

@@ -34,8 +34,8 @@ var mayImport = map[string][]string{
 
 	"pkg/crd":            {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
 	"pkg/aggregator":     {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
-	"pkg/authn":          {"pkg/controlplane", "pkg/internal/secretfile", "pkg/internal/pki"},
-	"pkg/authz":          {"pkg/controlplane", "pkg/internal/secretfile", "pkg/internal/rbac"},
+	"pkg/authn":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki"},
+	"pkg/authz":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac"},
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
 	"pkg/audit":          {"pkg/controlplane"},
 	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
@@ -43,7 +43,7 @@ var mayImport = map[string][]string{
 	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/feed"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/quota":          {"pkg/controlplane", "pkg/internal/feed"},
-	"pkg/serviceaccount": {"pkg/controlplane", "pkg/internal/secretfile", "pkg/internal/openapi/..."},
+	"pkg/serviceaccount": {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/openapi/..."},
 	"pkg/tracing":        {"pkg/controlplane"},
 
 	// Bundles of parts, for programs that want no choice.
@@ -67,6 +67,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/feed":              {},
 	"pkg/internal/filelock":          {},
 	"pkg/internal/kine":              {"pkg/controlplane", "pkg/internal/etcdclient"},
+	"pkg/internal/follow":            {"pkg/controlplane"},
 	"pkg/internal/loopback":          {},
 	"pkg/internal/metrics":           {},
 	"pkg/internal/openapi":           {"pkg/internal/openapi/reflected"},

@@ -1,0 +1,135 @@
+// Package follow keeps up with files that change while a plane runs.
+package follow
+
+import (
+	"bytes"
+	"context"
+	"time"
+
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// Every is how soon a change of a file is noticed. Files are read, not
+// watched: they are small, and a watch misses those that are mounted, linked or
+// replaced, which is how tokens and certificates come to be in containers.
+const Every = time.Second
+
+// Retry is how soon what could not be used is tried again although the
+// file has not changed: what else it depends on may have.
+const Retry = 10 * time.Second
+
+// BeginFunc starts work that lasts as long as a plane.
+type BeginFunc func(ctx context.Context, plane *controlplane.Plane) error
+
+// During declares work that lasts as long as a plane, under a name that no other
+// has: begin runs when the plane starts, and the plane is ready after it; then
+// run, if it is not nil, until the context ends. Both get the context of the
+// plane's life.
+func During(p *controlplane.Plan, name string, begin BeginFunc, run func(context.Context)) {
+	begun := make(chan error, 1)
+	p.Background(name, func(ctx context.Context, plane *controlplane.Plane) error {
+		err := begin(ctx, plane)
+		begun <- err
+		if err == nil && run != nil {
+			run(ctx)
+		}
+		return nil // Prepare below tells the error
+	})
+	p.Prepare(name, func(ctx context.Context, _ *controlplane.Plane) error {
+		select {
+		case err := <-begun:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
+}
+
+// Source is a file that is read when a plane starts and again when it changes.
+type Source struct {
+	// What the file is, in errors: "token file".
+	What, File string
+	// Read returns the content, or why it must not be used.
+	Read func(file string) ([]byte, error)
+	// Use puts content into effect, or says why it does not; the context is that
+	// of the plane's life.
+	Use func(ctx context.Context, content []byte) error
+}
+
+// Name is what errors call the file. Parts of a kind differ in it.
+func (s Source) Name() string { return s.What + " " + s.File }
+
+// Install declares the work that follows the file.
+func (s Source) Install(p *controlplane.Plan) {
+	f := &File{Source: s}
+	During(p, s.Name(), func(ctx context.Context, _ *controlplane.Plane) error { return f.Begin(ctx) }, f.Run)
+}
+
+// File is a source in a running plane; one goroutine has it.
+type File struct {
+	Source
+
+	used, refused []byte    // content in effect, and what could not be
+	again         time.Time // when to try what was refused
+	told          string    // the error that was logged
+}
+
+// Begin puts the first content into effect.
+func (f *File) Begin(ctx context.Context) error {
+	content, err := f.Read(f.File)
+	if err == nil {
+		f.used, err = content, f.Use(ctx, content)
+	}
+	return err
+}
+
+// Begun tells what is in effect already, in place of Begin.
+func (f *File) Begun(content []byte) { f.used = content }
+
+// Run follows the file until the context ends.
+func (f *File) Run(ctx context.Context) {
+	ticker := time.NewTicker(Every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			f.Look(ctx, now)
+		}
+	}
+}
+
+// Look puts new content into effect. What cannot be is logged once, and changes
+// nothing. Run looks again and again.
+func (f *File) Look(ctx context.Context, now time.Time) {
+	content, err := f.Read(f.File)
+	if err != nil {
+		f.tell(ctx, err)
+		return
+	}
+	if bytes.Equal(content, f.used) {
+		f.refused, f.told = nil, ""
+		return
+	}
+	if bytes.Equal(content, f.refused) && now.Before(f.again) {
+		return
+	}
+	if err := f.Use(ctx, content); err != nil {
+		f.refused, f.again = content, now.Add(Retry)
+		f.tell(ctx, err)
+		return
+	}
+	f.used, f.refused, f.told = content, nil, ""
+	klog.FromContext(ctx).Info("Loaded a changed file", "what", f.What, "file", f.File)
+}
+
+// tell logs why the file is not used, unless it was the last thing told.
+func (f *File) tell(ctx context.Context, err error) {
+	if ctx.Err() == nil && err.Error() != f.told {
+		f.told = err.Error()
+		klog.FromContext(ctx).Error(err, "Kept what a file said before", "what", f.What, "file", f.File)
+	}
+}
