@@ -158,6 +158,12 @@ func (p *Plane) RESTOptions(codec runtime.Codec, encode runtime.GroupVersioner) 
 	return p.backend.Getter(codec, encode)
 }
 
+// LateRESTOptions is RESTOptions for resources of which most are listed and
+// watched by nobody: their watch caches are made when somebody does.
+func (p *Plane) LateRESTOptions(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
+	return p.backend.LateGetter(codec, encode)
+}
+
 func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.RecommendedConfig, error) {
 	c := genericapiserver.NewRecommendedConfig(unversionedCodecs())
 	c.ExternalAddress = p.address

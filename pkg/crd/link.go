@@ -42,7 +42,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	config := apiextensionsserver.Config{
 		GenericConfig: generic,
 		ExtraConfig: apiextensionsserver.ExtraConfig{
-			CRDRESTOptionsGetter: p.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
+			CRDRESTOptionsGetter: p.LateRESTOptions(unstructured.UnstructuredJSONScheme, nil),
 			MasterCount:          1,
 			ServiceResolver:      noServices{},
 			AuthResolverWrapper:  g.connect,

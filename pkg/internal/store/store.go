@@ -107,10 +107,17 @@ func (b *Backend) Getter(codec runtime.Codec, encode runtime.GroupVersioner) gen
 	return &getter{backend: b, codec: codec, encode: encode}
 }
 
+// LateGetter is Getter for resources of which most are listed and watched by
+// nobody: their watch caches are made when somebody does.
+func (b *Backend) LateGetter(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
+	return &getter{backend: b, codec: codec, encode: encode, late: true}
+}
+
 type getter struct {
 	backend *Backend
 	codec   runtime.Codec
 	encode  runtime.GroupVersioner
+	late    bool
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter. Keys are
@@ -127,7 +134,7 @@ func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (gene
 	}
 	return generic.RESTOptions{
 		StorageConfig:             config.ForResource(gr),
-		Decorator:                 g.backend.decorated,
+		Decorator:                 g.decorated,
 		EnableGarbageCollection:   g.backend.CollectsGarbage,
 		DeleteCollectionWorkers:   1,
 		ResourcePrefix:            prefix,
@@ -139,44 +146,19 @@ func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (gene
 // or when it is first used.
 //
 //nolint:revive // the parameters are generic.StorageDecorator's
-func (b *Backend) decorated(
+func (g *getter) decorated(
 	config *storagebackend.ConfigForResource, prefix string,
 	keyFunc func(runtime.Object) (string, error),
 	newFunc, newListFunc func() runtime.Object,
 	attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
-	open := func() (storage.Interface, factory.DestroyFunc, error) {
-		return b.cached(config, prefix, keyFunc, newFunc, newListFunc, attrs, triggers, indexers)
-	}
-	if !b.OnDemand {
-		return open()
-	}
-	forget := b.declare(config.GroupResource)
-	s := &demanded{open: open}
-	return s, func() { s.destroy(); forget() }, nil
-}
-
-// cached is an etcd3 store behind a watch cache.
-//
-//nolint:revive // the parameters are generic.StorageDecorator's
-func (b *Backend) cached(
-	config *storagebackend.ConfigForResource, prefix string,
-	keyFunc func(runtime.Object) (string, error),
-	newFunc, newListFunc func() runtime.Object,
-	attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
-) (storage.Interface, factory.DestroyFunc, error) {
-	raw, closeRaw, err := b.raw(config, prefix, newFunc, newListFunc)
-	if err != nil {
-		return nil, nil, err
-	}
-	source := upstream.NewCacheSource(raw)
-	c, err := cacher.NewCacherFromConfig(cacher.Config{
-		Storage:             source,
+	b := g.backend
+	s := &spec{config: config, cache: cacher.Config{
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
 		ResourcePrefix:      prefix,
-		KeyFunc:             source.Count(keyFunc),
+		KeyFunc:             keyFunc,
 		NewFunc:             newFunc,
 		NewListFunc:         newListFunc,
 		GetAttrsFunc:        attrs,
@@ -184,22 +166,64 @@ func (b *Backend) cached(
 		Indexers:            indexers,
 		Codec:               config.Codec,
 		Clock:               b.clock(),
-	})
+	}}
+	open := func() (storage.Interface, factory.DestroyFunc, error) { return b.open(s, g.late) }
+	if !b.OnDemand && !g.late {
+		return open()
+	}
+	forget := b.declare(config.GroupResource)
+	if !b.OnDemand {
+		opened, destroy, err := open()
+		return opened, func() { destroy(); forget() }, err
+	}
+	d := &demanded{open: open}
+	return d, func() { d.destroy(); forget() }, nil
+}
+
+// spec is what the store of a resource is made of.
+type spec struct {
+	config *storagebackend.ConfigForResource
+	cache  cacher.Config // without what it is filled from
+}
+
+// open makes an etcd3 store behind a watch cache.
+func (b *Backend) open(s *spec, isLate bool) (storage.Interface, factory.DestroyFunc, error) {
+	raw, closeRaw, err := b.raw(s)
 	if err != nil {
+		return nil, nil, err
+	}
+	var top storage.Interface
+	var stop func()
+	if isLate {
+		l := &late{Interface: raw, spec: s, open: func() (*waiting, func(), error) { return b.cached(s, raw) }}
+		top, stop = l, l.stop
+	} else if top, stop, err = b.cached(s, raw); err != nil {
 		closeRaw()
+		return nil, nil, err
+	}
+	destroy := sync.OnceFunc(func() { stop(); closeRaw() })
+	return &filtering{Interface: top, resource: s.config.GroupResource, newList: s.cache.NewListFunc}, destroy, nil
+}
+
+// cached puts a watch cache before a store. What it returns as well ends the cache.
+func (b *Backend) cached(s *spec, raw storage.Interface) (*waiting, func(), error) {
+	source := upstream.NewCacheSource(raw)
+	config := s.cache
+	config.Storage = source
+	config.KeyFunc = source.Count(config.KeyFunc)
+	c, err := cacher.NewCacherFromConfig(config)
+	if err != nil {
 		return nil, nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 	}
 	delegator := cacher.NewCacheDelegator(c, raw)
-	untrack := b.track(c, trackedOf(config))
-	destroy := sync.OnceFunc(func() {
+	untrack := b.track(c, trackedOf(s.config))
+	stop := func() {
 		untrack()
 		delegator.Stop()
 		source.End()
 		c.Stop()
-		closeRaw()
-	})
-	filled := &waiting{Interface: delegator, cacher: c, raw: raw}
-	return &filtering{Interface: filled, resource: config.GroupResource, newList: newListFunc}, destroy, nil
+	}
+	return &waiting{Interface: delegator, cacher: c, raw: raw}, stop, nil
 }
 
 // clock is when watch caches ask their store how far it is.
@@ -211,9 +235,8 @@ func (b *Backend) clock() clock.WithTicker {
 }
 
 // raw is the store without a cache, and what closes it.
-func (b *Backend) raw(
-	config *storagebackend.ConfigForResource, prefix string, newFunc, newListFunc func() runtime.Object,
-) (storage.Interface, func(), error) {
+func (b *Backend) raw(s *spec) (storage.Interface, func(), error) {
+	config := s.config
 	client, err := b.Client()
 	if err != nil {
 		return nil, nil, fmt.Errorf("storage client for %s: %w", config.GroupResource, err)
@@ -222,14 +245,14 @@ func (b *Backend) raw(
 	wrapped := &kubernetes.Client{Client: client}
 	wrapped.Kubernetes = wrapped
 	versioner := storage.APIObjectVersioner{}
-	s, err := etcd3.New(wrapped, b.Compactor, config.Codec, newFunc, newListFunc, config.Prefix, prefix,
-		config.GroupResource, config.Transformer, config.LeaseManagerConfig,
+	raw, err := etcd3.New(wrapped, b.Compactor, config.Codec, s.cache.NewFunc, s.cache.NewListFunc, config.Prefix,
+		s.cache.ResourcePrefix, config.GroupResource, config.Transformer, config.LeaseManagerConfig,
 		etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
 	if err != nil {
 		_ = client.Close()
 		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 	}
-	return s, func() { s.Close(); _ = client.Close() }, nil
+	return raw, func() { raw.Close(); _ = client.Close() }, nil
 }
 
 // cacheWait bounds how long a request waits for a watch cache that is being
