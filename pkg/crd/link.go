@@ -32,7 +32,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 		return nil, err
 	}
 	generic := p.ServerConfig(apiextensionsserver.Codecs)
-	generic.RESTOptionsGetter = p.RESTOptions(codec, encode)
+	generic.RESTOptionsGetter = p.RESTOptions(lean{codec}, encode)
 	generic.MergedResourceConfig = apiextensionsserver.DefaultAPIResourceConfigSource()
 	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
 		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme))
