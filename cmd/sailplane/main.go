@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"k8s.io/component-base/metrics"
+
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/envtest"
 )
 
@@ -16,6 +18,8 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
+	// What /metrics leaves out need not be counted: two histograms would be the same.
+	metrics.SetDisabledMetrics([]string{"apiserver_request_slo_duration_seconds"})
 	program := command()
 	// Under the name of another program it is that one, for envtest.
 	if other := envtest.Named(os.Args[0], logging); other != nil {
