@@ -55,6 +55,9 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	generic.OpenAPIV3Config.Definitions = nil // needed to install, half a megabyte to keep
 	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	g.informer, g.lister = crds.Informer(), crds.Lister()
+	if err := g.informer.SetTransform(shareSpec(g.informer.GetStore())); err != nil {
+		return nil, fmt.Errorf("watch CRDs: %w", err)
+	}
 	return &controlplane.Link{
 		Server: server.GenericAPIServer,
 		Start: func(ctx, life context.Context) error {
