@@ -114,7 +114,14 @@ func mixed(ctx context.Context, l *lab, s *server) error {
 		func(ctx context.Context, l *lab, s *server) error {
 			return errors.Join(fillListed(ctx, s), manyConfigMaps(ctx, l, s, manyClients))
 		},
-		manyCustomResources, burst,
+		manyCustomResources,
+		func(ctx context.Context, l *lab, s *server) error {
+			definers, err := newDefiners(s)
+			if err != nil {
+				return err
+			}
+			return burst(ctx, l, definers)
+		},
 		func(ctx context.Context, l *lab, s *server) error { return fanOut(ctx, l, s, profiledWatchers) },
 	} {
 		if err := work(ctx, l, s); err != nil {
