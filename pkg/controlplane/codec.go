@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 
 	documents "github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 // codecs is how the objects of one API travel and how they are kept.
@@ -35,10 +36,10 @@ func (a *API) buildCodecs() (*codecs, error) {
 	factory := serializer.NewCodecFactory(scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(),
 		serializer.WithStreamingCollectionEncodingToProtobuf())
-	c := &codecs{wire: factory}
+	c := &codecs{wire: upstream.LeanLists(factory)}
 	mediaType := runtime.ContentTypeProtobuf
 	if !a.config.Protobuf {
-		c.wire = withoutProtobuf{factory}
+		c.wire = withoutProtobuf{c.wire}
 		mediaType = runtime.ContentTypeJSON
 	}
 	c.stored, c.storedAs, err = serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{

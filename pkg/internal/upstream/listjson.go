@@ -1,0 +1,127 @@
+package upstream
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"reflect"
+	"slices"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// LeanLists returns a serializer that writes the same JSON for lists with less
+// garbage. Upstream allocates each object's JSON to copy it, and keeps the first
+// 128 KiB, of which it does not know whether there will be more and thus worth
+// compressing, in a buffer that grows by a quarter at a time.
+// https://github.com/kubernetes/apimachinery/blob/v0.36.6/pkg/runtime/serializer/json/collections.go
+// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/endpoints/handlers/responsewriters/writers.go#L198
+func LeanLists(s runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
+	types := slices.Clone(s.SupportedMediaTypes())
+	for i := range types {
+		if types[i].MediaType == runtime.ContentTypeJSON {
+			types[i].Serializer = &listSerializer{Serializer: types[i].Serializer}
+		}
+	}
+	return leanLists{s, types}
+}
+
+type leanLists struct {
+	runtime.NegotiatedSerializer
+	types []runtime.SerializerInfo
+}
+
+// SupportedMediaTypes implements runtime.NegotiatedSerializer.
+func (l leanLists) SupportedMediaTypes() []runtime.SerializerInfo { return l.types }
+
+// listSerializer encodes lists of Go types itself.
+type listSerializer struct {
+	runtime.Serializer
+	buffers sync.Pool // of *bytes.Buffer
+}
+
+const (
+	// listChunk is what is written at once, or a little more. By the size of the
+	// first write upstream decides whether to compress, and this is its threshold.
+	listChunk = 128 << 10
+	// maxListBuffer is kept for the next list; objects are seldom so large.
+	maxListBuffer = 4 * listChunk
+)
+
+// Encode implements runtime.Encoder.
+func (s *listSerializer) Encode(obj runtime.Object, w io.Writer) error {
+	head, items, ok := listParts(obj)
+	if !ok {
+		return s.Serializer.Encode(obj, w)
+	}
+	buffer, ok := s.buffers.Get().(*bytes.Buffer)
+	if !ok {
+		buffer = &bytes.Buffer{}
+	}
+	buffer.Reset()
+	defer func() {
+		if buffer.Cap() <= maxListBuffer {
+			s.buffers.Put(buffer)
+		}
+	}()
+	encoder := json.NewEncoder(buffer)
+	if err := encoder.Encode(head); err != nil {
+		return err
+	}
+	buffer.Truncate(buffer.Len() - len("}\n"))
+	before := `,"items":[`
+	for i := range items.Len() {
+		buffer.WriteString(before)
+		before = ","
+		if err := encoder.Encode(items.Index(i).Addr().Interface()); err != nil {
+			return err
+		}
+		buffer.Truncate(buffer.Len() - len("\n"))
+		if buffer.Len() > listChunk {
+			if _, err := w.Write(buffer.Bytes()); err != nil {
+				return err
+			}
+			buffer.Reset()
+		}
+	}
+	buffer.WriteString("]}\n")
+	_, err := w.Write(buffer.Bytes())
+	return err
+}
+
+// listHead is what comes before the items.
+type listHead struct {
+	metav1.TypeMeta `json:",inline"`
+
+	ListMeta metav1.ListMeta `json:"metadata"`
+}
+
+// listParts takes a list of objects of a Go type apart. Others, and empty ones,
+// are left to upstream.
+func listParts(obj runtime.Object) (head listHead, items reflect.Value, ok bool) {
+	v := reflect.ValueOf(obj)
+	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {
+		return head, items, false
+	}
+	v = v.Elem()
+	const fields = 3
+	if v.NumField() != fields || v.Field(2).Kind() != reflect.Slice || v.Field(2).Len() == 0 {
+		return head, items, false
+	}
+	for i, tag := range [fields]string{",inline", "metadata,omitempty", "items"} {
+		if v.Type().Field(i).Tag.Get("json") != tag {
+			return head, items, false
+		}
+	}
+	if _, special := obj.(json.Marshaler); special {
+		return head, items, false
+	}
+	var isType, isList, isObject bool
+	items = v.Field(2)
+	head.TypeMeta, isType = v.Field(0).Interface().(metav1.TypeMeta)
+	head.ListMeta, isList = v.Field(1).Interface().(metav1.ListMeta)
+	_, isObject = items.Index(0).Addr().Interface().(runtime.Object)
+	return head, items, isType && isList && isObject
+}
