@@ -149,12 +149,17 @@ func duplicates[T any](kind string, list []named[T]) []error {
 // plugin is initialised with informers that reach nothing; those it asked for
 // are counted.
 func (p *Plan) checkAdmission() []error {
+	// One client for all plugins: it has a part for every group version of Kubernetes.
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://nowhere", Transport: unreachable{}})
+	if err != nil {
+		return []error{err}
+	}
 	var errs []error
 	for _, a := range p.admission {
 		if nilValue(a.value) {
 			continue // reported with the names
 		}
-		wanted, err := informersOf(a.value)
+		wanted, err := informersOf(a.value, client)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("part %q: admission %q: %w", a.part, a.name, err))
 		}
@@ -173,14 +178,9 @@ func nilValue(v any) bool {
 	return !r.IsValid() || (r.Kind() == reflect.Pointer || r.Kind() == reflect.Func || r.Kind() == reflect.Interface) && r.IsNil()
 }
 
-// informersOf initialises a plugin against nothing and returns the kinds of the
-// informers it asked for.
-func informersOf(plugin admission.Interface) ([]gvk, error) {
-	config := &rest.Config{Host: "http://nowhere", Transport: unreachable{}}
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
+// informersOf initialises a plugin with a client that reaches nothing, and returns
+// the kinds of the informers it asked for.
+func informersOf(plugin admission.Interface, client kubernetes.Interface) ([]gvk, error) {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	ended, cancel := context.WithCancel(context.Background())
 	cancel()
