@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,6 +24,7 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
 )
 
 // Resolver finds the address of the Service an APIService names.
@@ -61,6 +63,12 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	return nil
 }
 
+// models are what the models of APIServices are built of: the same for all planes.
+var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
+	return genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
+		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme))
+})
+
 func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.DelegationTarget, r *registration) (*controlplane.Link, error) {
 	codec, encode, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
 		StorageMediaType:  runtime.ContentTypeJSON,
@@ -74,8 +82,7 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	generic := p.ServerConfig(aggregatorscheme.Codecs)
 	generic.RESTOptionsGetter = p.RESTOptions(codec, encode)
 	generic.MergedResourceConfig = aggregatorserver.DefaultAPIResourceConfigSource()
-	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
-		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme))
+	generic.OpenAPIV3Config = openapi.Own(models())
 	// link.Start starts the informers and waits for them, so that the hooks'
 	// controllers find them synced.
 	generic.DisabledPostStartHooks.Insert("start-kube-aggregator-informers")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
@@ -18,7 +19,15 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
 )
+
+// models are what the models of CRDs are built of: the same for all planes, and
+// half a megabyte.
+var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
+	return genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
+		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme))
+})
 
 // link makes the server of CRDs and custom resources.
 func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
@@ -34,8 +43,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	generic := p.ServerConfig(apiextensionsserver.Codecs)
 	generic.RESTOptionsGetter = p.RESTOptions(lean{codec}, encode)
 	generic.MergedResourceConfig = apiextensionsserver.DefaultAPIResourceConfigSource()
-	generic.OpenAPIV3Config = genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
-		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme))
+	generic.OpenAPIV3Config = openapi.Own(models())
 	// link.Start does what these hooks do, in order and without polling; the
 	// second also ends the process when the server stops while it starts.
 	generic.DisabledPostStartHooks.Insert("start-apiextensions-informers", "crd-informer-synced")
@@ -52,7 +60,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	if err != nil {
 		return nil, err
 	}
-	generic.OpenAPIV3Config.Definitions = nil // needed to install, half a megabyte to keep
+	generic.OpenAPIV3Config.Definitions = nil // needed to install, not to be kept
 	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	g.informer, g.lister = crds.Informer(), crds.Lister()
 	if err := g.informer.SetTransform(shareSpec(g.informer.GetStore())); err != nil {

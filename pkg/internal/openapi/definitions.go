@@ -66,14 +66,26 @@ func withoutInternalKinds(extensions spec.Extensions) spec.Extensions {
 // extensions of a schema: definitions may be made once and shared.
 func isolated(get common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
 	return utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		shared := get(ref)
-		own := make(map[string]common.OpenAPIDefinition, len(shared))
-		for name, d := range shared {
-			d.Schema.Extensions = maps.Clone(d.Schema.Extensions)
-			own[name] = d
-		}
-		return own
+		return own(get(ref))
 	})
+}
+
+// own are definitions of which the builders may write what they write to.
+func own(shared map[string]common.OpenAPIDefinition) map[string]common.OpenAPIDefinition {
+	own := make(map[string]common.OpenAPIDefinition, len(shared))
+	for name, d := range shared {
+		d.Schema.Extensions = maps.Clone(d.Schema.Extensions)
+		own[name] = d
+	}
+	return own
+}
+
+// Own is a configuration like a shared one, for one server that installs groups
+// with it: servers fill in the Info, and the models are built of Definitions.
+func Own(shared *common.OpenAPIV3Config) *common.OpenAPIV3Config {
+	config, info := *shared, *shared.Info
+	config.Info, config.Definitions = &info, own(shared.Definitions)
+	return &config
 }
 
 // narrowMetaKinds keeps, of the kinds WatchEvent and DeleteOptions, which every
