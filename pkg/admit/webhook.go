@@ -2,10 +2,13 @@ package admit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync"
+	"sync/atomic"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -14,8 +17,11 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/generic"
 	mutatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/mutating"
 	validatingwebhook "k8s.io/apiserver/pkg/admission/plugin/webhook/validating"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
@@ -85,77 +91,93 @@ func (MutatingWebhooks) PartName() string { return "admit.MutatingWebhooks" }
 
 // Install declares the admission plugin ValidatingAdmissionWebhook.
 func (w ValidatingWebhooks) Install(p *controlplane.Plan) error {
-	plugin, err := validatingwebhook.NewValidatingAdmissionWebhook(nil)
-	if err != nil {
-		return err
-	}
-	h := &hooks{Webhook: plugin.Webhook, resolver: w.Resolver, kubeconfig: w.Kubeconfig, dialer: dialing.New(w.Deny)}
+	h := &hooks{Handler: handled(), resolver: w.Resolver, kubeconfig: w.Kubeconfig, dialer: dialing.New(w.Deny)}
 	if err := h.dialer.Check(); err != nil {
 		return err
 	}
-	p.Admit(validatingwebhook.PluginName, validatingHooks{h, plugin})
+	h.plugin = sync.OnceValues(func() (*generic.Webhook, error) {
+		plugin, err := validatingwebhook.NewValidatingAdmissionWebhook(nil)
+		if err != nil {
+			return nil, err
+		}
+		return plugin.Webhook, h.initialize(plugin.Webhook)
+	})
+	h.watched = func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+		return f.Admissionregistration().V1().ValidatingWebhookConfigurations().Informer()
+	}
+	p.Admit(validatingwebhook.PluginName, validatingHooks{h})
 	h.declare(p, "ValidatingWebhookConfiguration", "validating webhooks")
 	return nil
 }
 
 // Install declares the admission plugin MutatingAdmissionWebhook.
 func (w MutatingWebhooks) Install(p *controlplane.Plan) error {
-	plugin, err := mutatingwebhook.NewMutatingWebhook(nil)
-	if err != nil {
-		return err
-	}
-	h := &hooks{Webhook: plugin.Webhook, resolver: w.Resolver, kubeconfig: w.Kubeconfig, dialer: dialing.New(w.Deny)}
+	h := &hooks{Handler: handled(), resolver: w.Resolver, kubeconfig: w.Kubeconfig, dialer: dialing.New(w.Deny)}
 	if err := h.dialer.Check(); err != nil {
 		return err
 	}
-	p.Admit(mutatingwebhook.PluginName, mutatingHooks{h, plugin})
+	h.plugin = sync.OnceValues(func() (*generic.Webhook, error) {
+		plugin, err := mutatingwebhook.NewMutatingWebhook(nil)
+		if err != nil {
+			return nil, err
+		}
+		return plugin.Webhook, h.initialize(plugin.Webhook)
+	})
+	h.watched = func(f informers.SharedInformerFactory) cache.SharedIndexInformer {
+		return f.Admissionregistration().V1().MutatingWebhookConfigurations().Informer()
+	}
+	p.Admit(mutatingwebhook.PluginName, mutatingHooks{h})
 	h.declare(p, "MutatingWebhookConfiguration", "mutating webhooks")
 	return nil
 }
 
 // validatingHooks and mutatingHooks are two types because the chain asks by
 // interface which of the two a plugin does.
-type validatingHooks struct {
-	*hooks
-	plugin *validatingwebhook.Plugin
-}
+type validatingHooks struct{ *hooks }
 
 func (v validatingHooks) Validate(ctx context.Context, a Attributes, o admission.ObjectInterfaces) error {
-	if v.startup.passes(a) {
-		return nil
-	}
-	return v.plugin.Validate(ctx, a, o)
+	return v.dispatch(ctx, a, o)
 }
 
-type mutatingHooks struct {
-	*hooks
-	plugin *mutatingwebhook.Plugin
-}
+type mutatingHooks struct{ *hooks }
 
 func (m mutatingHooks) Admit(ctx context.Context, a Attributes, o admission.ObjectInterfaces) error {
-	if m.startup.passes(a) {
-		return nil
-	}
-	return m.plugin.Admit(ctx, a, o)
+	return m.dispatch(ctx, a, o)
 }
 
 var (
 	_ admission.ValidationInterface                = validatingHooks{}
 	_ admission.MutationInterface                  = mutatingHooks{}
 	_ admission.InitializationValidator            = &hooks{}
+	_ initializer.WantsExternalKubeClientSet       = &hooks{}
 	_ initializer.WantsExternalKubeInformerFactory = &hooks{}
 	_ initializer.WantsAuthorizer                  = &hooks{}
 )
 
-// hooks is what both kinds of webhooks have in common.
+// hooks is what both kinds of webhooks have in common. The plugin of upstream is
+// made when there is a webhook: the CEL environments that it begins with cost
+// more than most of a plane that has none.
 type hooks struct {
-	*generic.Webhook
+	*admission.Handler
 	resolver   Resolver
 	kubeconfig string
+	client     kubernetes.Interface
 	informers  informers.SharedInformerFactory
+	authorizer authorizer.Authorizer
 	dialer     dialing.Dialer
 	answer     func(host string) http.RoundTripper
 	startup    startup
+
+	credentials    webhook.AuthenticationInfoResolver
+	watched        func(informers.SharedInformerFactory) cache.SharedIndexInformer
+	configurations cache.SharedIndexInformer
+	used           atomic.Bool // whether there was a configuration
+	plugin         func() (*generic.Webhook, error)
+}
+
+// handled are the operations that webhooks may be asked about.
+func handled() *admission.Handler {
+	return admission.NewHandler(admission.Connect, admission.Create, admission.Delete, admission.Update)
 }
 
 // declare says what the plugin needs, and ends its connections with the plane.
@@ -171,23 +193,59 @@ func (h *hooks) declare(p *controlplane.Plan, kind, name string) {
 	})
 }
 
+// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
+func (h *hooks) SetExternalKubeClientSet(c kubernetes.Interface) { h.client = c }
+
 // SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-// The plugin gets the informers of a plane only: that kinds are missing is said
+// The informers are asked for in a plane only: that kinds are missing is said
 // by Plan.Need, which knows the part to add.
 func (h *hooks) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) { h.informers = f }
 
-// ValidateInitialization implements admission.InitializationValidator.
+// SetAuthorizer implements initializer.WantsAuthorizer.
+func (h *hooks) SetAuthorizer(a authorizer.Authorizer) { h.authorizer = a }
+
+// ValidateInitialization implements admission.InitializationValidator. It asks for
+// the informers, so that the plane waits for them.
 func (h *hooks) ValidateInitialization() error {
-	credentials, err := webhook.NewDefaultAuthenticationInfoResolver(h.kubeconfig)
-	if err != nil {
+	var err error
+	if h.credentials, err = webhook.NewDefaultAuthenticationInfoResolver(h.kubeconfig); err != nil {
 		return fmt.Errorf("credentials for webhooks: %w", err)
 	}
-	h.SetAuthenticationInfoResolverWrapper(func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-		return h.dialer.Resolver(credentials, h.answer)
+	h.informers.Core().V1().Namespaces().Informer()
+	h.configurations = h.watched(h.informers)
+	return nil
+}
+
+// initialize makes a new plugin of upstream ready.
+func (h *hooks) initialize(w *generic.Webhook) error {
+	if h.configurations.IsStopped() {
+		return errors.New("the plane stops") // an informer that stopped takes nobody in
+	}
+	w.SetAuthenticationInfoResolverWrapper(func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
+		return h.dialer.Resolver(h.credentials, h.answer)
 	})
-	h.SetServiceResolver(h.serviceResolver())
-	h.Webhook.SetExternalKubeInformerFactory(h.informers)
-	return h.Webhook.ValidateInitialization()
+	w.SetServiceResolver(h.serviceResolver())
+	w.SetExternalKubeClientSet(h.client)
+	w.SetAuthorizer(h.authorizer)
+	w.SetExternalKubeInformerFactory(h.informers)
+	return w.ValidateInitialization()
+}
+
+func (h *hooks) dispatch(ctx context.Context, a Attributes, o admission.ObjectInterfaces) error {
+	if h.startup.passes(a) {
+		return nil
+	}
+	if !h.used.Load() {
+		if h.configurations.HasSynced() && len(h.configurations.GetStore().ListKeys()) == 0 {
+			return nil
+		}
+		h.used.Store(true)
+	}
+	plugin, err := h.plugin()
+	if err != nil {
+		return admission.NewForbidden(a, fmt.Errorf("webhooks: %w", err))
+	}
+	return plugin.Dispatch(ctx, a, o)
 }
 
 func (h *hooks) serviceResolver() Resolver {
