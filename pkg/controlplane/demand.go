@@ -1,69 +1,115 @@
 package controlplane
 
 import (
-	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"path"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
+	restful "github.com/emicklei/go-restful/v3"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
 // OnDemand has what serves a resource made when the resource is first used, in
-// place of when the plane starts: the store, its watch cache, and the handlers of
-// its group version. A plane that serves much of which little is used starts
+// place of when the plane starts: the store, its watch cache, and the routes. A plane that serves much of which little is used starts
 // sooner and holds less. The first request for a resource reads all its
 // objects: it is for planes that begin with few.
 func (p *Plan) OnDemand() { p.onDemand = true }
 
-// pending are the group versions of a plane whose handlers are not made yet.
+// pending are the group versions of a plane whose routes are made when they are
+// used. Nothing is added once the plane is made.
 type pending struct {
-	some atomic.Bool // whether there are any
-
-	mu       sync.Mutex
-	installs map[string]func() error // by URL path, "apis/apps/v1"
-	failed   map[string]error
-
+	versions map[string]*routes // by URL path, "apis/apps/v1"
 	// prints are the fingerprints of all group versions that are served on demand,
-	// by URL path, those that are installed as well. Nothing is added once the plane is made.
+	// by URL path, those that are installed as well.
 	prints map[string]string
 }
 
 func newPending() *pending {
-	return &pending{installs: map[string]func() error{}, failed: map[string]error{}, prints: map[string]string{}}
+	return &pending{versions: map[string]*routes{}, prints: map[string]string{}}
 }
 
-func (p *pending) add(at string, install func() error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.installs[at] = install
-	p.some.Store(true)
+// routes are those of one group version, made by resource: of the resources of
+// a version, most planes use few.
+type routes struct {
+	// announce puts the root of the version into the server, without any route.
+	announce func()
+	root     *restful.WebService
+	// make makes the routes of some of the storage.
+	make    func(storage map[string]map[string]rest.Storage) (*restful.WebService, error)
+	storage map[string]map[string]rest.Storage
+	version string
+
+	mu   sync.Mutex
+	made map[string]*restful.WebService // by resource; of all: ""
 }
 
-// wrap installs what a request is for before it is served.
+// of returns the routes of a resource, made now if they are not; those of all
+// for "". There are none of a resource that is not served.
+func (r *routes) of(resource string) (*restful.WebService, error) {
+	storage := r.storage
+	if resource != "" {
+		if storage[r.version][resource] == nil {
+			return nil, nil
+		}
+		storage = only(storage, resource)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ws := r.made[resource]; ws != nil {
+		return ws, nil
+	}
+	ws, err := r.make(storage)
+	if err == nil {
+		r.made[resource] = ws
+	}
+	return ws, err
+}
+
+// whole returns the routes of all resources if they are made.
+func (r *routes) whole() *restful.WebService {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.made[""]
+}
+
+// only has the storage of one resource, and of what is below it.
+func only(storage map[string]map[string]rest.Storage, resource string) map[string]map[string]rest.Storage {
+	some := map[string]map[string]rest.Storage{}
+	for version, paths := range storage {
+		some[version] = maps.Clone(paths)
+		maps.DeleteFunc(some[version], func(at string, _ rest.Storage) bool {
+			return at != resource && !strings.HasPrefix(at, resource+"/")
+		})
+	}
+	return some
+}
+
+// wrap announces what a request is for before it is served.
 func (p *pending) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if p.some.Load() {
-			if err := p.install(r.URL.Path); err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
+		if url := r.URL.Path; url == "/" || url == "/index.html" { // the list of all paths
+			for _, v := range p.versions {
+				v.announce()
 			}
+		} else if v := p.at(url); v != nil {
+			v.announce()
 		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// install installs the group version a URL path is in, or all for the list of
-// all paths.
-func (p *pending) install(url string) error {
-	if url == "/" || url == "/index.html" {
-		return p.all()
+// at returns the group version that a URL path is in.
+func (p *pending) at(url string) *routes {
+	if len(p.versions) == 0 {
+		return nil
 	}
 	url = strings.TrimPrefix(url, "/")
 	segments := 3 // apis/apps/v1
@@ -71,44 +117,64 @@ func (p *pending) install(url string) error {
 		segments = 2 // api/v1
 	}
 	parts := strings.SplitN(url, "/", segments+1)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.one(strings.Join(parts[:min(len(parts), segments)], "/"))
+	return p.versions[strings.Join(parts[:min(len(parts), segments)], "/")]
 }
 
-// all installs everything.
-func (p *pending) all() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var errs []error
-	for at := range p.installs {
-		errs = append(errs, p.one(at))
+// install makes all routes of the group version at a path.
+func (p *pending) install(at string) error {
+	v := p.at(at)
+	if v == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	_, err := v.of("")
+	return err
 }
 
-// one is tried once: half of the handlers may be there when it failed.
-func (p *pending) one(at string) error {
-	install, ok := p.installs[at]
-	if !ok {
-		return p.failed[at]
+// whole are the web services of a server, each with all of its routes. Those
+// of versions that are not installed are left out.
+func (p *pending) whole(services []*restful.WebService) []*restful.WebService {
+	var all []*restful.WebService
+	for _, ws := range services {
+		if v := p.at(ws.RootPath()); v == nil || v.root != ws {
+			all = append(all, ws)
+		}
 	}
-	delete(p.installs, at)
-	if err := install(); err != nil {
-		p.failed[at] = fmt.Errorf("install %s: %w", at, err)
+	for _, v := range p.versions {
+		if ws := v.whole(); ws != nil {
+			all = append(all, ws)
+		}
 	}
-	p.some.Store(len(p.installs)+len(p.failed) > 0)
-	return p.failed[at]
+	return all
+}
+
+// SelectRoute implements restful.RouteSelector: it finds a route among those of
+// the resource that a request is for.
+func (p *pending) SelectRoute(services []*restful.WebService, r *http.Request) (*restful.WebService, *restful.Route, error) {
+	if v := p.at(r.URL.Path); v != nil {
+		resource := ""
+		if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
+			resource = info.Resource
+		}
+		ws, err := v.of(resource)
+		if err != nil {
+			return nil, nil, restful.NewError(http.StatusInternalServerError, err.Error())
+		}
+		if ws != nil {
+			services = []*restful.WebService{ws}
+		}
+	}
+	return restful.CurlyRouter{}.SelectRoute(services, r)
 }
 
 // serve has the handlers of a group version installed, and returns its discovery.
 // What discovery says is known from the handlers: on demand they are installed
-// now for the first plane of the process with such resources, and later for others.
+// now for the first plane of the process with such resources, and later, by
+// resource, for others.
 func (i *installer) serve(
 	g *planned, version string, storage map[string]map[string]rest.Storage,
 ) ([]apidiscoveryv2.APIResourceDiscovery, error) {
 	if !i.plane.plan.onDemand {
-		return i.installVersion(g, version, storage)
+		return i.installVersion(g, version, storage, i.server.Handler.GoRestfulContainer)
 	}
 	key := fingerprint(version, storage)
 	at := strings.TrimPrefix(path.Join(g.api.root(), g.api.group, version), "/")
@@ -116,17 +182,31 @@ func (i *installer) serve(
 	if known, ok := g.api.discovered.Load(key); ok {
 		resources := known.(*apidiscoveryv2.APIVersionDiscovery).DeepCopy().Resources
 		i.equate(schema.GroupVersion{Group: g.api.group, Version: version}, resources)
-		i.plane.pending.add(at, func() error {
-			_, err := i.installVersion(g, version, storage)
-			return err
-		})
+		i.plane.pending.versions[at] = i.routes(g, version, storage)
 		return resources, nil
 	}
-	resources, err := i.installVersion(g, version, storage)
+	resources, err := i.installVersion(g, version, storage, i.server.Handler.GoRestfulContainer)
 	if err == nil {
 		g.api.discovered.Store(key, (&apidiscoveryv2.APIVersionDiscovery{Resources: resources}).DeepCopy())
 	}
 	return resources, err
+}
+
+// routes are those of a group version, none of which is made.
+func (i *installer) routes(g *planned, version string, storage map[string]map[string]rest.Storage) *routes {
+	root := new(restful.WebService)
+	r := &routes{root: root, storage: storage, version: version, made: map[string]*restful.WebService{}}
+	r.announce = sync.OnceFunc(func() {
+		i.server.Handler.GoRestfulContainer.Add(root.Path(path.Join(g.api.root(), g.api.group, version)))
+	})
+	r.make = func(storage map[string]map[string]rest.Storage) (*restful.WebService, error) {
+		aside := restful.NewContainer()
+		if _, err := i.installVersion(g, version, storage, aside); err != nil {
+			return nil, fmt.Errorf("install %s: %w", root.RootPath(), err)
+		}
+		return aside.RegisteredWebServices()[0], nil
+	}
+	return r
 }
 
 // fingerprint tells what an API serves of a version from other choices of its
@@ -162,3 +242,10 @@ func (i *installer) equate(gv schema.GroupVersion, resources []apidiscoveryv2.AP
 		}
 	}
 }
+
+// equated is a registry that has been told already: each time counts.
+type equated struct {
+	runtime.EquivalentResourceRegistry
+}
+
+func (equated) RegisterKindFor(schema.GroupVersionResource, string, schema.GroupVersionKind) {}

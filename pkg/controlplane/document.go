@@ -55,6 +55,8 @@ func (p *Plane) installOpenAPI() error {
 			Definitions: l.Definitions, Schemes: l.Schemes,
 		}
 		if l.Server == p.groupsServer {
+			services := config.WebServices
+			config.WebServices = func() []*restful.WebService { return p.pending.whole(services()) }
 			config.Later, config.Make = p.pending.prints, p.pending.install
 		}
 		sources = append(sources, openapi.Static(config))

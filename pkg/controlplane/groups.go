@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	restful "github.com/emicklei/go-restful/v3"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,9 @@ func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error)
 	server, err := config.Complete().New("groups", delegate)
 	if err != nil {
 		return nil, err
+	}
+	if p.plan.onDemand {
+		server.Handler.GoRestfulContainer.Router(p.pending)
 	}
 	for _, g := range p.plan.groups() {
 		if err := (&installer{plane: p, server: server, config: config}).install(g); err != nil {
@@ -212,9 +216,10 @@ func (i *installer) destroyLater(paths map[string]rest.Storage) {
 	}
 }
 
-// installVersion installs the handlers of one group version and returns its discovery.
+// installVersion installs the handlers of one group version in a container, and
+// returns its discovery.
 func (i *installer) installVersion(
-	g *planned, version string, storage map[string]map[string]rest.Storage,
+	g *planned, version string, storage map[string]map[string]rest.Storage, container *restful.Container,
 ) ([]apidiscoveryv2.APIResourceDiscovery, error) {
 	scheme, err := g.api.scheme()
 	if err != nil {
@@ -231,6 +236,10 @@ func (i *installer) installVersion(
 		}
 	}
 	completed := i.config.Config
+	equivalents := completed.EquivalentResourceRegistry
+	if container != i.server.Handler.GoRestfulContainer {
+		equivalents = equated{equivalents}
+	}
 	gv := &genericapi.APIGroupVersion{
 		GroupVersion: schema.GroupVersion{Group: g.api.group, Version: version},
 		Root:         g.api.root(), Storage: storage[version], AllServedVersionsByResource: served,
@@ -238,12 +247,12 @@ func (i *installer) installVersion(
 		ParameterCodec:         runtime.NewParameterCodec(scheme), Serializer: codecs.wire,
 		Creater: scheme, Convertor: scheme, ConvertabilityChecker: scheme, Defaulter: scheme, Typer: scheme,
 		UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme), Namer: runtime.Namer(meta.NewAccessor()),
-		TypeConverter: g.api.typeConverter(), EquivalentResourceRegistry: completed.EquivalentResourceRegistry,
+		TypeConverter: g.api.typeConverter(), EquivalentResourceRegistry: equivalents,
 		Admit: completed.AdmissionControl, Authorizer: completed.Authorization.Authorizer,
 		MinRequestTimeout:   time.Duration(completed.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: completed.MaxRequestBodyBytes,
 	}
-	resources, _, err := gv.InstallREST(i.server.Handler.GoRestfulContainer)
+	resources, _, err := gv.InstallREST(container)
 	return resources, err
 }
 
