@@ -38,6 +38,7 @@ type API struct {
 	converter   func() (managedfields.TypeConverter, error)
 
 	discovered sync.Map // what discovery says of a version, by fingerprint
+	routes     sync.Map // those of the first plane, by fingerprint, without functions
 
 	mu    sync.Mutex
 	joins map[string]weak.Pointer[API] // by the other's id

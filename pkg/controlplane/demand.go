@@ -204,9 +204,25 @@ func (i *installer) routes(g *planned, version string, storage map[string]map[st
 		if _, err := i.installVersion(g, version, storage, aside); err != nil {
 			return nil, fmt.Errorf("install %s: %w", root.RootPath(), err)
 		}
-		return aside.RegisteredWebServices()[0], nil
+		ws := aside.RegisteredWebServices()[0]
+		g.api.share(fingerprint(version, storage), ws.Routes())
+		return ws, nil
 	}
 	return r
+}
+
+// share has routes refer to what is the same in all planes: their documents, and
+// the expressions that were compiled of their paths. Of a plane are the functions.
+func (a *API) share(key string, routes []restful.Route) {
+	first := slices.Clone(routes)
+	for i := range first {
+		first[i].Function = nil
+	}
+	shared, _ := a.routes.LoadOrStore(key, first)
+	for i, r := range shared.([]restful.Route) {
+		r.Function = routes[i].Function
+		routes[i] = r
+	}
 }
 
 // fingerprint tells what an API serves of a version from other choices of its
