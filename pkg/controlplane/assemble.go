@@ -65,6 +65,9 @@ func newPlane(name string, plan *Plan, backend *store.Backend, shared *shared) (
 		return nil, fmt.Errorf("loopback client: %w", err)
 	}
 	p.informers = informers.NewSharedInformerFactory(client, 0)
+	if plan.onDemand {
+		p.informers = drowsy{p.informers, p}
+	}
 	if p.tracer, err = startTracer(plan.tracers); err != nil {
 		return nil, err
 	}

@@ -3,17 +3,22 @@ package planetest_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
 )
 
@@ -64,4 +69,67 @@ func keys(t *testing.T, c *rest.Config, path string) any {
 		return slices.Sorted(maps.Keys(paths))
 	}
 	return document
+}
+
+// TestUnusedResources: an informer of the plane knows the objects of a resource that
+// nobody used before, and what becomes of them.
+func TestUnusedResources(t *testing.T) {
+	t.Parallel()
+	plane, inside := inside(t)
+	ranges := inside.Informers().Core().V1().LimitRanges().Lister().LimitRanges("default")
+	known := func(label string) func(context.Context) error {
+		return func(context.Context) error {
+			found, err := ranges.Get("x")
+			switch {
+			case label == "" && apierrors.IsNotFound(err):
+				return nil
+			case err != nil:
+				return err
+			case found.Labels["is"] != label:
+				return fmt.Errorf("it is %q, want %q", found.Labels["is"], label)
+			}
+			return nil
+		}
+	}
+	must(t, known("")(t.Context()))
+	apply := func(label string) {
+		plane.Apply(t, planetest.YAML(fmt.Sprintf(
+			`{apiVersion: v1, kind: LimitRange, metadata: {name: x, namespace: default, labels: {is: %s}}, spec: {limits: []}}`, label)))
+	}
+	apply("new")
+	plane.Eventually(t, known("new"))
+	apply("changed")
+	plane.Eventually(t, known("changed"))
+	must(t, plane.Client().CoreV1().LimitRanges("default").Delete(t.Context(), "x", metav1.DeleteOptions{}))
+	plane.Eventually(t, known(""))
+}
+
+// TestUnusedSinceStart: an informer knows the objects that the storage had when the
+// plane started, which nobody used since.
+func TestUnusedSinceStart(t *testing.T) {
+	t.Parallel()
+	storage := planetest.WithStorage(sqlite.File{Path: filepath.Join(t.TempDir(), "state.db")})
+	t.Run("before", func(t *testing.T) {
+		planetest.Start(t, storage).Apply(t, planetest.YAML(
+			`{apiVersion: v1, kind: LimitRange, metadata: {name: x, namespace: default}, spec: {limits: []}}`))
+	})
+	plane, inside := inside(t, storage)
+	plane.Eventually(t, func(context.Context) error {
+		_, err := inside.Informers().Core().V1().LimitRanges().Lister().LimitRanges("default").Get("x")
+		return err
+	})
+}
+
+// inside starts a plane and returns what parts see of it too.
+func inside(t *testing.T, parts ...controlplane.Part) (*planetest.Plane, *controlplane.Plane) {
+	t.Helper()
+	var inside *controlplane.Plane
+	plane := planetest.Start(t, append(parts, controlplane.PartFunc(func(p *controlplane.Plan) error {
+		p.Prepare("look", func(_ context.Context, p *controlplane.Plane) error {
+			inside = p
+			return nil
+		})
+		return nil
+	}))...)
+	return plane, inside
 }

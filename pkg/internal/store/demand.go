@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"sync"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -11,19 +13,62 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 )
 
-// declare notes a store that may not be made yet.
-func (b *Backend) declare(resource schema.GroupResource) (forget func()) {
+// uses are the stores of a resource that are made on demand.
+type uses struct {
+	stores int
+	first  chan struct{} // closed when one is used
+	used   func()        // closes it
+}
+
+// declare notes a store that may not be made yet. Call used when it is.
+func (b *Backend) declare(resource schema.GroupResource) (used, forget func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.declared == nil {
-		b.declared = map[schema.GroupResource]int{}
+		b.declared = map[schema.GroupResource]*uses{}
 	}
-	b.declared[resource]++
-	return sync.OnceFunc(func() {
+	u := b.declared[resource]
+	if u == nil {
+		u = &uses{first: make(chan struct{})}
+		u.used = sync.OnceFunc(func() { close(u.first) })
+		b.declared[resource] = u
+	}
+	u.stores++
+	return u.used, sync.OnceFunc(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.declared[resource]--
+		u.stores--
 	})
+}
+
+// Unused returns what is closed at the first use of a resource, and the revision
+// up to which it has no objects; nil if it has some, was used, or may be by others.
+func (b *Backend) Unused(ctx context.Context, resource schema.GroupResource) (used <-chan struct{}, revision int64, err error) {
+	b.mu.Lock()
+	u := b.declared[resource]
+	b.mu.Unlock()
+	if u == nil || b.Shared {
+		return nil, 0, nil
+	}
+	select {
+	case <-u.first:
+		return nil, 0, nil
+	default:
+	}
+	client, err := b.Client()
+	if err != nil {
+		return nil, 0, fmt.Errorf("storage client for %s: %w", resource, err)
+	}
+	defer client.Close() // tells only that its context was ended by it
+	keys := b.Prefix + "/" + keyPrefix(resource) + "/"
+	found, err := client.Get(ctx, keys, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return nil, 0, fmt.Errorf("count %s: %w", resource, err)
+	}
+	if found.Count > 0 {
+		return nil, 0, nil
+	}
+	return u.first, found.Header.Revision, nil
 }
 
 // endedError is what a store says that is used after its end.
@@ -36,6 +81,7 @@ func (endedError) Error() string {
 // demanded is a store that is made when it is first used.
 type demanded struct {
 	open func() (storage.Interface, factory.DestroyFunc, error)
+	used func()
 
 	mu    sync.Mutex
 	store storage.Interface // nil before
@@ -58,6 +104,7 @@ func (d *demanded) use() (storage.Interface, error) {
 			return nil, err
 		}
 		d.store, d.close = s, destroy
+		d.used()
 	}
 	return d.store, nil
 }

@@ -57,7 +57,7 @@ type Backend struct {
 
 	mu       sync.Mutex
 	caches   map[*cacher.Cacher]tracked
-	declared map[schema.GroupResource]int // stores that are made on demand
+	declared map[schema.GroupResource]*uses // stores that are made on demand
 }
 
 // Has tells whether there is a store of the resource.
@@ -69,7 +69,8 @@ func (b *Backend) Has(resource schema.GroupResource) bool {
 			return true
 		}
 	}
-	return b.declared[resource] > 0
+	u := b.declared[resource]
+	return u != nil && u.stores > 0
 }
 
 // Await waits until the watch caches of every store are filled, or says which
@@ -128,18 +129,21 @@ func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (gene
 	config.EncodeVersioner = g.encode
 	config.StorageObjectCountTracker = g.backend.Objects
 	config.Transformer = g.backend.transformer(gr)
-	prefix := gr.Resource
-	if gr.Group != "" {
-		prefix = gr.Group + "/" + gr.Resource
-	}
 	return generic.RESTOptions{
 		StorageConfig:             config.ForResource(gr),
 		Decorator:                 g.decorated,
 		EnableGarbageCollection:   g.backend.CollectsGarbage,
 		DeleteCollectionWorkers:   1,
-		ResourcePrefix:            prefix,
+		ResourcePrefix:            keyPrefix(gr),
 		StorageObjectCountTracker: g.backend.Objects,
 	}, nil
+}
+
+func keyPrefix(gr schema.GroupResource) string {
+	if gr.Group == "" {
+		return gr.Resource
+	}
+	return gr.Group + "/" + gr.Resource
 }
 
 // decorated is a generic.StorageDecorator: a store behind a watch cache, made now
@@ -171,12 +175,13 @@ func (g *getter) decorated(
 	if !b.OnDemand && !g.late {
 		return open()
 	}
-	forget := b.declare(config.GroupResource)
+	used, forget := b.declare(config.GroupResource)
 	if !b.OnDemand {
 		opened, destroy, err := open()
+		used()
 		return opened, func() { destroy(); forget() }, err
 	}
-	d := &demanded{open: open}
+	d := &demanded{open: open, used: used}
 	return d, func() { d.destroy(); forget() }, nil
 }
 

@@ -1,0 +1,174 @@
+package controlplane
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/informers/admissionregistration"
+	"k8s.io/client-go/informers/core"
+	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+)
+
+// drowsy are informers that watch a resource from its first use on. Admission
+// plugins have a dozen of resources watched that most planes on demand never
+// use; each watch needs routes, a watch cache and thirty goroutines.
+type drowsy struct {
+	informers.SharedInformerFactory
+	plane *Plane
+}
+
+// Core and Admissionregistration have their informers made by InformerFor below.
+// What is watched of other groups is what a plane writes when it starts.
+func (d drowsy) Core() core.Interface { return core.New(d, metav1.NamespaceAll, nil) }
+
+func (d drowsy) Admissionregistration() admissionregistration.Interface {
+	return admissionregistration.New(d, metav1.NamespaceAll, nil)
+}
+
+// InformerFor implements informers.SharedInformerFactory.
+func (d drowsy) InformerFor(obj runtime.Object, stock internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
+	return d.SharedInformerFactory.InformerFor(obj, func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		kinds, _, err := scheme.Scheme.ObjectKinds(obj)
+		if err != nil {
+			return stock(c, resync)
+		}
+		var client cache.Getter
+		switch kinds[0].GroupVersion() {
+		case corev1.SchemeGroupVersion:
+			client = c.CoreV1().RESTClient()
+		case admissionv1.SchemeGroupVersion:
+			client = c.AdmissionregistrationV1().RESTClient()
+		default:
+			return stock(c, resync)
+		}
+		resource := d.plane.plan.storedAs(kinds[0])
+		if resource == "" {
+			return stock(c, resync)
+		}
+		awake := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
+		l := &unused{
+			awake: awake, backend: d.plane.backend, example: obj,
+			resource: schema.GroupResource{Group: kinds[0].Group, Resource: resource},
+		}
+		asleep := &cache.ListWatch{ListWithContextFunc: awake.ListWithContext, WatchFuncWithContext: l.watch}
+		return cache.NewSharedIndexInformerWithOptions(asleep, obj, cache.SharedIndexInformerOptions{
+			ResyncPeriod: resync, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		})
+	})
+}
+
+// storedAs is the name of the resource that keeps objects of a kind.
+func (p *Plan) storedAs(kind gvk) string {
+	for _, g := range p.groups() {
+		if g.api.group != kind.Group {
+			continue
+		}
+		for _, r := range g.resources {
+			if r.Kind == kind.Kind && !r.View {
+				return r.Name
+			}
+		}
+	}
+	return ""
+}
+
+// unused is a resource that may have no objects for as long as the plane lives.
+type unused struct {
+	awake    *cache.ListWatch
+	backend  *store.Backend
+	resource schema.GroupResource
+	example  runtime.Object
+}
+
+// watch tells a reflector that asks for all objects and what becomes of them that
+// there are none, and watches when somebody uses the resource.
+func (u *unused) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+	if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
+		return u.awake.WatchWithContext(ctx, opts)
+	}
+	used, revision, err := u.backend.Unused(ctx, u.resource)
+	if err != nil {
+		return nil, err
+	}
+	if used == nil {
+		return u.awake.WatchWithContext(ctx, opts)
+	}
+	none := u.example.DeepCopyObject()
+	m, err := meta.Accessor(none)
+	if err != nil {
+		return nil, err
+	}
+	m.SetResourceVersion(strconv.FormatInt(revision, 10))
+	m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+	ctx, cancel := context.WithCancel(ctx)
+	r := &relay{events: make(chan watch.Event), end: cancel}
+	go func() {
+		defer close(r.events)
+		if !r.send(ctx, watch.Event{Type: watch.Bookmark, Object: none}) {
+			return
+		}
+		select {
+		case <-used:
+		case <-ctx.Done():
+			return
+		}
+		w, err := u.awake.WatchWithContext(ctx, opts)
+		if err != nil {
+			r.send(ctx, watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(err).ErrStatus})
+			return
+		}
+		r.forward(ctx, w)
+	}()
+	return r, nil
+}
+
+// relay is a watch that has its events from another one.
+type relay struct {
+	events chan watch.Event
+	end    context.CancelFunc
+}
+
+// ResultChan implements watch.Interface.
+func (r *relay) ResultChan() <-chan watch.Event { return r.events }
+
+// Stop implements watch.Interface.
+func (r *relay) Stop() { r.end() }
+
+func (r *relay) send(ctx context.Context, e watch.Event) bool {
+	select {
+	case r.events <- e:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (r *relay) forward(ctx context.Context, w watch.Interface) {
+	defer w.Stop()
+	for {
+		select {
+		case e, ok := <-w.ResultChan():
+			if !ok || !r.send(ctx, e) {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
