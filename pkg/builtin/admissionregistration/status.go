@@ -2,13 +2,11 @@ package admissionregistration
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
 	admissionapply "k8s.io/client-go/applyconfigurations/admissionregistration/v1"
@@ -41,10 +39,20 @@ func (PolicyStatus) Install(p *controlplane.Plan) error {
 		if err != nil {
 			return err
 		}
-		newTypes(client).run(ctx)
+		return newTypes(client).run(ctx, policiesOf(plane))
+	})
+	// The informer outlives an election that is lost.
+	p.Background("read policies to check", func(ctx context.Context, plane *controlplane.Plane) error {
+		policiesOf(plane)
+		plane.Informers().StartWithContext(ctx)
 		return nil
 	})
 	return nil
+}
+
+// policiesOf is the informer that admission by policies uses too.
+func policiesOf(p *controlplane.Plane) cache.SharedIndexInformer {
+	return p.Informers().Admissionregistration().V1().ValidatingAdmissionPolicies().Informer()
 }
 
 // How long it takes until a status that could not be written is tried again, at
@@ -74,7 +82,7 @@ func newTypes(client kubernetes.Interface) *types {
 }
 
 // run checks policies until the context ends.
-func (t *types) run(ctx context.Context) {
+func (t *types) run(ctx context.Context, policies cache.SharedIndexInformer) error {
 	stop := context.AfterFunc(ctx, t.queue.ShutDown)
 	defer stop()
 	look := func(obj any) {
@@ -82,21 +90,19 @@ func (t *types) run(ctx context.Context) {
 			t.queue.Add(p.Name)
 		}
 	}
-	policies, informer := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(t.client.AdmissionregistrationV1().RESTClient(),
-			"validatingadmissionpolicies", metav1.NamespaceNone, fields.Everything()),
-		ObjectType: &admissionv1.ValidatingAdmissionPolicy{},
-		Handler:    cache.ResourceEventHandlerFuncs{AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) }},
+	handle, err := policies.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: look, UpdateFunc: func(_, obj any) { look(obj) },
 	})
-	var watching sync.WaitGroup
-	defer watching.Wait()
-	watching.Go(func() { informer.RunWithContext(ctx) })
+	if err != nil {
+		return err // the plane stops
+	}
+	defer policies.RemoveEventHandler(handle) //nolint:errcheck // it is there
 	for {
 		name, quit := t.queue.Get()
 		if quit {
-			return
+			return nil
 		}
-		t.work(ctx, policies, name)
+		t.work(ctx, policies.GetStore(), name)
 		t.queue.Done(name)
 	}
 }
