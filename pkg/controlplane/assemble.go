@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -248,12 +249,13 @@ func (p *Plane) protobufConfig() *rest.Config {
 	return c
 }
 
-// unversionedCodecs encode what belongs to no group: Status, discovery.
-func unversionedCodecs() serializer.CodecFactory {
+// unversionedCodecs encode what belongs to no group: Status, discovery. They are
+// the same for all servers.
+var unversionedCodecs = sync.OnceValue(func() serializer.CodecFactory {
 	s := runtime.NewScheme()
 	v1 := schema.GroupVersion{Version: "v1"}
 	metav1.AddToGroupVersion(s, v1)
 	s.AddUnversionedTypes(v1, &metav1.Status{}, &metav1.APIVersions{}, &metav1.APIGroupList{},
 		&metav1.APIGroup{}, &metav1.APIResourceList{})
 	return serializer.NewCodecFactory(s)
-}
+})

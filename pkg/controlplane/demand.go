@@ -180,14 +180,14 @@ func (i *installer) serve(
 	at := strings.TrimPrefix(path.Join(g.api.root(), g.api.group, version), "/")
 	i.plane.pending.prints[at] = key
 	if known, ok := g.api.discovered.Load(key); ok {
-		resources := known.(*apidiscoveryv2.APIVersionDiscovery).DeepCopy().Resources
+		resources := known.([]apidiscoveryv2.APIResourceDiscovery) // which nobody changes
 		i.equate(schema.GroupVersion{Group: g.api.group, Version: version}, resources)
 		i.plane.pending.versions[at] = i.routes(g, version, storage)
 		return resources, nil
 	}
 	resources, err := i.installVersion(g, version, storage, i.server.Handler.GoRestfulContainer)
 	if err == nil {
-		g.api.discovered.Store(key, (&apidiscoveryv2.APIVersionDiscovery{Resources: resources}).DeepCopy())
+		g.api.discovered.Store(key, resources)
 	}
 	return resources, err
 }
