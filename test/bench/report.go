@@ -80,6 +80,9 @@ func (l *lab) page(charts bool) string {
 	}
 	if aims := l.aimsTable(); len(aims) > 1 {
 		b.WriteString("\n## Aims\n\n" + aims.String())
+		if charts {
+			b.WriteString("\nWhat bounds them, and what was tried: [bounds.md](bounds.md).\n")
+		}
 	}
 	for _, phase := range l.results.phases() {
 		fmt.Fprintf(&b, "\n## %s\n\n", phase)
