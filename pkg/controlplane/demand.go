@@ -18,9 +18,10 @@ import (
 )
 
 // OnDemand has what serves a resource made when the resource is first used, in
-// place of when the plane starts: the store, its watch cache, and the routes. A plane that serves much of which little is used starts
-// sooner and holds less. The first request for a resource reads all its
-// objects: it is for planes that begin with few.
+// place of when the plane starts: the store, its watch cache, and the routes. A
+// plane that serves much of which little is used starts sooner and holds less.
+// The first request for a resource reads all its objects: it is for planes that
+// begin with few.
 func (p *Plan) OnDemand() { p.onDemand = true }
 
 // pending are the group versions of a plane whose routes are made when they are
