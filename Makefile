@@ -54,7 +54,7 @@ test-race:
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! command -v "$$(go env CC)" >/dev/null || { \
-		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/etcd/... ./pkg/kine/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... \
+		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/etcd/... ./pkg/kine/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... ./pkg/internal/store/... \
 			./pkg/admit/... ./pkg/authz/... ./pkg/encryption/... ./pkg/planetest/... && \
 		$(TEST_AROUND) -race -vet=off ./stress/...; })
 
