@@ -85,11 +85,7 @@ func TestConfig(t *testing.T) {
 			}
 			for user, ok := range tc.users {
 				client := as(t, config, user)
-				var err error
-				until(t, user+": "+tc.reason, func() bool { err = mayList(t, client); return ok(err) || !apierrors.IsForbidden(err) })
-				if !ok(err) {
-					t.Errorf("%s: %s: %v", user, tc.reason, err)
-				}
+				untilAnswer(t, user+": "+tc.reason, ok, func() error { return mayList(t, client) })
 			}
 		})
 	}

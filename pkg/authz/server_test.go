@@ -66,6 +66,19 @@ func until(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// untilAnswer asks until the error is as expected: RBAC learns of a binding a
+// moment after it was written.
+func untilAnswer(t *testing.T, what string, expected func(error) bool, ask func() error) {
+	t.Helper()
+	var err error
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		if err = ask(); expected(err) {
+			return
+		}
+	}
+	t.Errorf("%s: after 20 s still: %v", what, err)
+}
+
 // patience is the timeout of webhooks that answer, on a machine busy with all tests.
 const patience = 30 * time.Second
 

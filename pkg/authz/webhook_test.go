@@ -129,11 +129,7 @@ func TestWebhook(t *testing.T) {
 			letViewers(t, config)
 			for user, ok := range tc.users {
 				client := as(t, config, user)
-				var err error
-				until(t, user+": "+tc.reason, func() bool { err = mayList(t, client); return ok(err) || !apierrors.IsForbidden(err) })
-				if !ok(err) {
-					t.Errorf("%s: %s: %v", user, tc.reason, err)
-				}
+				untilAnswer(t, user+": "+tc.reason, ok, func() error { return mayList(t, client) })
 			}
 		})
 	}
