@@ -22,7 +22,10 @@ require (
 	sigs.k8s.io/yaml v1.6.0
 )
 
-require github.com/go-jose/go-jose/v3 v3.0.1 // indirect
+require (
+	github.com/go-jose/go-jose/v3 v3.0.1 // indirect
+	github.com/klauspost/compress v1.19.2 // indirect
+)
 
 require (
 	cel.dev/expr v0.25.2 // indirect

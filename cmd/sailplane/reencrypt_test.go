@@ -278,10 +278,10 @@ func TestReencryptInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Pages are read as they were: what the first run wrote of its last page is a
-	// conflict, which is found before anybody is asked. The last write of the
-	// first run may have been made or not.
-	if n := updates.Load() - 100; n != 10 && n != 11 {
-		t.Errorf("the second run made %d updates, want those that were not made", n)
+	// conflict. It is found before anybody is asked where the watch cache has seen
+	// the write, and when it is written otherwise.
+	if n := updates.Load() - 100; n < 10 || n > 15 {
+		t.Errorf("the second run made %d updates, want those of the pages that were not done", n)
 	}
 	contains(t, out, "secrets: 20/25, ", "secrets: 25 objects: ")
 	if n := s.count(t, "secrets/", 1); n != 25 {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
@@ -28,27 +27,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 )
 
-// TestMain looks for goroutines that outlive their servers. The storage of a CRD
-// that was changed or deleted ends a second after it, which goleak alone does
-// not wait for.
-// https://github.com/kubernetes/apiextensions-apiserver/blob/v0.36.6/pkg/apiserver/customresource_handler.go#L570
-func TestMain(m *testing.M) {
-	code := m.Run()
-	// A list that waited for the watch cache leaves a timer behind, which ends by itself after 3 s.
-	timer := goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2")
-	leaks := goleak.Find(timer)
-	for end := time.Now().Add(3 * time.Second); leaks != nil && time.Now().Before(end); {
-		leaks = goleak.Find(timer)
-	}
-	if code == 0 && leaks != nil {
-		fmt.Fprintln(os.Stderr, leaks)
-		code = 1
-	}
-	os.Exit(code)
-}
+// TestMain looks for goroutines that outlive their servers.
+func TestMain(m *testing.M) { os.Exit(leaktest.Run(m)) }
 
 // run runs a server until the test ends, or until the returned function is called.
 func run(t *testing.T, d controlplane.Datastore, a aggregator.APIServices) (config *rest.Config, stop func()) {
@@ -104,7 +88,7 @@ func get(t *testing.T, config *rest.Config, path, accept string) (body string, s
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if err = f(); err == nil {
 			return
 		}

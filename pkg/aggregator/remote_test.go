@@ -20,6 +20,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
@@ -39,8 +40,9 @@ func remoteService(ca []byte) *apiregistrationv1.APIService {
 	}
 }
 
-// remote starts an API server with a certificate for the name of its Service.
-func remote(t *testing.T) (at *url.URL, ca []byte) {
+// remote starts an API server with a certificate for the name of its Service. It
+// keeps the Accept-Encoding of the last request.
+func remote(t *testing.T, accepted *atomic.Value) (at *url.URL, ca []byte) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -55,6 +57,7 @@ func remote(t *testing.T) (at *url.URL, ca []byte) {
 		t.Fatal(err)
 	}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		accepted.Store(r.Header.Get("Accept-Encoding"))
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"kind": "Answer", "path": %q, "user": %q}`, r.URL.RequestURI(), r.Header.Get("X-Remote-User"))
 	}))
@@ -121,7 +124,8 @@ func declare(ctx context.Context, p *controlplane.Plane) error {
 // remote API server answers for its group.
 func TestRemote(t *testing.T) {
 	t.Parallel()
-	at, ca := remote(t)
+	var accepted atomic.Value
+	at, ca := remote(t, &accepted)
 	r := &resolver{at: at}
 	config, _ := run(t, memory.Store{}, aggregator.APIServices{Resolver: r, Available: declare})
 	if _, err := services(t, config).ApiregistrationV1().APIServices().Create(t.Context(), remoteService(ca), metav1.CreateOptions{}); err != nil {
@@ -135,6 +139,17 @@ func TestRemote(t *testing.T) {
 		}
 		return nil
 	})
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const accepts = "identity, gzip"
+	if err := client.RESTClient().Get().AbsPath(path).SetHeader("Accept-Encoding", accepts).Do(t.Context()).Error(); err != nil {
+		t.Error(err)
+	}
+	if got := accepted.Load(); got != accepts {
+		t.Errorf("the remote server is asked for %v, want what the client accepts, %q", got, accepts)
+	}
 	if got := all(t, config)["v1.far.example.com"]; got != "True Declared" {
 		t.Errorf("Available is %s", got)
 	}

@@ -19,20 +19,18 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
 )
 
 // TestMain has every test of the package leave nothing running.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// A timer goroutine that upstream leaves for up to 3 s after every consistent list.
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+	os.Exit(leaktest.Run(m))
 }
 
 // who is what the server of a test answers to every request.

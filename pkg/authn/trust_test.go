@@ -34,7 +34,7 @@ func TestClientsAreAskedForCertificates(t *testing.T) {
 	}
 	wait := func(cert *tls.Certificate) {
 		t.Helper()
-		for deadline := time.Now().Add(10 * time.Second); status(cert) != http.StatusOK; {
+		for deadline := time.Now().Add(30 * time.Second); status(cert) != http.StatusOK; {
 			if time.Now().After(deadline) {
 				t.Fatal("the certificate is not asked for")
 			}

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -15,9 +16,13 @@ import (
 	genericapi "k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
 	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	genericfeatures "k8s.io/apiserver/pkg/features"
 	"k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	openapi "k8s.io/kube-openapi/pkg/common"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 // groups is the link that serves the plane's API groups. It installs them
@@ -26,10 +31,19 @@ import (
 // first write.
 func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error) {
 	config := p.ServerConfig(unversionedCodecs())
+	compressed := func(api http.Handler) http.Handler { return api }
+	if utilfeature.DefaultFeatureGate.Enabled(genericfeatures.APIResponseCompression) {
+		compressed = upstream.FastGzip
+	}
+	chain := config.BuildHandlerChainFunc
+	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
+		return chain(compressed(api), c)
+	}
 	server, err := config.Complete().New("groups", delegate)
 	if err != nil {
 		return nil, err
 	}
+	server.Handler.Director = compressed(server.Handler.Director) // for a server above
 	if p.plan.onDemand {
 		server.Handler.GoRestfulContainer.Router(p.pending)
 	}

@@ -20,8 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"go.uber.org/goleak"
-
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
@@ -29,6 +27,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
 )
@@ -61,16 +60,6 @@ func run(t *testing.T, s *controlplane.Server) (stop func()) {
 		t.Fatal("not ready after a minute")
 	}
 	return stop
-}
-
-// leakOptions ignore what runs already, and a timer goroutine that upstream
-// leaves for up to 3 s after every consistent list.
-// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/cacher/watch_cache.go#L465
-func leakOptions() []goleak.Option {
-	return []goleak.Option{
-		goleak.IgnoreCurrent(),
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"),
-	}
 }
 
 func build(t *testing.T, parts ...controlplane.Part) *controlplane.Server {
@@ -261,7 +250,7 @@ func TestStartErrors(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			defer goleak.VerifyNone(t, leakOptions()...)
+			defer leaktest.Check(t)()
 			err := tc.b.Storage(memory.Store{}).Run(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%s: Run: %v, want %q", tc.reason, err, tc.want)
@@ -271,7 +260,7 @@ func TestStartErrors(t *testing.T) {
 }
 
 func TestStopEndsWatches(t *testing.T) {
-	defer goleak.VerifyNone(t, leakOptions()...)
+	defer leaktest.Check(t)()
 	s := build(t, core.Namespaces{}, core.ConfigMaps{}, aggregator.APIServices{})
 	stop := run(t, s)
 	w, err := client(t, s.ClientConfig()).CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{})

@@ -37,7 +37,7 @@ func (p plane) remove(t *testing.T, name string) time.Duration {
 	if err := p.Resource(crds).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(30 * time.Second)
 	for {
 		select {
 		case e := <-w.ResultChan():

@@ -125,7 +125,7 @@ func (p plane) define(t *testing.T, def *unstructured.Unstructured) {
 	if _, err := p.Resource(crds).Create(t.Context(), def, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.After(10 * time.Second)
+	timeout := time.After(30 * time.Second)
 	for {
 		select {
 		case e := <-w.ResultChan():
@@ -133,7 +133,7 @@ func (p plane) define(t *testing.T, def *unstructured.Unstructured) {
 				return
 			}
 		case <-timeout:
-			t.Fatalf("%s was not established in 10 s", def.GetName())
+			t.Fatalf("%s was not established in 30 s", def.GetName())
 		}
 	}
 }
@@ -192,7 +192,7 @@ func causes(t *testing.T, err error) map[string]string {
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if err = f(); err == nil {
 			return
 		}

@@ -164,7 +164,7 @@ func TestBrokenWebhook(t *testing.T) {
 			"get": func() error { _, err := v2.Get(t.Context(), "a", metav1.GetOptions{}); return err },
 			"list": func() error {
 				// Without retries. The watch cache, which cannot follow, is given up after 3 s.
-				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
 				return p.rest(t).Get().AbsPath("/apis/example.com/v2/namespaces/default/bikes").MaxRetries(0).Do(ctx).Error()
 			},

@@ -27,6 +27,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
 	"github.com/sailplane-dev/sailplane/pkg/group"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
@@ -38,12 +39,9 @@ import (
 func TestMain(m *testing.M) {
 	// Nobody waits a minute for a test.
 	controller.EncryptionConfigFileChangePollDuration = 50 * time.Millisecond
-	goleak.VerifyTestMain(m,
-		// A list that waited for the watch cache leaves a timer of 3 s behind,
-		// which ends by itself: cacher/watch_cache.go, blockTimeout.
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"),
+	os.Exit(leaktest.Run(m,
 		// The health check "log" keeps one goroutine for the process.
-		goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/wait.Forever"))
+		goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/wait.Forever")))
 }
 
 // limit is how long anything may take before it counts as never.

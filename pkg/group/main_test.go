@@ -1,13 +1,12 @@
 package group_test
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// A list that waited for the watch cache leaves a timer behind, which ends by itself after 3 s.
-		goleak.IgnoreTopFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+	os.Exit(leaktest.Run(m))
 }

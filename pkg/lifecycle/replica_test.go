@@ -74,8 +74,8 @@ func TestTakeover(t *testing.T) {
 	stopped := time.Now()
 	root = second.create(t, "default", "ConfigMap", "root")
 	child = second.create(t, "default", "Gadget", "child", owner(root, false))
-	ns = second.create(t, "", "Namespace", "shop")
-	second.create(t, "shop", "ConfigMap", "cm")
+	ns = second.create(t, "", "Namespace", "store") // "shop" may be terminating in admission's cache
+	second.create(t, "store", "ConfigMap", "cm")
 	second.remove(t, root, background)
 	second.remove(t, ns, background)
 	second.untilGone(t, child, ns)

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	apiquota "k8s.io/apiserver/pkg/quota/v1"
@@ -61,19 +62,29 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 // it knows when to stop.
 type plugin struct{ *resourcequota.QuotaAdmission }
 
-// tries is how often a decision is tried that the count gets ahead of. The
-// plugin itself gives up after a few, and its conflict would be the client's.
-const tries = 5
+// A decision that the count gets ahead of is tried again, tries times in all with
+// pauses that double. The plugin itself gives up at once, after a few, and its
+// conflict would be the client's. The pauses are for its informer, which may not
+// have seen the count of somebody else yet.
+const (
+	tries      = 10
+	firstPause = 5 * time.Millisecond
+)
 
 // Validate implements admission.ValidationInterface.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
-	var err error
-	for range tries {
-		if err = p.QuotaAdmission.Validate(ctx, a, o); !apierrors.IsConflict(err) {
-			break
+	backoff := wait.Backoff{Steps: tries, Duration: firstPause, Factor: 2, Jitter: 0.5}
+	for {
+		err := p.QuotaAdmission.Validate(ctx, a, o)
+		if !apierrors.IsConflict(err) || backoff.Steps <= 1 {
+			return err
+		}
+		select {
+		case <-time.After(backoff.Step()):
+		case <-ctx.Done():
+			return err
 		}
 	}
-	return err
 }
 
 // SetDrainedNotification implements initializer.WantsDrainedNotification.

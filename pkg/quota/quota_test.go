@@ -3,6 +3,7 @@ package quota_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,7 +11,6 @@ import (
 	"testing/fstest"
 	"time"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,16 +23,14 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// A list that waited for the watch cache leaves a timer of 3 s behind,
-		// which ends by itself: cacher/watch_cache.go, blockTimeout.
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+	os.Exit(leaktest.Run(m))
 }
 
 const gadgets = `
@@ -220,7 +218,9 @@ func nodePorts(t *testing.T, p *plane) {
 func TestLeftReservation(t *testing.T) {
 	onEveryStorage(t, func(t *testing.T, p *plane) {
 		p.limitTo(t, map[corev1.ResourceName]string{"count/configmaps": "5"})
+		var written time.Time
 		for _, n := range []int64{2, 4} {
+			written = time.Now()
 			q, err := p.CoreV1().ResourceQuotas("default").Get(t.Context(), "q", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -231,7 +231,8 @@ func TestLeftReservation(t *testing.T) {
 			}
 			time.Sleep(settle / 3) // the second is left before the first is settled
 		}
-		if n := p.used(t)["count/configmaps"]; n != 4 {
+		// On a machine that was busy for so long it may be settled by now.
+		if n := p.used(t)["count/configmaps"]; n != 4 && time.Since(written) < settle {
 			t.Errorf("used %d before it is settled, want 4", n)
 		}
 		until(t, "nothing is used", func() bool { return p.used(t)["count/configmaps"] == 0 })

@@ -255,7 +255,7 @@ func next(t *testing.T, events <-chan string) string {
 	select {
 	case e := <-events:
 		return e
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("no event in 10 s")
 		return ""
 	}

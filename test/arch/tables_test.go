@@ -68,6 +68,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/filelock":          {},
 	"pkg/internal/kine":              {"pkg/controlplane", "pkg/internal/etcdclient"},
 	"pkg/internal/follow":            {"pkg/controlplane"},
+	"pkg/internal/leaktest":          {},
 	"pkg/internal/loopback":          {},
 	"pkg/internal/metrics":           {},
 	"pkg/internal/openapi":           {"pkg/internal/openapi/reflected"},

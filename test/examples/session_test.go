@@ -153,16 +153,23 @@ func (s *session) run(c command) {
 		s.env = append(s.env, assignment)
 		return
 	}
-	shell := exec.Command("sh", "-c", c.text)
-	shell.Dir, shell.Env = s.dir, s.env
-	out, err := shell.CombinedOutput()
-	// A command that fails says so in what it prints, which is compared.
-	if err != nil && len(c.output) == 0 {
-		s.t.Fatalf("README.md:%d: %s: %v\n%s", c.line, c.text, err, out)
-	}
 	want := strings.Join(c.output, "\n")
-	if !pattern(want).MatchString(normal(strings.TrimSuffix(string(out), "\n"))) {
-		s.t.Errorf("README.md:%d: $ %s\nprints:\n%s\nand not:\n%s", c.line, c.text, out, want)
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		shell := exec.Command("sh", "-c", c.text)
+		shell.Dir, shell.Env = s.dir, s.env
+		out, err := shell.CombinedOutput()
+		// A command that fails says so in what it prints, which is compared.
+		if err != nil && len(c.output) == 0 {
+			s.t.Fatalf("README.md:%d: %s: %v\n%s", c.line, c.text, err, out)
+		}
+		if pattern(want).MatchString(normal(strings.TrimSuffix(string(out), "\n"))) {
+			return
+		}
+		// RBAC learns of a role and a binding a moment after they were written.
+		if !bytes.Contains(out, []byte(" is forbidden: User ")) || time.Since(begun) > patience {
+			s.t.Errorf("README.md:%d: $ %s\nprints:\n%s\nand not:\n%s", c.line, c.text, out, want)
+			return
+		}
 	}
 }
 

@@ -3,10 +3,10 @@ package authorization_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,10 +16,11 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authorization"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Run(m)) }
 
 // judge lets alice get and list in the namespace garden, forbids bob, and reports
 // what it was asked.

@@ -7,19 +7,18 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"os"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// A list that waited for the watch cache leaves a timer of 3 s behind,
-		// which ends by itself: cacher/watch_cache.go, blockTimeout.
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+	os.Exit(leaktest.Run(m))
 }
 
 func newKey(t *testing.T) *ecdsa.PrivateKey {

@@ -303,7 +303,7 @@ func immutableConfigMaps(t *testing.T, client *kubernetes.Clientset) {
 }
 
 func openAPI(t *testing.T, client *kubernetes.Clientset) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	raw, err := client.CoreV1().RESTClient().Get().AbsPath("/openapi/v3/api/v1").DoRaw(ctx)
 	if err != nil {

@@ -1,14 +1,12 @@
 package core_test
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// A list that waited for the watch cache leaves a timer of 3 s behind,
-		// which ends by itself: cacher/watch_cache.go, blockTimeout.
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+	os.Exit(leaktest.Run(m))
 }

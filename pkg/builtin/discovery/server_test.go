@@ -3,11 +3,11 @@ package discovery_test
 import (
 	"context"
 	"encoding/json"
+	"os"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,14 +16,12 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/discovery"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// A list that waited for the watch cache leaves a timer of 3 s behind,
-		// which ends by itself: cacher/watch_cache.go, blockTimeout.
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+	os.Exit(leaktest.Run(m))
 }
 
 func serve(t *testing.T) *kubernetes.Clientset {

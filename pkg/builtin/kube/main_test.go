@@ -2,21 +2,19 @@ package kube_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// A list that waited for the watch cache leaves a timer of 3 s behind,
-		// which ends by itself: cacher/watch_cache.go, blockTimeout.
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+	os.Exit(leaktest.Run(m))
 }
 
 // serve runs a server with parts until the test ends.

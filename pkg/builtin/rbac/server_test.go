@@ -61,7 +61,7 @@ func roleLife(t *testing.T, config *rest.Config) {
 	if _, err := roles.Get(ctx, "put", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("it is gone: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	var events []string
 	for len(events) < 5 {

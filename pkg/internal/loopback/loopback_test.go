@@ -5,16 +5,17 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Run(m)) }
 
 func client(h http.HandlerFunc) (*http.Client, *loopback.Transport) {
 	t := &loopback.Transport{}

@@ -11,12 +11,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	certutil "k8s.io/client-go/util/cert"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Run(m)) }
 
 // epoch is when the tests' identities are first issued.
 func epoch() time.Time { return time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC) }

@@ -23,13 +23,13 @@ const (
 	batches = 3
 	// quiet is for how long next to nothing is allocated when that work is done.
 	quiet         = 20 * time.Millisecond
-	quietWait     = 10 * time.Second
+	quietWait     = 30 * time.Second
 	quietObjs     = 20
 	allocsListed  = 100
 	collection    = "/api/v1/namespaces/default/configmaps"
 	contentJSON   = "application/json"
 	contentApply  = "application/apply-patch+yaml"
-	authorizeWait = 10 * time.Second
+	authorizeWait = 30 * time.Second
 )
 
 // TestAllocations counts what the server allocates for a request of each kind,

@@ -1,0 +1,55 @@
+// Package leaktest has tests fail for the goroutines they leave.
+package leaktest
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// patience is how long goroutines that were told to end may take: goleak alone
+// gives them less than half a second, in which a busy machine may not run them.
+// Some of upstream's notice that their server is gone when they next look, after
+// a second or two.
+const patience = 30 * time.Second
+
+// Run runs the tests of a package, for its TestMain to exit with the code.
+func Run(m *testing.M, ignored ...goleak.Option) (code int) {
+	if code = m.Run(); code != 0 {
+		return code
+	}
+	if err := find(ignored); err != nil {
+		fmt.Fprintf(os.Stderr, "the tests passed, but left goroutines: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// Check returns a function that fails the test when there are goroutines that
+// were not there when Check was called.
+func Check(t testing.TB, ignored ...goleak.Option) func() {
+	t.Helper()
+	ignored = append(ignored, goleak.IgnoreCurrent())
+	return func() {
+		t.Helper()
+		if err := find(ignored); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func find(ignored []goleak.Option) (err error) {
+	// A list that waited for the watch cache leaves a timer for the rest of its 3 s.
+	// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/cacher/watch_cache.go#L465
+	ignored = append(ignored,
+		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		if err = goleak.Find(ignored...); err == nil {
+			return nil
+		}
+	}
+	return err
+}

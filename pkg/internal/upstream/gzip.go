@@ -1,0 +1,130 @@
+package upstream
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+)
+
+// FastGzip compresses long lists in about half the CPU time of upstream, whose
+// compression is a fifth to a quarter of what they cost. Which lists are
+// compressed, and how clients see it, stays the same. Requests that other
+// servers answer must not come here: whether to compress is theirs to decide.
+//
+// The metric apiserver_response_sizes counts these lists as they are before.
+// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/endpoints/handlers/responsewriters/writers.go#L137
+func FastGzip(next http.Handler) http.Handler {
+	writers := &sync.Pool{} // of *gzip.Writer
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		info, ok := request.RequestInfoFrom(r.Context())
+		if !ok || !info.IsResourceRequest || info.Verb != "list" || !acceptsGzip(r.Header) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		plain := *r
+		plain.Header = r.Header.Clone()
+		plain.Header.Del(acceptEncoding)
+		z := &gzipWriter{ResponseWriter: w, writers: writers, status: http.StatusOK}
+		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(z), &plain)
+		z.finish() // not after a panic: what is cut off must not look complete
+	})
+}
+
+const acceptEncoding = "Accept-Encoding"
+
+// acceptsGzip understands the header as upstream does.
+func acceptsGzip(h http.Header) bool {
+	return slices.ContainsFunc(strings.Split(h.Get(acceptEncoding), ","), func(encoding string) bool {
+		return strings.TrimSpace(encoding) == "gzip"
+	})
+}
+
+const (
+	// gzipThreshold is how long a body is at least to be compressed, in bytes.
+	gzipThreshold = listChunk
+	// streamStart is the longest first write of a list that is written in pieces:
+	// "{" in JSON, four bytes of magic in protobuf. The first write of any other
+	// body is all of it, or as much as the threshold.
+	streamStart = 4
+)
+
+// gzipWriter decides whether to compress when it knows how long the body is.
+type gzipWriter struct {
+	http.ResponseWriter
+	writers *sync.Pool
+	status  int
+	// held is the beginning of a body, until it is decided.
+	held []byte
+	// body is where the rest is written, when it is decided.
+	body io.Writer
+}
+
+// Unwrap implements http.ResponseController's way to the connection.
+func (z *gzipWriter) Unwrap() http.ResponseWriter { return z.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (z *gzipWriter) WriteHeader(status int) { z.status = status }
+
+// Write implements http.ResponseWriter.
+func (z *gzipWriter) Write(p []byte) (int, error) {
+	if z.body == nil && len(z.held)+len(p) <= gzipThreshold && (z.held != nil || len(p) <= streamStart) {
+		z.held = append(z.held, p...)
+		return len(p), nil
+	}
+	if z.body == nil {
+		if err := z.begin(len(z.held) + len(p)); err != nil {
+			return 0, err
+		}
+	}
+	return z.body.Write(p)
+}
+
+// Flush implements http.Flusher. Who flushes wants what is written to arrive.
+func (z *gzipWriter) Flush() {
+	if z.body == nil {
+		_ = z.begin(0) // the client is gone when it fails
+	}
+	if f, ok := z.ResponseWriter.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// begin writes the header for a body of at least so many bytes, and what is held.
+func (z *gzipWriter) begin(length int) error {
+	z.body = z.ResponseWriter
+	if length > gzipThreshold && z.Header().Get("Content-Encoding") == "" {
+		w, ok := z.writers.Get().(*gzip.Writer)
+		if !ok {
+			var err error
+			if w, err = gzip.NewWriterLevel(nil, gzip.BestSpeed); err != nil {
+				return err
+			}
+		}
+		w.Reset(z.ResponseWriter)
+		z.body = w
+		z.Header().Set("Content-Encoding", "gzip")
+		z.Header().Add("Vary", acceptEncoding)
+	}
+	z.ResponseWriter.WriteHeader(z.status)
+	_, err := z.body.Write(z.held)
+	z.held = nil
+	return err
+}
+
+// finish writes what is left of a complete answer.
+func (z *gzipWriter) finish() {
+	if z.body == nil {
+		_ = z.begin(len(z.held)) // the client is gone when it fails, here and below
+	}
+	if w, ok := z.body.(*gzip.Writer); ok {
+		_ = w.Close()
+		w.Reset(nil)
+		z.writers.Put(w)
+	}
+}
