@@ -45,7 +45,7 @@ func (p plane) remove(t *testing.T, name string) time.Duration {
 				return time.Since(begun)
 			}
 		case <-timeout:
-			t.Fatalf("%s is still there after 10 s: %v", name, get(t, p.Resource(crds), name).Object)
+			t.Fatalf("%s is still there after 30 s: %v", name, get(t, p.Resource(crds), name).Object)
 		}
 	}
 }

@@ -122,8 +122,12 @@ func (p plane) define(t *testing.T, def *unstructured.Unstructured) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	if _, err := p.Resource(crds).Create(t.Context(), def, metav1.CreateOptions{}); err != nil {
+	created, err := p.Resource(crds).Create(t.Context(), def, metav1.CreateOptions{})
+	if err != nil {
 		t.Fatal(err)
+	}
+	if _, list := at(created, "status.conditions").([]any); !list {
+		t.Errorf("%s has conditions that kubectl wait does not wait for: %v", def.GetName(), at(created, "status"))
 	}
 	timeout := time.After(30 * time.Second)
 	for {

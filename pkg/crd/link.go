@@ -41,7 +41,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 		return nil, err
 	}
 	generic := p.ServerConfig(apiextensionsserver.Codecs)
-	generic.RESTOptionsGetter = p.RESTOptions(lean{codec}, encode)
+	generic.RESTOptionsGetter = p.RESTOptions(stored{codec}, encode)
 	generic.MergedResourceConfig = apiextensionsserver.DefaultAPIResourceConfigSource()
 	generic.OpenAPIV3Config = openapi.Own(models())
 	// link.Start does what these hooks do, in order and without polling; the

@@ -19,15 +19,16 @@ func (f fixed) Decode([]byte, *schema.GroupVersionKind, runtime.Object) (runtime
 	return f.object, nil, nil
 }
 
-// TestLean: nothing of a decoded CRD points into what it was converted from.
-func TestLean(t *testing.T) {
+// TestStored: nothing of a decoded CRD points into what it was converted from,
+// and its conditions are a list.
+func TestStored(t *testing.T) {
 	t.Parallel()
 	for name, preserve := range map[string]*bool{"unset": nil, "no": new(false), "yes": new(true)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			crd := &apiextensions.CustomResourceDefinition{}
 			crd.Spec.PreserveUnknownFields = preserve
-			got, _, err := lean{fixed{object: crd}}.Decode(nil, nil, nil)
+			got, _, err := stored{fixed{object: crd}}.Decode(nil, nil, nil)
 			if err != nil || got != crd {
 				t.Fatalf("decoded %v, %v", got, err)
 			}
@@ -38,10 +39,13 @@ func TestLean(t *testing.T) {
 			if now != nil && now == preserve {
 				t.Error("preserveUnknownFields is that of the stored version, which it keeps in memory")
 			}
+			if crd.Status.Conditions == nil {
+				t.Error("the conditions are null, not empty")
+			}
 		})
 	}
 	other := &metav1.Status{}
-	if got, _, err := (lean{fixed{object: other}}).Decode(nil, nil, nil); err != nil || got != other {
+	if got, _, err := (stored{fixed{object: other}}).Decode(nil, nil, nil); err != nil || got != other {
 		t.Errorf("another object: decoded %v, %v", got, err)
 	}
 }
