@@ -51,12 +51,13 @@ func (APIServices) PartName() string { return "aggregator.APIServices" }
 
 // Install declares the aggregator above the groups.
 func (a APIServices) Install(p *controlplane.Plan) error {
-	r := &registration{}
+	r := newRegistration()
 	p.Above("aggregator", func(plane *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
 		return a.link(plane, delegate, r)
 	})
 	p.Background("register APIServices", r.run)
-	p.Prepare("APIServices", r.await)
+	p.Prepare("APIServices", r.prepare)
+	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
 	if a.Available != nil {
 		p.Background("check remote APIServices", a.Available)
 	}
@@ -79,7 +80,9 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	if err != nil {
 		return nil, err
 	}
+	r.onDemand = p.OnDemand()
 	generic := p.ServerConfig(aggregatorscheme.Codecs)
+	generic.LoopbackClientConfig = own(p.Config())
 	generic.RESTOptionsGetter = p.RESTOptions(codec, encode)
 	generic.MergedResourceConfig = aggregatorserver.DefaultAPIResourceConfigSource()
 	generic.OpenAPIV3Config = openapi.Own(models())

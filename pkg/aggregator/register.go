@@ -2,8 +2,9 @@ package aggregator
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
@@ -18,16 +19,54 @@ import (
 // registration keeps a local APIService for every group version of the plane.
 type registration struct {
 	informers externalversions.SharedInformerFactory
+	// onDemand leaves it until somebody asks for what APIServices tell.
+	onDemand bool
+	asked    func()
+	wanted   chan struct{} // closed when somebody asked
+	begun    chan struct{} // closed when it can be asked for
+	complete chan struct{} // closed when every group version is registered
+}
+
+func newRegistration() *registration {
+	r := &registration{wanted: make(chan struct{}), begun: make(chan struct{}), complete: make(chan struct{})}
+	r.asked = sync.OnceFunc(func() { close(r.wanted) })
+	return r
+}
+
+// prepare returns when every group version served now is registered, so that
+// unaggregated discovery is complete. On demand that is left to wrap.
+func (r *registration) prepare(ctx context.Context, _ *controlplane.Plane) error {
+	if r.onDemand {
+		return nil
+	}
+	return r.await(ctx)
+}
+
+func (r *registration) await(ctx context.Context) error {
+	r.asked()
+	select {
+	case <-r.complete:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("APIServices of the plane's groups were not registered: %w", context.Cause(ctx))
+	}
 }
 
 // run registers what the plane always serves, follows what comes and goes, and
 // ends with the context.
 func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
-	client, err := clientset.NewForConfig(p.Config())
+	close(r.begun)
+	select {
+	case <-r.wanted:
+	case <-ctx.Done():
+		return nil
+	}
+	client, err := clientset.NewForConfig(own(p.Config()))
 	if err != nil {
 		return err
 	}
-	controller := autoregister.NewAutoRegisterController(r.informers.Apiregistration().V1().APIServices(), client.ApiregistrationV1())
+	services := r.informers.Apiregistration().V1().APIServices()
+	controller := autoregister.NewAutoRegisterController(services, client.ApiregistrationV1())
 	for _, gv := range p.GroupVersions() {
 		if gv.Group == apiregistrationv1.GroupName {
 			continue // upstream's handler lists its own group by itself
@@ -45,19 +84,30 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	}()
 	defer func() { cancel(); <-done }() // the controller's queue ends with its run
 	changed := make(chan struct{}, 1)
+	signal := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // a look is due already
+		}
+	}
 	for _, d := range p.Dynamic() {
-		err := d.Subscribe(func() {
-			select {
-			case changed <- struct{}{}:
-			default: // a change is waiting already
-			}
-		})
-		if err != nil {
+		if err := d.Subscribe(signal); err != nil {
 			return err
 		}
 	}
-	for {
+	handler, err := services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { signal() }})
+	if err != nil {
+		return err
+	}
+	for complete := false; ; {
 		registered = follow(controller, p.Dynamic(), registered)
+		if !complete && r.has(p) {
+			complete = true
+			close(r.complete)
+			if err := services.Informer().RemoveEventHandler(handler); err != nil {
+				return err
+			}
+		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
@@ -66,43 +116,17 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	}
 }
 
-// await returns when every group version served now is registered, so that
-// unaggregated discovery is complete.
-func (r *registration) await(ctx context.Context, p *controlplane.Plane) (err error) {
-	services := r.informers.Apiregistration().V1().APIServices()
-	changed := make(chan struct{}, 1)
-	changed <- struct{}{} // look once before the first event
-	handler, err := services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
-		select {
-		case changed <- struct{}{}:
-		default: // a look is due already
-		}
-	}})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, services.Informer().RemoveEventHandler(handler)) }()
+// has tells whether every group version served now is registered.
+func (r *registration) has(p *controlplane.Plane) bool {
 	wanted := p.GroupVersions()
 	for _, d := range p.Dynamic() {
 		wanted = append(wanted, d.GroupVersions()...)
 	}
-	for {
-		missing := ""
-		for _, gv := range wanted {
-			name := apiService(gv).Name
-			if _, err := services.Lister().Get(name); err != nil && gv.Group != apiregistrationv1.GroupName {
-				missing = name
-			}
-		}
-		if missing == "" {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("%s was not registered: %w", missing, context.Cause(ctx))
-		}
-	}
+	lister := r.informers.Apiregistration().V1().APIServices().Lister()
+	return !slices.ContainsFunc(wanted, func(gv controlplane.GroupVersion) bool {
+		_, err := lister.Get(apiService(gv).Name)
+		return err != nil && gv.Group != apiregistrationv1.GroupName
+	})
 }
 
 // follow registers the dynamic groups served now, and removes those that went.

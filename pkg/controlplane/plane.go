@@ -115,6 +115,10 @@ func (p *Plane) Dynamic() []DynamicGroups { return p.plan.dynamic }
 // part asked for it with [Plan.Feed]. It runs when work of the parts does.
 func (p *Plane) Feed() *Feed { return p.feed }
 
+// OnDemand tells whether what serves a resource is made when it is first used,
+// as a part asked for with [Plan.OnDemand].
+func (p *Plane) OnDemand() bool { return p.plan.onDemand }
+
 // Stored tells whether the plane keeps the resource's objects in its own
 // storage, where its feed sees them, be it as those of another resource. One
 // that was never used may not be known yet.

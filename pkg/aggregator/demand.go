@@ -1,0 +1,71 @@
+package aggregator
+
+import (
+	"mime"
+	"net/http"
+	"strings"
+
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+)
+
+// ownAgent ends the user agent of the aggregator's own clients, whose requests do
+// not wait for what they are there to do.
+const ownAgent = " (aggregator)"
+
+func own(c *rest.Config) *rest.Config {
+	if c.UserAgent == "" {
+		c.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	c.UserAgent += ownAgent
+	return c
+}
+
+// wrap registers the APIServices before the first request that can tell whether
+// they are. A plane writes one for each of its group versions, and most planes on
+// demand live and go without anybody asking for them: groups are served as well
+// without, and aggregated discovery knows them from the servers.
+func (r *registration) wrap(next http.Handler) http.Handler {
+	if !r.onDemand {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if tells(req) && !strings.HasSuffix(req.UserAgent(), ownAgent) {
+			select {
+			case <-r.begun:
+				if err := r.await(req.Context()); err != nil {
+					http.Error(w, err.Error(), http.StatusServiceUnavailable)
+					return
+				}
+			default: // the plane starts
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// tells whether the answer to a request is made of APIServices: that is so of
+// themselves, the index of paths, and what lists groups or a group's versions.
+func tells(r *http.Request) bool {
+	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
+		return info.APIGroup == apiregistrationv1.GroupName
+	}
+	switch path := strings.Trim(r.URL.Path, "/"); {
+	case path == "", path == "index.html":
+		return true
+	case path == "apis":
+		return !aggregated(r.Header.Get("Accept"))
+	default:
+		return strings.HasPrefix(path, "apis/") && strings.Count(path, "/") == 1
+	}
+}
+
+// aggregated tells whether a client prefers the discovery document that has
+// everything, as those of today do.
+func aggregated(accept string) bool {
+	first, _, _ := strings.Cut(accept, ",")
+	mediaType, parameters, err := mime.ParseMediaType(first)
+	return err == nil && mediaType == "application/json" &&
+		parameters["g"] == "apidiscovery.k8s.io" && parameters["v"] == "v2" && parameters["as"] == "APIGroupDiscoveryList"
+}
