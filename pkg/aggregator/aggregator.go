@@ -25,6 +25,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 // Resolver finds the address of the Service an APIService names.
@@ -70,6 +71,9 @@ var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
 		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme))
 })
 
+// routes are those that serve APIServices: the same in all planes.
+var routes = sync.OnceValue(func() *upstream.Routes { return &upstream.Routes{} })
+
 func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.DelegationTarget, r *registration) (*controlplane.Link, error) {
 	codec, encode, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
 		StorageMediaType:  runtime.ContentTypeJSON,
@@ -103,6 +107,7 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 		return nil, err
 	}
 	generic.OpenAPIV3Config.Definitions = nil // needed to install, not to be kept
+	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	r.informers = server.APIRegistrationInformers
 	return &controlplane.Link{
 		Server: server.GenericAPIServer,

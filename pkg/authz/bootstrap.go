@@ -12,7 +12,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	typed "k8s.io/client-go/kubernetes/typed/rbac/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
@@ -27,7 +29,7 @@ func (r *roles) prepare(ctx context.Context, plane *controlplane.Plane) error {
 	if err := r.await(ctx); err != nil {
 		return err
 	}
-	client, err := typed.NewForConfig(plane.Config())
+	client, err := typed.NewForConfig(protobuf(plane.Config()))
 	if err != nil {
 		return err
 	}
@@ -52,6 +54,14 @@ func (r *roles) prepare(ctx context.Context, plane *controlplane.Plane) error {
 	}
 	close(r.prepared)
 	return nil
+}
+
+// protobuf has a client of built-in types send them in the form that is cheaper to
+// read and write.
+func protobuf(c *rest.Config) *rest.Config {
+	c.ContentType = runtime.ContentTypeProtobuf
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return c
 }
 
 // aggregateDefaults gives the aggregated ones among the default roles the rules
@@ -193,7 +203,7 @@ func (r *roles) aggregate(ctx context.Context, plane *controlplane.Plane) error 
 	case <-ctx.Done():
 		return nil
 	}
-	client, err := typed.NewForConfig(plane.Config())
+	client, err := typed.NewForConfig(protobuf(plane.Config()))
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
 	openapi "k8s.io/kube-openapi/pkg/common"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 // API is one API group: its versions, its Go types and their OpenAPI
@@ -37,8 +39,9 @@ type API struct {
 	definitions func() (openapi.GetOpenAPIDefinitions, error)
 	converter   func() (managedfields.TypeConverter, error)
 
-	discovered sync.Map // what discovery says of a version, by fingerprint
-	routes     sync.Map // those of the first plane, by fingerprint, without functions
+	discovered sync.Map        // what discovery says of a version, by fingerprint
+	routes     upstream.Routes // by fingerprint
+	announced  sync.Map        // what serves the group's own document, by versions
 
 	mu    sync.Mutex
 	joins map[string]weak.Pointer[API] // by the other's id

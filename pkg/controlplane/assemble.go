@@ -93,14 +93,16 @@ func (p *Plane) assemble() error {
 	notFound := notfoundhandler.New(unversionedCodecs(), p.signals.completed)
 	var delegate genericapiserver.DelegationTarget = genericapiserver.NewEmptyDelegateWithCustomHandler(notFound)
 	links := append(append([]named[LinkFunc]{}, p.plan.below...), named[LinkFunc]{name: "groups", value: groups})
-	for _, l := range append(links, p.plan.above...) {
-		link, err := l.value(p, delegate)
+	links = append(links, p.plan.above...)
+	var checks []healthz.HealthChecker
+	for i, l := range links {
+		link, err := l.value(p, below{delegate, checks, i == len(links)-1})
 		if err != nil {
 			return fmt.Errorf("part %q: %s: %w", l.part, l.name, err)
 		}
 		p.links = append(p.links, link)
 		p.top = link.Server
-		delegate = link.Server
+		delegate, checks = link.Server, append(checks, link.Server.HealthzChecks()...)
 	}
 	for _, gv := range p.GroupVersions() {
 		p.base.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(
@@ -115,6 +117,23 @@ func (p *Plane) assemble() error {
 	paths.Unregister("/metrics")
 	paths.Handle("/metrics", metrics.Handler())
 	return p.installOpenAPI()
+}
+
+// below is a server as the next one of the chain sees it: the health of all is the
+// top one's. Upstream has each server check those below it too, at three paths for
+// each check, which nobody reaches.
+type below struct {
+	genericapiserver.DelegationTarget
+	checks []healthz.HealthChecker
+	top    bool
+}
+
+// HealthzChecks implements genericapiserver.DelegationTarget.
+func (b below) HealthzChecks() []healthz.HealthChecker {
+	if !b.top {
+		return nil
+	}
+	return b.checks
 }
 
 // discard ends what a plane that was not started already runs: the watch caches

@@ -206,24 +206,10 @@ func (i *installer) routes(g *planned, version string, storage map[string]map[st
 			return nil, fmt.Errorf("install %s: %w", root.RootPath(), err)
 		}
 		ws := aside.RegisteredWebServices()[0]
-		g.api.share(fingerprint(version, storage), ws.Routes())
+		g.api.routes.Share(fingerprint(version, storage), ws.Routes())
 		return ws, nil
 	}
 	return r
-}
-
-// share has routes refer to what is the same in all planes: their documents, and
-// the expressions that were compiled of their paths. Of a plane are the functions.
-func (a *API) share(key string, routes []restful.Route) {
-	first := slices.Clone(routes)
-	for i := range first {
-		first[i].Function = nil
-	}
-	shared, _ := a.routes.LoadOrStore(key, first)
-	for i, r := range shared.([]restful.Route) {
-		r.Function = routes[i].Function
-		routes[i] = r
-	}
 }
 
 // fingerprint tells what an API serves of a version from other choices of its

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	restful "github.com/emicklei/go-restful/v3"
@@ -280,9 +281,16 @@ func (i *installer) announce(g *planned) {
 		container.Add(wrapped.GenerateWebService("/api", metav1.APIVersions{}))
 		return
 	}
-	var served []GroupVersion
-	for n, v := range g.versions() {
-		served = append(served, GroupVersion{Group: g.api.group, Version: v, VersionPriority: int32(-n)})
+	// It is the same in all planes that serve the same versions.
+	key := strings.Join(g.versions(), ",")
+	known, ok := g.api.announced.Load(key)
+	if !ok {
+		var served []GroupVersion
+		for n, v := range g.versions() {
+			served = append(served, GroupVersion{Group: g.api.group, Version: v, VersionPriority: int32(-n)})
+		}
+		known, _ = g.api.announced.LoadOrStore(key,
+			discovery.NewAPIGroupHandler(unversionedCodecs(), apiGroups(served)[0]).WebService())
 	}
-	container.Add(discovery.NewAPIGroupHandler(i.server.Serializer, apiGroups(served)[0]).WebService())
+	container.Add(known.(*restful.WebService))
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 // models are what the models of CRDs are built of: the same for all planes, and
@@ -28,6 +29,9 @@ var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
 	return genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
 		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme))
 })
+
+// routes are those that serve CRDs: the same in all planes.
+var routes = sync.OnceValue(func() *upstream.Routes { return &upstream.Routes{} })
 
 // link makes the server of CRDs and custom resources.
 func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
@@ -61,6 +65,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 		return nil, err
 	}
 	generic.OpenAPIV3Config.Definitions = nil // needed to install, not to be kept
+	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	g.informer, g.lister = crds.Informer(), crds.Lister()
 	if err := g.informer.SetTransform(shareSpec(g.informer.GetStore())); err != nil {
