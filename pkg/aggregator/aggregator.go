@@ -67,8 +67,8 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 
 // models are what the models of APIServices are built of: the same for all planes.
 var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
-	return genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
-		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme))
+	return openapi.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
+		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme)))
 })
 
 // routes are those that serve APIServices: the same in all planes.
@@ -106,7 +106,7 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	if err != nil {
 		return nil, err
 	}
-	generic.OpenAPIV3Config.Definitions = nil // needed to install, not to be kept
+	openapi.Forget(generic.OpenAPIV3Config)
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	r.informers = server.APIRegistrationInformers
 	return &controlplane.Link{

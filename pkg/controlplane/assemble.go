@@ -111,7 +111,14 @@ func (p *Plane) assemble() error {
 	if err := p.addChecks(); err != nil {
 		return err
 	}
-	p.top.PrepareRun()
+	// Upstream's mux keeps the stack of whoever adds a path to it, and health has
+	// many: from a goroutine of its own it is short.
+	prepared := make(chan struct{})
+	go func() {
+		defer close(prepared)
+		p.top.PrepareRun()
+	}()
+	<-prepared
 	// The server has registered what it counts; this shows it in fewer series.
 	paths := p.top.Handler.NonGoRestfulMux
 	paths.Unregister("/metrics")

@@ -26,8 +26,8 @@ import (
 // models are what the models of CRDs are built of: the same for all planes, and
 // half a megabyte.
 var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
-	return genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
-		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme))
+	return openapi.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
+		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme)))
 })
 
 // routes are those that serve CRDs: the same in all planes.
@@ -64,7 +64,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	if err != nil {
 		return nil, err
 	}
-	generic.OpenAPIV3Config.Definitions = nil // needed to install, not to be kept
+	openapi.Forget(generic.OpenAPIV3Config)
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	g.informer, g.lister = crds.Informer(), crds.Lister()

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	utilopenapi "k8s.io/apiserver/pkg/util/openapi"
+	builderutil "k8s.io/kube-openapi/pkg/builder3/util"
 	"k8s.io/kube-openapi/pkg/common"
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -80,12 +81,31 @@ func own(shared map[string]common.OpenAPIDefinition) map[string]common.OpenAPIDe
 	return own
 }
 
+// Shared readies a configuration for [Own] once, for all servers: what the builder
+// wraps of every schema is wrapped, so that it need not copy them each time.
+func Shared(config *common.OpenAPIV3Config) *common.OpenAPIV3Config {
+	for name, d := range config.Definitions {
+		d.Schema = *builderutil.WrapRefs(&d.Schema)
+		config.Definitions[name] = d
+	}
+	return config
+}
+
 // Own is a configuration like a shared one, for one server that installs groups
 // with it: servers fill in the Info, and the models are built of Definitions.
+// Call [Forget] when the groups are installed.
 func Own(shared *common.OpenAPIV3Config) *common.OpenAPIV3Config {
 	config, info := *shared, *shared.Info
 	config.Info, config.Definitions = &info, own(shared.Definitions)
 	return &config
+}
+
+// Forget drops what is needed to install groups and not after: the definitions,
+// and a function that upstream's builder leaves in the configuration, which holds
+// on to the builder with all it made.
+// https://github.com/kubernetes/kube-openapi/blob/43fb72c5454a/pkg/builder3/openapi.go
+func Forget(config *common.OpenAPIV3Config) {
+	config.Definitions, config.GetOperationIDAndTagsFromRoute = nil, nil
 }
 
 // narrowMetaKinds keeps, of the kinds WatchEvent and DeleteOptions, which every
