@@ -93,16 +93,14 @@ func (p *Plane) assemble() error {
 	notFound := notfoundhandler.New(unversionedCodecs(), p.signals.completed)
 	var delegate genericapiserver.DelegationTarget = genericapiserver.NewEmptyDelegateWithCustomHandler(notFound)
 	links := append(append([]named[LinkFunc]{}, p.plan.below...), named[LinkFunc]{name: "groups", value: groups})
-	links = append(links, p.plan.above...)
-	var checks []healthz.HealthChecker
-	for i, l := range links {
-		link, err := l.value(p, below{delegate, checks, i == len(links)-1})
+	for _, l := range append(links, p.plan.above...) {
+		link, err := l.value(p, prepared(delegate, delegate))
 		if err != nil {
 			return fmt.Errorf("part %q: %s: %w", l.part, l.name, err)
 		}
 		p.links = append(p.links, link)
 		p.top = link.Server
-		delegate, checks = link.Server, append(checks, link.Server.HealthzChecks()...)
+		delegate = link.Server
 	}
 	for _, gv := range p.GroupVersions() {
 		p.base.AggregatedDiscoveryGroupManager.SetGroupVersionPriority(
@@ -113,12 +111,12 @@ func (p *Plane) assemble() error {
 	}
 	// Upstream's mux keeps the stack of whoever adds a path to it, and health has
 	// many: from a goroutine of its own it is short.
-	prepared := make(chan struct{})
+	done := make(chan struct{})
 	go func() {
-		defer close(prepared)
+		defer close(done)
 		p.top.PrepareRun()
 	}()
-	<-prepared
+	<-done
 	// The server has registered what it counts; this shows it in fewer series.
 	paths := p.top.Handler.NonGoRestfulMux
 	paths.Unregister("/metrics")
@@ -126,22 +124,24 @@ func (p *Plane) assemble() error {
 	return p.installOpenAPI()
 }
 
-// below is a server as the next one of the chain sees it: the health of all is the
-// top one's. Upstream has each server check those below it too, at three paths for
-// each check, which nobody reaches.
-type below struct {
-	genericapiserver.DelegationTarget
-	checks []healthz.HealthChecker
-	top    bool
+// prepared is a server as the next one of the chain sees it: with nothing to be
+// prepared. That would give each server paths for its health, which nobody reaches
+// but those of the top one, who checks all. The type that upstream's PrepareRun
+// returns has no name outside of its package, so it is inferred.
+func prepared[T any](d genericapiserver.DelegationTarget, _ interface{ PrepareRun() T }) genericapiserver.DelegationTarget {
+	t, ok := any(below[T]{d}).(genericapiserver.DelegationTarget)
+	if !ok {
+		return d
+	}
+	return t
 }
 
-// HealthzChecks implements genericapiserver.DelegationTarget.
-func (b below) HealthzChecks() []healthz.HealthChecker {
-	if !b.top {
-		return nil
-	}
-	return b.checks
+type below[T any] struct {
+	genericapiserver.DelegationTarget
 }
+
+// PrepareRun implements genericapiserver.DelegationTarget.
+func (below[T]) PrepareRun() (none T) { return none }
 
 // discard ends what a plane that was not started already runs: the watch caches
 // of its stores, and the queues that controllers own from the moment they are
