@@ -8,7 +8,6 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -77,7 +76,7 @@ func aggregateDefaults(wanted []*rbacv1.ClusterRole) error {
 			if err != nil {
 				return err
 			}
-			if !equality.Semantic.DeepEqual(rules, role.Rules) {
+			if !rbac.SameRules(rules, role.Rules) {
 				role.Rules, changed = rules, true
 			}
 		}
@@ -88,7 +87,7 @@ func aggregateDefaults(wanted []*rbacv1.ClusterRole) error {
 // lookAgain is how often the caches are looked at for what was just written,
 // and retryAfter how long a failed aggregation waits.
 const (
-	lookAgain  = 2 * time.Millisecond
+	lookAgain  = time.Millisecond / 2
 	retryAfter = time.Second
 )
 
@@ -254,7 +253,7 @@ func (r *roles) aggregateAll(ctx context.Context, client typed.RbacV1Interface) 
 			errs = append(errs, fmt.Errorf("cluster role %q: %w", role.Name, err))
 			continue
 		}
-		if equality.Semantic.DeepEqual(rules, role.Rules) {
+		if rbac.SameRules(rules, role.Rules) {
 			continue
 		}
 		changed = true

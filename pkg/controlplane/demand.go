@@ -18,7 +18,8 @@ import (
 )
 
 // OnDemand has what serves a resource made when the resource is first used, in
-// place of when the plane starts: the store, its watch cache, and the routes. A
+// place of when the plane starts: the store, its watch cache, and the routes. An
+// aggregator registers APIServices when somebody asks for what they tell. A
 // plane that serves much of which little is used starts sooner and holds less.
 // The first request for a resource reads all its objects: it is for planes that
 // begin with few.

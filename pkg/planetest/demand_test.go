@@ -12,11 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
@@ -54,6 +58,67 @@ func TestOnDemand(t *testing.T) {
 	}
 }
 
+// TestAPIServicesOnDemand: what APIServices tell is the same when they are written
+// because somebody asks as when they are written at the start.
+func TestAPIServicesOnDemand(t *testing.T) {
+	t.Parallel()
+	parts := []controlplane.Part{namespaces(), kube.Apps(), kube.Batch(), crd.Definitions{}, aggregator.APIServices{}}
+	eager, err := controlplane.New("eager").Storage(memory.Store{}).With(parts...).Build()
+	must(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- eager.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		must(t, <-done)
+	})
+	<-eager.Ready()
+	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
+	for _, path := range []string{"/apis", "/apis/", "/apis/apps", "/apis/apiextensions.k8s.io", "/apis/apps/v1", "/api", "/", services} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			plane, inside := inside(t, append([]controlplane.Part{planetest.WithoutDefaults()}, parts...)...)
+			must(t, inside.Feed().CatchUp(t.Context()))
+			for o := range inside.Feed().All() {
+				if o.Type.Resource.Resource == "apiservices" {
+					t.Errorf("%s was written before anybody asked", o.Name)
+				}
+			}
+			if diff := cmp.Diff(keys(t, eager.ClientConfig(), path), keys(t, plane.Config(), path)); diff != "" {
+				t.Errorf("%s (-at once +on demand):\n%s", path, diff)
+			}
+		})
+	}
+}
+
+// TestAPIServicesOfCRDs: those of CRDs that came before anybody asked are known, and
+// those that come and go after follow.
+func TestAPIServicesOfCRDs(t *testing.T) {
+	t.Parallel()
+	plane := planetest.Start(t, withWidgets())
+	groups := func() []string {
+		var names []string
+		list := keys(t, plane.Config(), "/apis").(map[string]any)
+		for _, g := range list["groups"].([]any) {
+			names = append(names, g.(map[string]any)["name"].(string))
+		}
+		return names
+	}
+	if got := groups(); !slices.Contains(got, "example.com") || !slices.Contains(got, "apps") {
+		t.Errorf("groups %v, want example.com and apps among them", got)
+	}
+	crds := plane.Dynamic().Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	})
+	must(t, crds.Delete(t.Context(), "widgets.example.com", metav1.DeleteOptions{}))
+	plane.Eventually(t, func(context.Context) error {
+		if got := groups(); slices.Contains(got, "example.com") {
+			return fmt.Errorf("groups %v, want no example.com", got)
+		}
+		return nil
+	})
+}
+
 // keys are what there is in a document, or all of it where it has no paths.
 func keys(t *testing.T, c *rest.Config, path string) any {
 	t.Helper()
@@ -67,6 +132,16 @@ func keys(t *testing.T, c *rest.Config, path string) any {
 	must(t, json.Unmarshal(data, &document))
 	if paths, ok := document["paths"].(map[string]any); ok {
 		return slices.Sorted(maps.Keys(paths))
+	}
+	if items, ok := document["items"].([]any); ok { // which have UIDs and times
+		var names []string
+		for _, i := range items {
+			o := unstructured.Unstructured{Object: i.(map[string]any)}
+			conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
+			must(t, err)
+			names = append(names, fmt.Sprintf("%s %d", o.GetName(), len(conditions)))
+		}
+		return names
 	}
 	return document
 }

@@ -28,6 +28,11 @@ type Snapshot struct {
 // in the namespace, whose name is left out. The test fails when it cannot be read.
 func (p *Plane) Snapshot(t TB) Snapshot {
 	t.Helper()
+	// A plane registers its groups when somebody asks for them.
+	if err := p.admin().Discovery().RESTClient().Get().AbsPath("/apis").
+		SetHeader("Accept", "application/json").Do(contextOf(t)).Error(); err != nil {
+		t.Fatalf("snapshot: list the groups: %v", err)
+	}
 	s, err := p.snapshot(t, func(*controlplane.FeedObject) bool { return true }, func(*unstructured.Unstructured) bool { return true })
 	if err != nil {
 		t.Fatalf("snapshot: %v", err)
