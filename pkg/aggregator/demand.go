@@ -51,10 +51,10 @@ func tells(r *http.Request) bool {
 	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
 		return info.APIGroup == apiregistrationv1.GroupName
 	}
-	switch path := strings.Trim(r.URL.Path, "/"); {
-	case path == "", path == "index.html":
+	switch path := strings.Trim(r.URL.Path, "/"); path {
+	case "", "index.html":
 		return true
-	case path == "apis":
+	case "apis":
 		return !aggregated(r.Header.Get("Accept"))
 	default:
 		return strings.HasPrefix(path, "apis/") && strings.Count(path, "/") == 1
