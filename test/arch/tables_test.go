@@ -162,7 +162,7 @@ var onlyIn = map[string]home{
 		[]string{"cmd/...", "examples/...", "hack/..."}, "a library has no command line",
 	},
 	"testing": {
-		[]string{"pkg/internal/storagetest", "pkg/planetest", "pkg/resource/resourcetest"},
+		[]string{"pkg/internal/leaktest", "pkg/internal/storagetest", "pkg/planetest", "pkg/resource/resourcetest"},
 		"a program must not link the test framework",
 	},
 }
