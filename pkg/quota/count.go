@@ -30,6 +30,9 @@ const (
 	// a request takes. What is used is corrected downwards only by what was
 	// deleted, or when nothing was reserved for so long.
 	settle = 65 * time.Second
+	// soon is when a quota that was written is looked at again. What was created
+	// before admission knew it, or its new limits, was not reserved.
+	soon = time.Second
 )
 
 // key is a quota.
@@ -114,8 +117,8 @@ func (c *counter) noticed(obj any) {
 	k := key{q.Namespace, q.Name}
 	if q.ResourceVersion != s.written {
 		s.reserved = time.Now()
-		c.queue.AddAfter(k, c.settle)
 	}
+	c.queue.AddAfter(k, soon) // and again when it is settled
 	if !equality.Semantic.DeepEqual(q.Spec.Hard, q.Status.Hard) {
 		c.queue.Add(k)
 	}

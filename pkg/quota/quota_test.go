@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -62,16 +63,16 @@ func onEveryStorage(t *testing.T, test func(*testing.T, *plane)) {
 		"etcd":   etcd.Embedded{Dir: t.TempDir()},
 	}
 	for name, d := range storages {
-		t.Run(name, func(t *testing.T) { test(t, start(t, d)) })
+		t.Run(name, func(t *testing.T) { test(t, start(t, d, settle)) })
 	}
 }
 
-func start(t *testing.T, d controlplane.Datastore) *plane {
+func start(t *testing.T, d controlplane.Datastore, settled time.Duration) *plane {
 	t.Helper()
 	s, err := controlplane.New("quota").Storage(d).With(
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Services{}, core.ResourceQuotas{},
 		crd.Definitions{FS: fstest.MapFS{"gadgets.yaml": {Data: []byte(gadgets)}}},
-		quota.SettledAfter(settle),
+		quota.SettledAfter(settled),
 	).Build()
 	if err != nil {
 		t.Fatal(err)
@@ -237,6 +238,28 @@ func TestLeftReservation(t *testing.T) {
 		}
 		until(t, "nothing is used", func() bool { return p.used(t)["count/configmaps"] == 0 })
 	})
+}
+
+// TestUnreserved counts objects for which nothing was reserved, as those are that
+// come before admission knows of the quota.
+func TestUnreserved(t *testing.T) {
+	p := start(t, memory.Store{}, time.Hour)
+	p.limitTo(t, map[corev1.ResourceName]string{"count/configmaps": "5"})
+	if err := p.configMap(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		q, err := p.CoreV1().ResourceQuotas("default").Get(t.Context(), "q", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		q.Status.Used["count/configmaps"] = resource.MustParse("0")
+		_, err = p.CoreV1().ResourceQuotas("default").UpdateStatus(t.Context(), q, metav1.UpdateOptions{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the ConfigMap is counted", func() bool { return p.used(t)["count/configmaps"] == 1 })
 }
 
 // TestManyWriters: of 64 clients that create and delete at once, never more get
