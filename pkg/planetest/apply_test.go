@@ -209,9 +209,9 @@ func TestWaitForFails(t *testing.T) {
 	plane := planetest.Start(t, few())
 	plane.Apply(t, planetest.YAML(widget))
 	got := failure(t, func(t planetest.TB) {
-		plane.Within(100*time.Millisecond).WaitFor(t, planetest.Object("example.com/v1", "Widget", "lever"), planetest.Condition("Ready"))
+		plane.Within(3*time.Second).WaitFor(t, planetest.Object("example.com/v1", "Widget", "lever"), planetest.Condition("Ready"))
 	})
-	contains(t, got, "Widget default/lever", "not after 100ms", "no condition Ready", "size: 42")
+	contains(t, got, "Widget default/lever", "not after 3s", "no condition Ready", "size: 42")
 }
 
 func TestEventually(t *testing.T) {
@@ -228,8 +228,8 @@ func TestEventually(t *testing.T) {
 		return nil
 	}
 	plane.Consistently(t, 50*time.Millisecond, absent)
-	got := failure(t, func(t planetest.TB) { plane.Within(50*time.Millisecond).Eventually(t, get) })
-	contains(t, got, "not after 50ms", `"x" not found`)
+	got := failure(t, func(t planetest.TB) { plane.Within(2*time.Second).Eventually(t, get) })
+	contains(t, got, "not after 2s", `"x" not found`)
 
 	calls := 0
 	plane.Eventually(t, func(ctx context.Context) error {

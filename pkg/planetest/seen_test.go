@@ -22,7 +22,7 @@ func TestSeen(t *testing.T) {
 	shared, lister := informer.Informer(), informer.Lister().ConfigMaps("default")
 	made, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 	must(t, err)
-	got := failure(t, func(t planetest.TB) { plane.Within(50*time.Millisecond).Seen(t, shared, made) })
+	got := failure(t, func(t planetest.TB) { plane.Within(time.Second).Seen(t, shared, made) })
 	contains(t, got, "default/x", "has not synced")
 
 	factory.Start(ctx.Done())
@@ -44,10 +44,10 @@ func TestSeen(t *testing.T) {
 	}
 	later := made.DeepCopy()
 	later.ResourceVersion += "0"
-	got = failure(t, func(t planetest.TB) { plane.Within(50*time.Millisecond).Seen(t, shared, later) })
+	got = failure(t, func(t planetest.TB) { plane.Within(time.Second).Seen(t, shared, later) })
 	contains(t, got, "default/x", "want "+later.ResourceVersion)
 
-	got = failure(t, func(t planetest.TB) { plane.Within(50*time.Millisecond).Forgotten(t, shared, made) })
+	got = failure(t, func(t planetest.TB) { plane.Within(time.Second).Forgotten(t, shared, made) })
 	contains(t, got, "has the object")
 	must(t, maps.Delete(ctx, "x", metav1.DeleteOptions{}))
 	plane.Forgotten(t, shared, made)
