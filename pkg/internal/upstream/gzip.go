@@ -12,9 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// FastGzip compresses long lists in about half the CPU time of upstream, whose
-// compression is a fifth to a quarter of what they cost. Which lists are
-// compressed, and how clients see it, stays the same. Requests that other
+// FastGzip compresses long lists in 0.7 times the CPU time of upstream, and to the
+// same length. Which lists are compressed, and how clients see it, stays the same. Requests that other
 // servers answer must not come here: whether to compress is theirs to decide.
 //
 // The metric apiserver_response_sizes counts these lists as they are before.
@@ -52,6 +51,9 @@ const (
 	// "{" in JSON, four bytes of magic in protobuf. The first write of any other
 	// body is all of it, or as much as the threshold.
 	streamStart = 4
+	// gzipLevel is the first that compresses as well as upstream's. Level 1 takes
+	// half of upstream's time, and leaves up to a tenth more.
+	gzipLevel = 2
 )
 
 // gzipWriter decides whether to compress when it knows how long the body is.
@@ -102,7 +104,7 @@ func (z *gzipWriter) begin(length int) error {
 		w, ok := z.writers.Get().(*gzip.Writer)
 		if !ok {
 			var err error
-			if w, err = gzip.NewWriterLevel(nil, gzip.BestSpeed); err != nil {
+			if w, err = gzip.NewWriterLevel(nil, gzipLevel); err != nil {
 				return err
 			}
 		}
