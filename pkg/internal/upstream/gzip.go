@@ -13,8 +13,9 @@ import (
 )
 
 // FastGzip compresses long lists in 0.7 times the CPU time of upstream, and to the
-// same length. Which lists are compressed, and how clients see it, stays the same. Requests that other
-// servers answer must not come here: whether to compress is theirs to decide.
+// same length. Which lists are compressed, and how clients see it, stays the
+// same. Requests that other servers answer must not come here: whether to
+// compress is theirs to decide.
 //
 // The metric apiserver_response_sizes counts these lists as they are before.
 // https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/endpoints/handlers/responsewriters/writers.go#L137
