@@ -26,11 +26,10 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
 )
 
-// TestOnDemand: what is made on demand tells the same of itself as what is made at
-// the start, before it was used and after.
-func TestOnDemand(t *testing.T) {
-	t.Parallel()
-	eager, err := controlplane.New("eager").Storage(memory.Store{}).With(namespaces(), kube.Apps(), kube.Batch()).Build()
+// atOnce runs a server that makes everything when it starts, until the test ends.
+func atOnce(t *testing.T, parts ...controlplane.Part) *rest.Config {
+	t.Helper()
+	eager, err := controlplane.New("eager").Storage(memory.Store{}).With(parts...).Build()
 	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -40,13 +39,21 @@ func TestOnDemand(t *testing.T) {
 		must(t, <-done)
 	})
 	<-eager.Ready()
+	return eager.ClientConfig()
+}
+
+// TestOnDemand: what is made on demand tells the same of itself as what is made at
+// the start, before it was used and after.
+func TestOnDemand(t *testing.T) {
+	t.Parallel()
+	eager := atOnce(t, namespaces(), kube.Apps(), kube.Batch())
 	parts := []controlplane.Part{planetest.WithoutDefaults(), namespaces(), kube.Apps(), kube.Batch()}
 	planetest.Start(t, parts...) // the next one knows what discovery says
 	for _, path := range []string{"/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v2", "/apis", "/apis/apps/v1", "/apis/batch", "/"} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
 			plane := planetest.Start(t, parts...)
-			want, got := keys(t, eager.ClientConfig(), path), keys(t, plane.Config(), path)
+			want, got := keys(t, eager, path), keys(t, plane.Config(), path)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-at once +on demand):\n%s", path, diff)
 			}
@@ -63,16 +70,7 @@ func TestOnDemand(t *testing.T) {
 func TestAPIServicesOnDemand(t *testing.T) {
 	t.Parallel()
 	parts := []controlplane.Part{namespaces(), kube.Apps(), kube.Batch(), crd.Definitions{}, aggregator.APIServices{}}
-	eager, err := controlplane.New("eager").Storage(memory.Store{}).With(parts...).Build()
-	must(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- eager.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		must(t, <-done)
-	})
-	<-eager.Ready()
+	eager := atOnce(t, parts...)
 	const services = "/apis/apiregistration.k8s.io/v1/apiservices"
 	for _, path := range []string{"/apis", "/apis/", "/apis/apps", "/apis/apiextensions.k8s.io", "/apis/apps/v1", "/api", "/", services} {
 		t.Run(path, func(t *testing.T) {
@@ -84,7 +82,7 @@ func TestAPIServicesOnDemand(t *testing.T) {
 					t.Errorf("%s was written before anybody asked", o.Name)
 				}
 			}
-			if diff := cmp.Diff(keys(t, eager.ClientConfig(), path), keys(t, plane.Config(), path)); diff != "" {
+			if diff := cmp.Diff(keys(t, eager, path), keys(t, plane.Config(), path)); diff != "" {
 				t.Errorf("%s (-at once +on demand):\n%s", path, diff)
 			}
 		})
