@@ -36,17 +36,17 @@ func matches(r schema.GroupVersionResource) *admissionv1.MatchResources {
 	}}}
 }
 
-// TestPolicies runs against one server: each sub-test matches objects of its own.
+// TestPolicies runs each test against a server of its own: a policy whose kind of
+// parameters is not served fails all that it is about, before its conditions are asked.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	config := start(t, everything())
-	client, dyn := typedClient(t, config), dynamicClient(t, config)
 	for name, test := range map[string]func(*testing.T, kubernetes.Interface, dynamic.Interface){
 		"Validate": validatePolicy, "Params": paramsPolicy, "Mutate": mutatePolicy, "NewKind": newKindPolicy,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, client, dyn)
+			config := start(t, everything())
+			test(t, typedClient(t, config), dynamicClient(t, config))
 		})
 	}
 }
