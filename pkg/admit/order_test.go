@@ -150,7 +150,7 @@ func order(t *testing.T, config *rest.Config, h *hookServer) {
 	_, err := v1.MutatingWebhookConfigurations().Create(t.Context(), &admissionv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "hooks"},
 		Webhooks: []admissionv1.MutatingWebhook{{
-			Name: w.Name, Rules: w.Rules, ClientConfig: w.ClientConfig, SideEffects: w.SideEffects,
+			Name: w.Name, Rules: w.Rules, ClientConfig: w.ClientConfig, SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds,
 			AdmissionReviewVersions: w.AdmissionReviewVersions, ObjectSelector: w.ObjectSelector,
 		}},
 	}, metav1.CreateOptions{})

@@ -45,7 +45,7 @@ func TestReinvocation(t *testing.T) {
 	for _, policy := range []admissionv1.ReinvocationPolicyType{admissionv1.IfNeededReinvocationPolicy, admissionv1.NeverReinvocationPolicy} {
 		w := h.hook(strings.ToLower(string(policy)), "/mutate-order", admissionv1.Fail)
 		webhooks = append(webhooks, admissionv1.MutatingWebhook{
-			Name: w.Name, Rules: w.Rules, ClientConfig: w.ClientConfig, SideEffects: w.SideEffects,
+			Name: w.Name, Rules: w.Rules, ClientConfig: w.ClientConfig, SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds,
 			AdmissionReviewVersions: w.AdmissionReviewVersions, ReinvocationPolicy: ptr.To(policy),
 			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"hook": "order"}},
 		})

@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -103,6 +104,7 @@ func (h *hookServer) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "broken", http.StatusInternalServerError)
 		return
 	case "/slow":
+		_, _ = io.Copy(io.Discard, r.Body) // only then it is seen that the client went away
 		<-r.Context().Done()
 		return
 	}
@@ -126,6 +128,9 @@ func (h *hookServer) ResolveEndpoint(namespace, name string, port int32) (*url.U
 	return url.Parse(h.URL)
 }
 
+// patience is the timeout of webhooks that answer, on a machine busy with all tests.
+const patience = 30 // seconds, the most there is
+
 // hook is a webhook for ConfigMaps and Widgets with the label hook=<name>.
 func (h *hookServer) hook(name, path string, failure admissionv1.FailurePolicyType) admissionv1.ValidatingWebhook {
 	rule := admissionv1.RuleWithOperations{
@@ -139,7 +144,7 @@ func (h *hookServer) hook(name, path string, failure admissionv1.FailurePolicyTy
 	return admissionv1.ValidatingWebhook{
 		Name: name + ".example.com", Rules: []admissionv1.RuleWithOperations{rule, older},
 		ClientConfig:  admissionv1.WebhookClientConfig{URL: ptr.To(h.URL + path), CABundle: h.ca},
-		FailurePolicy: &failure, SideEffects: ptr.To(admissionv1.SideEffectClassNoneOnDryRun), TimeoutSeconds: ptr.To[int32](1),
+		FailurePolicy: &failure, SideEffects: ptr.To(admissionv1.SideEffectClassNoneOnDryRun), TimeoutSeconds: ptr.To[int32](patience),
 		AdmissionReviewVersions: []string{"v1"},
 		ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"hook": name}},
 	}
@@ -153,13 +158,15 @@ func (h *hookServer) configure(t *testing.T, config *rest.Config) {
 		CABundle: h.ca,
 		Service:  &admissionv1.ServiceReference{Namespace: "default", Name: "hook", Path: ptr.To("/deny"), Port: ptr.To[int32](8443)},
 	}
+	slow, slowIgnored := h.hook("slow", "/slow", admissionv1.Fail), h.hook("slow-ignored", "/slow", admissionv1.Ignore)
+	slow.TimeoutSeconds, slowIgnored.TimeoutSeconds = ptr.To[int32](1), ptr.To[int32](1)
 	v1 := typedClient(t, config).AdmissionregistrationV1()
 	_, err := v1.ValidatingWebhookConfigurations().Create(t.Context(), &admissionv1.ValidatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "all"},
 		Webhooks: []admissionv1.ValidatingWebhook{
 			h.hook("deny", "/deny", admissionv1.Fail), h.hook("allow", "/allow", admissionv1.Fail), viaService,
 			h.hook("broken", "/broken", admissionv1.Fail), h.hook("broken-ignored", "/broken", admissionv1.Ignore),
-			h.hook("slow", "/slow", admissionv1.Fail), h.hook("slow-ignored", "/slow", admissionv1.Ignore),
+			slow, slowIgnored,
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -169,7 +176,7 @@ func (h *hookServer) configure(t *testing.T, config *rest.Config) {
 	_, err = v1.MutatingWebhookConfigurations().Create(t.Context(), &admissionv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: "all"},
 		Webhooks: []admissionv1.MutatingWebhook{{
-			Name: w.Name, Rules: w.Rules, ClientConfig: w.ClientConfig, SideEffects: w.SideEffects,
+			Name: w.Name, Rules: w.Rules, ClientConfig: w.ClientConfig, SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds,
 			AdmissionReviewVersions: w.AdmissionReviewVersions, ObjectSelector: w.ObjectSelector,
 		}},
 	}, metav1.CreateOptions{})
@@ -217,7 +224,7 @@ func TestWebhooks(t *testing.T) {
 	eventually(t, "webhooks are asked", func() bool {
 		_, err := tryObject(t, client, configMaps(), labelled(configMaps(), "first", "deny"))
 		got, err2 := tryObject(t, client, configMaps(), labelled(configMaps(), "first", "mutate"))
-		return err != nil && err2 == nil && got.GetAnnotations()["hook"] == "was-here"
+		return err != nil && strings.Contains(err.Error(), "no thanks") && err2 == nil && got.GetAnnotations()["hook"] == "was-here"
 	})
 	if !warned.have("be careful") {
 		t.Error("the webhook's warning is missing")
