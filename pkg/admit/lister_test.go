@@ -60,9 +60,10 @@ func TestLister(t *testing.T) {
 	dyn := dynamicClient(t, config)
 	u := object(configMaps(), "about-one", nil)
 	u.SetAnnotations(map[string]string{about: "one"})
-	if _, err := tryObject(t, dyn, configMaps(), u); !apierrors.IsNotFound(err) {
-		t.Errorf("there is no such widget: %v", err)
-	}
+	eventually(t, "there is no such widget", func() bool { // once the caches are filled
+		_, err := tryObject(t, dyn, configMaps(), u)
+		return apierrors.IsNotFound(err)
+	})
 	if _, err := dyn.Resource(widgets()).Namespace("default").Create(t.Context(), object(widgets(), "one", nil), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
