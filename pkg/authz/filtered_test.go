@@ -129,6 +129,10 @@ func TestFilteredLists(t *testing.T) {
 			if err != nil || len(all.Items) != 15 {
 				t.Fatalf("the administrator lists everything: %d, %v", len(all.Items), err)
 			}
+			until(t, "the cache has everything", func() bool {
+				cached, err := admin.CoreV1().ConfigMaps("").List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
+				return err == nil && len(cached.Items) == len(all.Items)
+			})
 			for name, tc := range map[string]struct {
 				reason, namespace string
 				options           metav1.ListOptions
