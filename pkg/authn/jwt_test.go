@@ -66,6 +66,22 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
+// newAbsent is an issuer whose address is one at which nothing listens. The port
+// of a server that was closed may soon be that of another.
+func newAbsent(t *testing.T) *issuer {
+	t.Helper()
+	i := newIssuer(t)
+	i.URL = "https://127.0.0.1:1"
+	return i
+}
+
+// answers waits until a server knows the keys of an issuer: it may have started
+// without.
+func (i *issuer) answers(t *testing.T, url, name string) {
+	t.Helper()
+	eventually(t, "a good token", url, call{token: i.sign(t, nil)}, named(name))
+}
+
 func base64url(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 // payload are the claims of a good token, but for some changes.
@@ -139,6 +155,8 @@ func TestJWT(t *testing.T) {
 	t.Parallel()
 	one, two, stranger := newIssuer(t), newIssuer(t), newIssuer(t)
 	url := serve(t, authn.JWT{ConfigFile: configFile(t, jwtConfig(one, two))}, authn.Anonymous{Paths: []string{"/version"}})
+	one.answers(t, url, "issuer1:ann")
+	two.answers(t, url, "issuer2:ann")
 
 	got := call{token: one.sign(t, nil)}.do(t, url)
 	got.Header = nil
@@ -185,14 +203,11 @@ func TestJWT(t *testing.T) {
 
 func TestJWTIsReloaded(t *testing.T) {
 	t.Parallel()
-	one, two, gone := newIssuer(t), newIssuer(t), newIssuer(t)
-	gone.Close()
+	one, two, gone := newIssuer(t), newIssuer(t), newAbsent(t)
 	file := configFile(t, jwtConfig(one))
 	url := serve(t, authn.JWT{ConfigFile: file})
 	ann, bob := call{token: one.sign(t, nil)}, call{token: two.sign(t, claims{"sub": "bob"})}
-	if got := ann.do(t, url); !named("issuer1:ann")(got) {
-		t.Errorf("the first configuration: %d", got.status)
-	}
+	one.answers(t, url, "issuer1:ann")
 	if got := bob.do(t, url); !refused(got) {
 		t.Errorf("an issuer that is not in it: %d", got.status)
 	}
@@ -226,9 +241,7 @@ func TestJWTConfig(t *testing.T) {
 		ClaimMappings: apiserver.ClaimMappings{Username: apiserver.PrefixedClaimOrExpression{Claim: "sub", Prefix: &prefix}},
 	}}}
 	url := serve(t, authn.JWT{Config: config}, authn.Tokens{File: tokenFile(t, "good,bob,\n")})
-	if got := (call{token: one.sign(t, nil)}).do(t, url); !named("ann")(got) {
-		t.Errorf("a good token: %d", got.status)
-	}
+	one.answers(t, url, "ann")
 	if got := (call{token: "good"}).do(t, url); !named("bob")(got) {
 		t.Errorf("a token of another part: %d", got.status)
 	}
@@ -241,8 +254,7 @@ func TestJWTConfig(t *testing.T) {
 // users log in with, which may run on it.
 func TestJWTStartsWithoutIssuer(t *testing.T) {
 	t.Parallel()
-	gone := newIssuer(t)
-	gone.Close()
+	gone := newAbsent(t)
 	url := serve(t, authn.JWT{ConfigFile: configFile(t, jwtConfig(gone))})
 	if got := (call{token: gone.sign(t, nil)}).do(t, url); !refused(got) {
 		t.Errorf("a token of an issuer that does not answer: %d", got.status)

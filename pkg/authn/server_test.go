@@ -153,7 +153,7 @@ func (c call) do(t *testing.T, url string) who {
 // eventually calls until the answer is what is wanted.
 func eventually(t *testing.T, reason, url string, c call, ok func(who) bool) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		got := c.do(t, url)
 		if ok(got) {

@@ -44,8 +44,7 @@ func configFile(t *testing.T, content string) string {
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	r := newReviewer(t, opinions())
-	down := newReviewer(t, nil)
-	down.Close()
+	down := newAbsent(t)
 	file, gone := r.kubeconfig(t), down.kubeconfig(t)
 	type users map[string]func(error) bool
 	cases := map[string]struct {

@@ -109,6 +109,15 @@ func newReviewer(t *testing.T, users map[string]authorizationv1.SubjectAccessRev
 	return r
 }
 
+// newAbsent is a reviewer whose address is one at which nothing listens. The port
+// of a server that was closed may soon be that of another.
+func newAbsent(t *testing.T) *reviewer {
+	t.Helper()
+	r := newReviewer(t, nil)
+	r.URL = "https://127.0.0.1:1"
+	return r
+}
+
 // about are the reviews that it was sent about a user.
 func (r *reviewer) about(user string) []authorizationv1.SubjectAccessReviewSpec {
 	r.mu.Lock()

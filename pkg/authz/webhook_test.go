@@ -59,8 +59,7 @@ func allowed(err error) bool { return err == nil }
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	r := newReviewer(t, opinions())
-	down := newReviewer(t, nil)
-	down.Close()
+	down := newAbsent(t)
 	silent := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // only then it is seen that the client went away
 		<-r.Context().Done()
