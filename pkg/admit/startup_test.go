@@ -56,7 +56,7 @@ func prepare(ctx context.Context, plane *controlplane.Plane) error {
 	other := plane.Config()
 	other.Impersonate = rest.ImpersonationConfig{UserName: "ann", Groups: []string{"system:masters"}}
 	n := 0
-	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
 		n++
 		return createConfigMap(ctx, other, fmt.Sprintf("other-%d", n)) != nil, nil
 	})

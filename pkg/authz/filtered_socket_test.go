@@ -44,7 +44,7 @@ func TestFilteredWatchOverTheNetwork(t *testing.T) {
 		}, http.StatusSwitchingProtocols},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			request, err := http.NewRequestWithContext(ctx, http.MethodGet, config.Host+"/api/v1/namespaces/default/configmaps?watch=true", nil)
 			if err != nil {

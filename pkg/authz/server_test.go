@@ -57,9 +57,9 @@ func run(t *testing.T, d controlplane.Datastore, parts ...controlplane.Part) (*r
 
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not after 20 s: %s", what)
+			t.Fatalf("not after a minute: %s", what)
 		}
 	}
 }
@@ -69,12 +69,12 @@ func until(t *testing.T, what string, condition func() bool) {
 func untilAnswer(t *testing.T, what string, expected func(error) bool, ask func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if err = ask(); expected(err) {
 			return
 		}
 	}
-	t.Errorf("%s: after 20 s still: %v", what, err)
+	t.Errorf("%s: after a minute still: %v", what, err)
 }
 
 // patience is the timeout of webhooks that answer, on a machine busy with all tests.

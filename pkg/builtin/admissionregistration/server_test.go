@@ -107,7 +107,7 @@ func TestPolicyStatus(t *testing.T) {
 	}
 	checked := func() []admissionv1.ExpressionWarning {
 		t.Helper()
-		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 			p, err = policies.Get(ctx, p.Name, metav1.GetOptions{})
 			return err == nil && p.Status.ObservedGeneration == p.Generation, err
 		})
