@@ -34,12 +34,18 @@ func newRegistration() *registration {
 }
 
 // prepare returns when every group version served now is registered, so that
-// unaggregated discovery is complete. On demand that is left to wrap.
+// unaggregated discovery is complete. On demand that is left to wrap, which can
+// ask for it from now on.
 func (r *registration) prepare(ctx context.Context, _ *controlplane.Plane) error {
-	if r.onDemand {
-		return nil
+	if !r.onDemand {
+		return r.await(ctx)
 	}
-	return r.await(ctx)
+	select {
+	case <-r.begun:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the registration of APIServices did not begin: %w", context.Cause(ctx))
+	}
 }
 
 func (r *registration) await(ctx context.Context) error {
