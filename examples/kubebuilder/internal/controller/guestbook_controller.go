@@ -3,6 +3,7 @@ package controller
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"html"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -81,16 +83,15 @@ func (r *GuestbookReconciler) leave(ctx context.Context, book *webappv1.Guestboo
 	if !controllerutil.ContainsFinalizer(book, webappv1.Finalizer) {
 		return nil
 	}
-	directory := &corev1.ConfigMap{}
-	err := r.Get(ctx, client.ObjectKey{Namespace: book.Namespace, Name: Directory}, directory)
-	if client.IgnoreNotFound(err) != nil {
+	// The cache may not have the line yet: it is taken out without a look.
+	line, err := json.Marshal(map[string]any{"data": map[string]any{book.Name: nil}})
+	if err != nil {
 		return err
 	}
-	if _, entered := directory.Data[book.Name]; entered {
-		delete(directory.Data, book.Name)
-		if err := r.Update(ctx, directory); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("write the directory: %w", err)
-		}
+	directory := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: book.Namespace, Name: Directory}}
+	err = r.Patch(ctx, directory, client.RawPatch(types.MergePatchType, line))
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("write the directory: %w", err)
 	}
 	controllerutil.RemoveFinalizer(book, webappv1.Finalizer)
 	return client.IgnoreNotFound(r.Update(ctx, book))
