@@ -74,6 +74,7 @@ func serve(t *testing.T, d *resource.Definition) *server {
 	backend := &store.Backend{Client: startEtcd(t), Prefix: "/registry"}
 	storages, err := res.Build(controlplane.Env{Scheme: scheme, Options: backend.Getter(codec, versioner)})
 	must(t, err)
+	must(t, backend.Await(t.Context())) // a watch is refused before, after a while
 	container := restful.NewContainer()
 	container.Router(restful.CurlyRouter{})
 	for _, gv := range served {
@@ -256,7 +257,7 @@ func next(t *testing.T, events <-chan string) string {
 	case e := <-events:
 		return e
 	case <-time.After(30 * time.Second):
-		t.Fatal("no event in 10 s")
+		t.Fatal("no event in 30 s")
 		return ""
 	}
 }
