@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
@@ -26,7 +27,8 @@ versions:
 `
 
 // remove deletes a CRD, waits until it is gone, and returns how long that took.
-func (p plane) remove(t *testing.T, name string) time.Duration {
+// Before it waits, it calls the functions.
+func (p plane) remove(t *testing.T, name string, before ...func()) time.Duration {
 	t.Helper()
 	w, err := p.Resource(crds).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + name})
 	if err != nil {
@@ -36,6 +38,9 @@ func (p plane) remove(t *testing.T, name string) time.Duration {
 	begun := time.Now()
 	if err := p.Resource(crds).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
+	}
+	for _, f := range before {
+		f()
 	}
 	timeout := time.After(30 * time.Second)
 	for {
@@ -58,7 +63,11 @@ func TestDeletedDefinition(t *testing.T) {
 	c := p.of("cups", "v1")
 	for round := range 3 {
 		begun := time.Now()
-		p.define(t, definition(t, "cups", "Cup", plain))
+		def := definition(t, "cups", "Cup", plain)
+		// A second after the CRD its watches end, whatever they have not told. It
+		// is held until this one has told all.
+		def.SetFinalizers([]string{"example.com/watched"})
+		p.define(t, def)
 		list, err := c.List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) != 0 {
 			t.Fatalf("round %d: %v, %v, want an empty list", round, list, err)
@@ -71,20 +80,26 @@ func TestDeletedDefinition(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("round %d: created with 5 objects in %v, deleted in %v", round, ready, p.remove(t, "cups.example.com"))
-		deleted := 0
-		for e := range w.ResultChan() { // ends with the storage
-			if e.Type == watch.Deleted {
-				deleted++
+		removed := p.remove(t, "cups.example.com", func() {
+			deleted := 0
+			for e := range w.ResultChan() { // ends with the storage
+				if e.Type == watch.Deleted {
+					deleted++
+				}
+				if deleted == 5 {
+					break
+				}
 			}
-			if deleted == 5 {
-				break
+			w.Stop()
+			if deleted != 5 {
+				t.Errorf("round %d: a watch told %d deletes, want 5", round, deleted)
 			}
-		}
-		w.Stop()
-		if deleted != 5 {
-			t.Errorf("round %d: a watch told %d deletes, want 5", round, deleted)
-		}
+			const none = `{"metadata": {"finalizers": null}}`
+			if _, err := p.Resource(crds).Patch(t.Context(), "cups.example.com", types.MergePatchType, []byte(none), metav1.PatchOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		})
+		t.Logf("round %d: created with 5 objects in %v, deleted in %v", round, ready, removed)
 	}
 	eventually(t, "the resource goes", func() error {
 		if _, err := c.List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
