@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -23,8 +24,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
-
-	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 )
 
 // respond writes v as JSON.
@@ -223,42 +222,46 @@ func TestAwaitEstablished(t *testing.T) {
 		},
 	}
 	for name, tc := range cases {
+		// In a bubble time passes when nothing else happens: what is refused stands
+		// for long when all that is written was seen, and not before.
 		t.Run(name, func(t *testing.T) {
-			defer leaktest.Check(t)()
-			source := cachetesting.NewFakeControllerSource()
-			defer source.Shutdown()
-			for _, c := range tc.before {
-				source.Add(c)
-			}
-			informer := cache.NewSharedIndexInformer(source, &crd{}, 0, nil)
-			stop, done := make(chan struct{}), make(chan struct{})
-			go func() { defer close(done); informer.Run(stop) }()
-			defer func() { close(stop); <-done }()
-			if !cache.WaitForCacheSync(stop, informer.HasSynced) {
-				t.Fatal("not synced")
-			}
-
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			result := make(chan error)
-			go func() { result <- awaitEstablished(ctx, informer, []string{"a", "b"}) }()
-			for _, c := range tc.after {
-				if _, exists, _ := informer.GetStore().GetByKey(c.Name); exists {
-					source.Modify(c)
-				} else {
+			synctest.Test(t, func(t *testing.T) {
+				source := cachetesting.NewFakeControllerSource()
+				defer source.Shutdown()
+				for _, c := range tc.before {
 					source.Add(c)
 				}
-			}
-			if tc.cancel {
-				cancel(errors.New("stopped by the test"))
-			}
-			got := ""
-			if err := <-result; err != nil {
-				got = err.Error()
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
-			}
+				informer := cache.NewSharedIndexInformer(source, &crd{}, 0, nil)
+				stop, done := make(chan struct{}), make(chan struct{})
+				go func() { defer close(done); informer.Run(stop) }()
+				defer func() { close(stop); <-done }()
+				if !cache.WaitForCacheSync(stop, informer.HasSynced) {
+					t.Fatal("not synced")
+				}
+
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				result := make(chan error)
+				go func() { result <- awaitEstablished(ctx, informer, []string{"a", "b"}) }()
+				synctest.Wait() // it has looked at what there was before
+				for _, c := range tc.after {
+					if _, exists, _ := informer.GetStore().GetByKey(c.Name); exists {
+						source.Modify(c)
+					} else {
+						source.Add(c)
+					}
+				}
+				if tc.cancel {
+					cancel(errors.New("stopped by the test"))
+				}
+				got := ""
+				if err := <-result; err != nil {
+					got = err.Error()
+				}
+				if diff := cmp.Diff(tc.want, got); diff != "" {
+					t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
+				}
+			})
 		})
 	}
 }
