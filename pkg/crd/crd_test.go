@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -132,6 +133,22 @@ func TestGivenDefinitionsServeWhenReady(t *testing.T) {
 // or delays its first object, and no request is told to retry.
 func TestFirstObjectAtOnce(t *testing.T) {
 	t.Parallel()
+	// Both waits that were taken out last longer than this, each time. A busy
+	// machine holds up some servers only.
+	const most, servers = time.Second, 10
+	var took []time.Duration
+	for range servers {
+		took = append(took, firstObject(t))
+		if slices.Min(took) < most {
+			return
+		}
+	}
+	t.Errorf("the first object took %v: somebody waits", took)
+}
+
+// firstObject is how long a new server takes from a CRD to its first object.
+func firstObject(t *testing.T) time.Duration {
+	t.Helper()
 	_, def := widgetCRD(t)
 	c, seen := serveRecorded(t, core.Namespaces{}, crd.Definitions{})
 	w, err := c.Resource(crds).Watch(t.Context(), metav1.ListOptions{})
@@ -156,16 +173,14 @@ func TestFirstObjectAtOnce(t *testing.T) {
 	if _, err := c.Resource(widgets).Namespace("default").Create(t.Context(), widget("a"), metav1.CreateOptions{}); err != nil {
 		t.Errorf("first create: %v", err)
 	}
-	t.Logf("first object after %v", time.Since(begun))
+	took := time.Since(begun)
+	t.Logf("first object after %v", took)
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
 	if seen.counts[http.StatusTooManyRequests] > 0 {
 		t.Errorf("requests were told to retry: %v", seen.counts)
 	}
-	// Both waits that were taken out last longer than this.
-	if took := time.Since(begun); took >= time.Second {
-		t.Errorf("the first object took %v: somebody waits", took)
-	}
+	return took
 }
 
 func established(crd *unstructured.Unstructured) bool {
