@@ -247,7 +247,7 @@ func runStockOpenAPI(t *testing.T, crds []*apiextensionsv1.CustomResourceDefinit
 // eventuallyEqual polls a stock controller, which says nothing when it is ready.
 func eventuallyEqual(t *testing.T, what string, check func() string) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		diff := check()
 		if diff == "" {
