@@ -26,7 +26,8 @@ func TestDocumentsAreSharedByServers(t *testing.T) {
 	}
 	runtime.KeepAlive(first) // and not after it
 	runtime.GC()
-	registry.of(plan(b)) // sweeps
+	last := registry.of(plan(b)) // sweeps
+	defer runtime.KeepAlive(last)
 	registry.mu.Lock()
 	defer registry.mu.Unlock()
 	for key, kept := range registry.inUse {
