@@ -1,6 +1,7 @@
 package planetest_test
 
 import (
+	"context"
 	"maps"
 	"os"
 	"testing"
@@ -67,8 +68,9 @@ func TestCRDAccepts(t *testing.T) {
 		})
 	}
 	t.Cleanup(func() {
-		list, err := crd.Plane().Dynamic().Resource(resourceOfWidgets()).List(t.Context(), metav1.ListOptions{})
-		if err == nil && len(list.Items) != 0 {
+		list, err := crd.Plane().Dynamic().Resource(resourceOfWidgets()).List(context.WithoutCancel(t.Context()), metav1.ListOptions{})
+		must(t, err)
+		if len(list.Items) != 0 {
 			t.Errorf("%d objects are left", len(list.Items))
 		}
 	})
