@@ -208,10 +208,9 @@ func TestWaitForFails(t *testing.T) {
 	t.Parallel()
 	plane := planetest.Start(t, few())
 	plane.Apply(t, planetest.YAML(widget))
-	got := failure(t, func(t planetest.TB) {
-		plane.Within(3*time.Second).WaitFor(t, planetest.Object("example.com/v1", "Widget", "lever"), planetest.Condition("Ready"))
-	})
-	contains(t, got, "Widget default/lever", "not after 3s", "no condition Ready", "size: 42")
+	impatient(t, plane, func(t planetest.TB, plane *planetest.Plane) {
+		plane.WaitFor(t, planetest.Object("example.com/v1", "Widget", "lever"), planetest.Condition("Ready"))
+	}, "Widget default/lever", "no condition Ready", "size: 42")
 }
 
 func TestEventually(t *testing.T) {
@@ -228,8 +227,7 @@ func TestEventually(t *testing.T) {
 		return nil
 	}
 	plane.Consistently(t, 50*time.Millisecond, absent)
-	got := failure(t, func(t planetest.TB) { plane.Within(2*time.Second).Eventually(t, get) })
-	contains(t, got, "not after 2s", `"x" not found`)
+	impatient(t, plane, func(t planetest.TB, plane *planetest.Plane) { plane.Eventually(t, get) }, `"x" not found`)
 
 	calls := 0
 	plane.Eventually(t, func(ctx context.Context) error {
@@ -239,6 +237,6 @@ func TestEventually(t *testing.T) {
 		}
 		return get(ctx)
 	})
-	got = failure(t, func(t planetest.TB) { plane.Consistently(t, time.Minute, absent) })
+	got := failure(t, func(t planetest.TB) { plane.Consistently(t, time.Minute, absent) })
 	contains(t, got, "not any more", "it is there")
 }

@@ -38,7 +38,12 @@ func atOnce(t *testing.T, parts ...controlplane.Part) *rest.Config {
 		cancel()
 		must(t, <-done)
 	})
-	<-eager.Ready()
+	select {
+	case <-eager.Ready():
+	case err := <-done:
+		done <- nil
+		t.Fatalf("Run: %v", err)
+	}
 	return eager.ClientConfig()
 }
 

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
@@ -63,6 +65,21 @@ func failure(t *testing.T, test func(t planetest.TB)) string {
 	}()
 	<-done
 	return strings.Join(f.messages, "\n")
+}
+
+// impatient has a test fail because a plane that has little patience waited for
+// nothing. On a busy machine the patience may be over before there was a look at
+// anything: there is more of it then.
+func impatient(t *testing.T, plane *planetest.Plane, test func(t planetest.TB, plane *planetest.Plane), wants ...string) {
+	t.Helper()
+	for patience := time.Second; ; patience *= 2 {
+		got := failure(t, func(t planetest.TB) { test(t, plane.Within(patience)) })
+		contains(t, got, "not after "+patience.String())
+		if patience > 30*time.Second || !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(got, want) }) {
+			contains(t, got, wants...)
+			return
+		}
+	}
 }
 
 func contains(t *testing.T, text string, wants ...string) {

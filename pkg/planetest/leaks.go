@@ -52,7 +52,7 @@ func outlive() []string {
 }
 
 // endPatience is how long goroutines that were told to end may take on a busy machine.
-const endPatience = 6 * time.Second
+const endPatience = 30 * time.Second
 
 // ended waits until no goroutine has the tag, and tells which still have.
 func (g tag) ended() error {

@@ -3,6 +3,8 @@ package planetest_test
 import (
 	"context"
 	"net/http"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -58,20 +60,22 @@ func TestLeak(t *testing.T) {
 			func(planetest.TB, *planetest.Plane) { go leakUntil(end) }, false,
 		},
 	}
+	// All at once, and not as tests in parallel: they would wait in the places of
+	// others, which are as many as there are processors.
+	var all sync.WaitGroup
 	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		all.Go(func() {
 			got := failure(t, func(t planetest.TB) {
 				part := controlplane.PartFunc(func(p *controlplane.Plan) error { test.part(p); return nil })
 				test.use(t, planetest.Start(t, planetest.WithoutDefaults(), namespaces(), part))
 			})
-			if !test.leaks {
-				if got != "" {
-					t.Errorf("%s: %s", test.reason, got)
-				}
-				return
+			switch {
+			case !test.leaks && got != "":
+				t.Errorf("%s: %s: %s", name, test.reason, got)
+			case test.leaks && (!strings.Contains(got, "goroutines of the plane were left") || !strings.Contains(got, "leakUntil")):
+				t.Errorf("%s: %s: it failed with %q", name, test.reason, got)
 			}
-			contains(t, got, "goroutines of the plane were left", "leakUntil")
 		})
 	}
+	all.Wait()
 }

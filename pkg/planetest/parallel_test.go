@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
 )
@@ -19,7 +20,7 @@ func TestManyAtOnce(t *testing.T) {
 	running := make([]*planetest.Plane, planes)
 	for i := range planes {
 		starting.Go(func() {
-			running[i] = planetest.Start(t, few())
+			running[i] = planetest.Start(t, few()).Within(2 * time.Minute) // all want the processors
 			running[i].Apply(t, planetest.YAML(widget), planetest.YAML(fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: x%d}}", i)))
 		})
 	}

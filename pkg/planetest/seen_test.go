@@ -2,7 +2,6 @@ package planetest_test
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,8 +21,7 @@ func TestSeen(t *testing.T) {
 	shared, lister := informer.Informer(), informer.Lister().ConfigMaps("default")
 	made, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "x"}}, metav1.CreateOptions{})
 	must(t, err)
-	got := failure(t, func(t planetest.TB) { plane.Within(time.Second).Seen(t, shared, made) })
-	contains(t, got, "default/x", "has not synced")
+	impatient(t, plane, func(t planetest.TB, plane *planetest.Plane) { plane.Seen(t, shared, made) }, "default/x", "has not synced")
 
 	factory.Start(ctx.Done())
 	t.Cleanup(factory.Shutdown)
@@ -44,11 +42,8 @@ func TestSeen(t *testing.T) {
 	}
 	later := made.DeepCopy()
 	later.ResourceVersion += "0"
-	got = failure(t, func(t planetest.TB) { plane.Within(time.Second).Seen(t, shared, later) })
-	contains(t, got, "default/x", "want "+later.ResourceVersion)
-
-	got = failure(t, func(t planetest.TB) { plane.Within(time.Second).Forgotten(t, shared, made) })
-	contains(t, got, "has the object")
+	impatient(t, plane, func(t planetest.TB, plane *planetest.Plane) { plane.Seen(t, shared, later) }, "default/x", "want "+later.ResourceVersion)
+	impatient(t, plane, func(t planetest.TB, plane *planetest.Plane) { plane.Forgotten(t, shared, made) }, "has the object")
 	must(t, maps.Delete(ctx, "x", metav1.DeleteOptions{}))
 	plane.Forgotten(t, shared, made)
 	if _, err := lister.Get("x"); err == nil {

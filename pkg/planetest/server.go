@@ -34,8 +34,8 @@ type server struct {
 
 // startPatience and stopPatience are how long a plane may take on a busy machine.
 const (
-	startPatience = 60 * time.Second
-	stopPatience  = 60 * time.Second
+	startPatience = 2 * time.Minute
+	stopPatience  = 2 * time.Minute
 )
 
 // start runs a server until stop. The directory is asked for when a file is needed.
