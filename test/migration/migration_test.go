@@ -27,6 +27,8 @@ func TestCommands(t *testing.T) {
 		// The build is shared with the Makefile's tests. No result is kept: what is
 		// in another module changes it.
 		"GOFLAGS="+os.Getenv("GOFLAGS")+" -pgo=off -count=1", "GOWORK=off",
+		// envtest gives up after 20 s, on a busy machine too.
+		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m", "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT=2m",
 		"KUBEBUILDER_ASSETS=") // a command sets it, or needs none
 	kinds := map[string]bool{}
 	for _, command := range commands(t) {
