@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 
@@ -122,7 +123,11 @@ func (l *late) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 	if err != nil {
 		return nil, err
 	}
-	if w.wait(ctx) && l.isBefore(l.since(ctx, w), opts) {
+	floor := uint64(math.MaxUint64) // a cache that is not filled may yet begin after any event
+	if w.wait(ctx) {
+		floor = l.since(ctx, w)
+	}
+	if l.isBefore(floor, opts) {
 		opts.ProgressNotify = opts.Predicate.AllowWatchBookmarks
 		return l.Interface.Watch(ctx, key, opts)
 	}
@@ -139,8 +144,9 @@ func (l *late) isBefore(floor uint64, opts storage.ListOptions) bool {
 }
 
 // since returns the resource version from which on a filled cache has all events,
-// or 0 when the cache does not say. It is asked before the cache first answers
-// anybody, so that who watches from what a list says is served from the cache.
+// or the highest there is when the cache does not say. It is asked before the cache
+// first answers anybody, so that who watches from what a list says is served from
+// the cache.
 func (l *late) since(ctx context.Context, w *waiting) uint64 {
 	if floor := l.floor.Load(); floor != 0 {
 		return floor
@@ -148,15 +154,15 @@ func (l *late) since(ctx context.Context, w *waiting) uint64 {
 	list := l.spec.cache.NewListFunc()
 	everything := storage.ListOptions{ResourceVersion: "0", Recursive: true, Predicate: storage.Everything}
 	if err := w.cacher.GetList(ctx, l.spec.cache.ResourcePrefix, everything, list); err != nil {
-		return 0
+		return math.MaxUint64
 	}
 	m, err := meta.ListAccessor(list)
 	if err != nil {
-		return 0
+		return math.MaxUint64
 	}
 	floor, err := l.Versioner().ParseResourceVersion(m.GetResourceVersion())
 	if err != nil {
-		return 0
+		return math.MaxUint64
 	}
 	l.floor.CompareAndSwap(0, floor)
 	return l.floor.Load()
