@@ -204,26 +204,30 @@ func (f *Feed) put(ctx context.Context, kv *mvccpb.KeyValue) {
 		f.seal(ctx, key, kv, err)
 		return
 	}
-	f.forget(key)
 	o, err := f.object(key, content)
 	if err != nil {
+		f.mu.Lock()
+		f.forget(key)
+		f.mu.Unlock()
 		klog.FromContext(ctx).V(4).Info("A stored value is no object", "key", string(kv.Key), "cause", err)
 		return
 	}
 	o.Revision = kv.ModRevision
-	f.replace(key, o)
+	f.replace(key, o, false)
 }
 
 // drop takes out what is stored no more.
-func (f *Feed) drop(key string) {
-	f.forget(key)
-	f.replace(key, nil)
-}
+func (f *Feed) drop(key string) { f.replace(key, nil, false) }
 
-// replace changes the indexes and tells who wants to know.
-func (f *Feed) replace(key string, after *Object) {
+// replace changes the indexes and tells who wants to know. What is not sealed any
+// more is in the indexes from the moment on in which Unreadable leaves it out: who
+// asked it takes what the indexes have for all there is.
+func (f *Feed) replace(key string, after *Object, sealed bool) {
 	f.mu.Lock()
 	before := f.index.replace(key, after)
+	if !sealed {
+		f.forget(key)
+	}
 	changed := f.changed
 	f.mu.Unlock()
 	if before == nil && after == nil {

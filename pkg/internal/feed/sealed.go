@@ -113,7 +113,7 @@ func (f *Feed) seal(ctx context.Context, key string, kv *mvccpb.KeyValue, cause 
 			"resource", resource, "key", string(kv.Key))
 	}
 	if !there {
-		f.replace(key, f.placeholder(key, resource, kv.ModRevision))
+		f.replace(key, f.placeholder(key, resource, kv.ModRevision), true)
 	}
 }
 
@@ -131,13 +131,11 @@ func (f *Feed) placeholder(key string, resource schema.GroupResource, revision i
 	return o
 }
 
-// forget drops a value that was decrypted or is gone.
+// forget drops a value that was decrypted or is gone. It needs the feed's lock.
 func (f *Feed) forget(key string) {
 	if _, ok := f.sealed.values[key]; !ok {
 		return
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
 	delete(f.sealed.values, key)
 	resource := resourcesOf(key)[0]
 	if f.sealed.counts[resource]--; f.sealed.counts[resource] == 0 {

@@ -131,6 +131,7 @@ func TestSealed(t *testing.T) {
 		t.Errorf("unreadable: %v", err)
 	}
 	drop(t, client, "/registry/apps/sets/shop/e")
+	catchUp(t, f) // or it is decrypted before the feed hears that it is gone
 	s.set(true)
 	for end := time.Now().Add(30 * time.Second); f.Unreadable() != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
