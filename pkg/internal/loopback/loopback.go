@@ -64,14 +64,21 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer cancel()
 		defer detach()
 		defer closeBody(req)
-		body.end(w.serve(*h, in))
+		err := w.serve(*h, in)
+		if cause := req.Context().Err(); cause != nil {
+			err = cause // what the handler wrote when it was told to end is not all
+		}
+		body.end(err)
 	}()
 	stop := context.AfterFunc(req.Context(), func() { body.end(req.Context().Err()) })
 	select {
 	case <-w.wrote:
 	case <-req.Context().Done():
+	}
+	// Also where the handler was faster: it may have been told to end, and answered that.
+	if err := req.Context().Err(); err != nil {
 		cancel()
-		return nil, req.Context().Err()
+		return nil, err
 	}
 	if w.failed != nil {
 		stop()

@@ -154,6 +154,36 @@ func TestCancelBeforeAnswer(t *testing.T) {
 	transport.Close()
 }
 
+// TestCanceled: what a handler still answers when its client has given up is never
+// taken for an answer, nor for the end of one.
+func TestCanceled(t *testing.T) {
+	t.Parallel()
+	const times = 200 // the handler and the context end at the same time
+	c, transport := client(func(w http.ResponseWriter, r *http.Request) {
+		if r.Context().Err() != nil {
+			return
+		}
+		_, _ = io.WriteString(w, "half")
+		<-r.Context().Done()
+	})
+	for range times {
+		ctx, cancel := context.WithCancel(t.Context())
+		resp, err := get(ctx, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancel()
+		if body, err := io.ReadAll(resp.Body); !errors.Is(err, context.Canceled) {
+			t.Errorf("the body: got %q, %v", body, err)
+		}
+		_ = resp.Body.Close()
+		if resp, err := get(ctx, c); !errors.Is(err, context.Canceled) {
+			t.Fatalf("after the end of the context: got %v, %v", resp, err)
+		}
+	}
+	transport.Close()
+}
+
 func TestCloseWaitsAndRefuses(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
