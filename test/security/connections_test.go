@@ -56,9 +56,7 @@ func connectionAttempts() map[string]attempt {
 			// Who is of the same priority level waits until fairness lends it seats;
 			// others do not.
 			w.must(t, request{method: "GET", path: crown}, http.StatusOK)
-			w.must(t, request{method: "GET", path: vault + "/configmaps", header: map[string]string{
-				"Impersonate-User": "system:serviceaccount:vault:keeper", "Impersonate-Group": "system:serviceaccounts",
-			}}, http.StatusOK)
+			w.must(t, request{method: "GET", path: vault + "/configmaps", header: keeper()}, http.StatusOK)
 			w.unauthorized(t, request{method: "GET", path: open})
 		}},
 		"bodies without end, limited": {reason: "a limit of requests at once keeps a user from taking the seats of the others of their priority level", try: limitedBodies},

@@ -236,12 +236,45 @@ func (w *world) furnish(tb testing.TB) {
 		}
 		w.must(tb, request{method: "POST", path: strings.TrimPrefix(path, "# POST "), body: string(body)}, http.StatusCreated)
 	}
+	w.awaitFairness(tb)
 	// Roles count when the server has seen them.
 	w.await(tb, request{as: "reader", method: "GET", path: open}, http.StatusOK)
 	w.await(tb, request{as: "named", method: "GET", path: gourds + "/status"}, http.StatusOK)
 	w.await(tb, request{as: "impersonator", method: "GET", path: open, header: map[string]string{"Impersonate-User": "reader"}}, http.StatusOK)
 	w.await(tb, request{as: "editor", method: "GET", path: open}, http.StatusOK)
 	w.await(tb, request{as: "chief", method: "GET", path: open}, http.StatusOK)
+	w.await(tb, request{as: "watcher", method: "GET", path: tenant + "/configmaps?fieldSelector=metadata.name%3Dopen"}, http.StatusOK)
+	w.await(tb, request{as: "climber", method: "GET", path: rbacv1 + "/clusterroles"}, http.StatusOK)
+	w.await(tb, request{as: "userized", method: "GET", path: open, header: map[string]string{"Impersonate-User": "reader"}}, http.StatusOK)
+	w.await(tb, request{as: "definer", method: "GET", path: tenant + "/configmaps/none"}, http.StatusNotFound)
+	w.await(tb, request{as: "outside", method: "GET", path: gourds + "/status/status"}, http.StatusOK)
+	w.await(tb, request{method: "GET", path: vault + "/configmaps", as: admin, header: keeper()}, http.StatusOK)
+}
+
+// keeper are headers with which the administrator is the account of namespace vault.
+func keeper() map[string]string {
+	return map[string]string{"Impersonate-User": "system:serviceaccount:vault:keeper", "Impersonate-Group": "system:serviceaccounts"}
+}
+
+// awaitFairness waits until users and accounts have priority levels of their
+// own. Before the server has seen those all share one, which refuses much.
+func (w *world) awaitFairness(tb testing.TB) {
+	tb.Helper()
+	for name, r := range map[string]request{
+		"global-default":   {as: "reader", method: "GET", path: open},
+		"service-accounts": {as: admin, method: "GET", path: open, header: keeper()},
+	} {
+		var schema metav1.PartialObjectMetadata
+		a := w.must(tb, request{method: "GET", path: "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/" + name}, http.StatusOK)
+		if err := json.Unmarshal([]byte(a.body), &schema); err != nil {
+			tb.Fatal(err)
+		}
+		for end := time.Now().Add(limit); w.send(tb, r).header.Get("X-Kubernetes-Pf-Flowschema-Uid") != string(schema.UID); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				tb.Fatalf("FlowSchema %s is not used", name)
+			}
+		}
+	}
 }
 
 const (
