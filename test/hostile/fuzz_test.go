@@ -54,7 +54,7 @@ func sendable(method, path string) bool {
 // tryAny sends a request of which nothing is known and checks what must hold for all.
 func tryAny(t *testing.T, w *world, r request) {
 	t.Helper()
-	limit := 20 * time.Second
+	limit := patience
 	if mayWatch(r) {
 		limit = 200 * time.Millisecond
 	}

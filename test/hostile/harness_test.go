@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -29,6 +31,10 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 )
+
+// patience is how long anything may take before it counts as hanging. It is far
+// from what anything takes.
+const patience = 2 * time.Minute
 
 // logs holds what the server and the libraries below it log.
 var logs = &logBuffer{}
@@ -107,8 +113,8 @@ func start(tb testing.TB, parts ...controlplane.Part) *world {
 	case err := <-ended:
 		ended <- nil
 		tb.Fatalf("run: %v", err)
-	case <-time.After(30 * time.Second):
-		tb.Fatal("the server is not ready after 30 s")
+	case <-time.After(patience):
+		tb.Fatal("the server is not ready")
 	}
 	outside, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {
@@ -156,6 +162,7 @@ func (w *world) furnish(tb testing.TB) {
 		}
 		if o.path == definitions.collection {
 			w.awaitServed(tb, gourds.collection)
+			w.awaitEstablished(tb, definitions.one())
 		}
 	}
 }
@@ -163,9 +170,28 @@ func (w *world) furnish(tb testing.TB) {
 // awaitServed waits until a collection is served.
 func (w *world) awaitServed(tb testing.TB, path string) {
 	tb.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	w.await(tb, path, func(answer) bool { return true })
+}
+
+// awaitEstablished waits until a CRD is. Its objects are served before, while the
+// server still has to write its status for the last time.
+func (w *world) awaitEstablished(tb testing.TB, path string) {
+	tb.Helper()
+	w.await(tb, path, func(a answer) bool {
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := json.Unmarshal([]byte(a.body), &crd); err != nil {
+			tb.Fatalf("GET %s: %v", path, err)
+		}
+		return apihelpers.IsCRDConditionTrue(&crd, apiextensionsv1.Established)
+	})
+}
+
+// await waits until a path is answered, and so.
+func (w *world) await(tb testing.TB, path string, is func(answer) bool) {
+	tb.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		a, err := w.doors["in-process"].send(context.Background(), request{method: "GET", path: path})
-		if err == nil && a.code == http.StatusOK {
+		if err == nil && a.code == http.StatusOK && is(a) {
 			return
 		}
 		if time.Now().After(end) {

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,7 +90,7 @@ func TestHostileRequests(t *testing.T) {
 const noStatus metav1.StatusReason = "no Status"
 
 func (r row) check(t *testing.T, w *world, d door) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	req := r.request
 	req.body, req.path = w.fill(t, req.body), w.fill(t, req.path)
