@@ -30,7 +30,7 @@ import (
 )
 
 // patience is how long a test waits for what takes milliseconds, on a busy machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 var widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
 
