@@ -201,18 +201,34 @@ func increment(t testing.TB, h *harness) error {
 }
 
 func testLeases(t *testing.T, h *harness) {
-	lease, err := h.client.Grant(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
 	kept := h.create(t, "/t/kept", "1")
-	revision := h.put(t, "/t/leased", "1", 0, lease.ID)
+	revision := h.lease(t, "/t/leased", "1")
 	e := h.watch(t, "/t/", revision+1).events(t, 1)[0]
 	if e.Type != clientv3.EventTypeDelete || string(e.Kv.Key) != "/t/leased" || string(e.PrevKv.Value) != "1" {
 		t.Errorf("got %s, want the leased key deleted", describe(e))
 	}
 	if h.get(t, "/t/leased", 0).KV != nil || h.get(t, "/t/kept", 0).KV.ModRevision != kept {
 		t.Error("want the leased key gone and the other one kept")
+	}
+}
+
+// lease writes a new key that is deleted after a second, and returns its revision.
+// On a busy machine the lease may end before the key is written: then there is
+// another.
+func (h *harness) lease(t testing.TB, key, value string) int64 {
+	t.Helper()
+	for {
+		lease, err := h.client.Grant(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := h.client.OptimisticPut(t.Context(), key, []byte(value), 0, kubernetes.PutOptions{LeaseID: lease.ID})
+		switch {
+		case err == nil && r.Succeeded:
+			return r.Revision
+		case !errors.Is(err, rpctypes.ErrLeaseNotFound):
+			t.Fatalf("put %s with a lease: %+v, %v", key, r, err)
+		}
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds every wait of a test. It is only reached by a failure.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // Run tests the contract. Every call of open describes an empty datastore.
 func Run(t *testing.T, open func() controlplane.Datastore) {
@@ -104,19 +104,19 @@ func hangUp(t testing.TB, c *kubernetes.Client) {
 // create writes a new key and returns its revision.
 func (h *harness) create(t testing.TB, key, value string) int64 {
 	t.Helper()
-	return h.put(t, key, value, 0, 0)
+	return h.put(t, key, value, 0)
 }
 
 // update writes a key that has the revision given.
 func (h *harness) update(t testing.TB, key, value string, revision int64) int64 {
 	t.Helper()
-	return h.put(t, key, value, revision, 0)
+	return h.put(t, key, value, revision)
 }
 
-func (h *harness) put(t testing.TB, key, value string, revision int64, lease clientv3.LeaseID) int64 {
+func (h *harness) put(t testing.TB, key, value string, revision int64) int64 {
 	t.Helper()
 	r, err := h.client.OptimisticPut(t.Context(), key, []byte(value), revision,
-		kubernetes.PutOptions{GetOnFailure: revision != 0, LeaseID: lease})
+		kubernetes.PutOptions{GetOnFailure: revision != 0})
 	if err != nil {
 		t.Fatalf("put %s: %v", key, err)
 	}
