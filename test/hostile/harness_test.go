@@ -207,6 +207,7 @@ type request struct {
 	accept       string
 	body         string
 	user         string // whom the administrator acts as
+	endless      bool   // only the header of the answer is read
 }
 
 // answer is what came back.
@@ -247,8 +248,13 @@ func (d door) send(ctx context.Context, r request) (answer, error) {
 		return answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }()
+	a := answer{code: resp.StatusCode, header: resp.Header, warnings: resp.Header.Values("Warning")}
+	if r.endless && a.code == http.StatusOK {
+		return a, nil
+	}
 	read, err := io.ReadAll(resp.Body)
-	return answer{code: resp.StatusCode, header: resp.Header, body: string(read), warnings: resp.Header.Values("Warning")}, err
+	a.body = string(read)
+	return a, err
 }
 
 const noContentType = "none"
