@@ -3,6 +3,7 @@ package quota
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -12,9 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	apiquota "k8s.io/apiserver/pkg/quota/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -40,12 +39,23 @@ type key struct{ namespace, name string }
 
 // state is what is known of a quota besides what is stored.
 type state struct {
-	// deleted are the objects that went since the last write of the status.
+	// gone is what went since the last write of the status.
+	gone gone
+	// written is the resource version of that write, noticed the last one that the
+	// informer told of, and reserved when somebody else wrote last.
+	written, noticed string
+	reserved         time.Time
+}
+
+// gone is what makes room in a namespace: objects that were deleted, and how
+// many, and resources of which one was changed or deleted.
+type gone struct {
 	deleted map[schema.GroupResource]int
-	// written is the resource version of that write, and reserved when somebody
-	// else wrote last.
-	written  string
-	reserved time.Time
+	changed map[schema.GroupResource]bool
+}
+
+func nothingGone() gone {
+	return gone{deleted: map[schema.GroupResource]int{}, changed: map[schema.GroupResource]bool{}}
 }
 
 // counter keeps the status of quotas true. used is the number of objects plus
@@ -71,7 +81,7 @@ func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) err
 	registration, err := quotas.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.noticed(obj) },
 		UpdateFunc: func(_, obj any) { c.noticed(obj) },
-		DeleteFunc: func(obj any) { c.gone(obj) },
+		DeleteFunc: func(obj any) { c.forget(obj) },
 	})
 	if err != nil {
 		return err
@@ -111,11 +121,11 @@ func (c *counter) noticed(obj any) {
 	}
 	s := c.quotas[q.Namespace][q.Name]
 	if s == nil {
-		s = &state{deleted: map[schema.GroupResource]int{}}
+		s = &state{gone: nothingGone()}
 		c.quotas[q.Namespace][q.Name] = s
 	}
 	k := key{q.Namespace, q.Name}
-	if q.ResourceVersion != s.written {
+	if s.noticed = q.ResourceVersion; s.noticed != s.written {
 		s.reserved = time.Now()
 	}
 	c.queue.AddAfter(k, soon) // and again when it is settled
@@ -124,7 +134,7 @@ func (c *counter) noticed(obj any) {
 	}
 }
 
-func (c *counter) gone(obj any) {
+func (c *counter) forget(obj any) {
 	if last, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = last.Obj
 	}
@@ -154,7 +164,10 @@ func (c *counter) changed(before, after *controlplane.FeedObject) {
 	defer c.mu.Unlock()
 	for name, s := range c.quotas[o.Namespace] {
 		if after == nil {
-			s.deleted[resource]++
+			s.gone.deleted[resource]++
+		}
+		if before != nil {
+			s.gone.changed[resource] = true
 		}
 		c.queue.Add(key{o.Namespace, name})
 	}
@@ -163,14 +176,14 @@ func (c *counter) changed(before, after *controlplane.FeedObject) {
 // sight is what was seen of a namespace before its quota is read: what was
 // reserved for every object in it is in the quota then.
 type sight struct {
-	there   map[schema.GroupResource]int
-	deleted map[schema.GroupResource]int
+	there map[schema.GroupResource]int
+	gone  gone
 	// unsettled is how long a reservation may still wait for its object.
 	unsettled time.Duration
 }
 
-// take is the state of a quota, with what was deleted, which is to be given back
-// when the count cannot be written.
+// take is the state of a quota, with what is gone, which is to be given back when
+// the count cannot be written.
 func (c *counter) take(k key) (sight, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,13 +191,29 @@ func (c *counter) take(k key) (sight, bool) {
 	if s == nil {
 		return sight{}, false
 	}
-	seen := sight{there: c.feed.Counts(k.namespace), deleted: s.deleted, unsettled: c.settle - time.Since(s.reserved)}
-	s.deleted = map[schema.GroupResource]int{}
+	seen := sight{there: c.feed.Counts(k.namespace), gone: s.gone}
+	s.gone = nothingGone()
 	return seen, true
 }
 
-// done notes what was written, or gives deletions back.
-func (c *counter) done(k key, written string, deleted map[schema.GroupResource]int, err error) {
+// unsettled is how long a reservation may still wait for its object in a quota
+// that was read in this version. The informer tells of a version later than the
+// API has it: one that it did not tell of has a new reservation.
+func (c *counter) unsettled(k key, version string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.quotas[k.namespace][k.name]
+	if s == nil {
+		return c.settle
+	}
+	if version != s.written && version != s.noticed {
+		s.reserved = time.Now()
+	}
+	return c.settle - time.Since(s.reserved)
+}
+
+// done notes what was written, or gives back what is gone.
+func (c *counter) done(k key, written string, back gone, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.quotas[k.namespace][k.name]
@@ -195,9 +224,10 @@ func (c *counter) done(k key, written string, deleted map[schema.GroupResource]i
 		s.written = written
 		return
 	}
-	for r, n := range deleted {
-		s.deleted[r] += n
+	for r, n := range back.deleted {
+		s.gone.deleted[r] += n
 	}
+	maps.Copy(s.gone.changed, back.changed)
 }
 
 // count writes the status of a quota when it is not true.
@@ -214,9 +244,10 @@ func (c *counter) count(ctx context.Context, k key) error {
 		return nil
 	}
 	if err == nil {
+		seen.unsettled = c.unsettled(k, q.ResourceVersion)
 		err = c.write(ctx, q, seen)
 	}
-	c.done(k, q.GetResourceVersion(), seen.deleted, err)
+	c.done(k, q.GetResourceVersion(), seen.gone, err)
 	if seen.unsettled > 0 {
 		c.queue.AddAfter(k, seen.unsettled)
 	}
@@ -249,53 +280,23 @@ func (c *counter) write(ctx context.Context, q *corev1.ResourceQuota, seen sight
 
 // amount is what is used of one name.
 func (c *counter) amount(ctx context.Context, q *corev1.ResourceQuota, name corev1.ResourceName, seen sight) (resource.Quantity, error) {
-	switch name {
-	case corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers, corev1.ResourceRequestsStorage:
-		return c.measure(ctx, q.Namespace, name)
+	before, known := q.Status.Used[name]
+	if gr, ok := measurable(name); ok {
+		now, err := c.measure(ctx, q.Namespace, name)
+		if known && seen.unsettled > 0 && !seen.gone.changed[gr] && before.Cmp(now) > 0 {
+			now = before // reserved for an object that is not there yet
+		}
+		return now, err
 	}
 	gr, ok := counted(name)
 	if !ok {
 		return resource.Quantity{Format: resource.DecimalSI}, nil // nothing here uses it
 	}
 	there := int64(seen.there[gr])
-	before, known := q.Status.Used[name]
-	if n := before.Value() - int64(seen.deleted[gr]); known && seen.unsettled > 0 && n > there {
+	if n := before.Value() - int64(seen.gone.deleted[gr]); known && seen.unsettled > 0 && n > there {
 		there = n
 	}
 	return *resource.NewQuantity(there, resource.DecimalSI), nil
-}
-
-// measure asks the API for objects, since the feed does not have what is in them.
-func (c *counter) measure(ctx context.Context, namespace string, name corev1.ResourceName) (resource.Quantity, error) {
-	var items []runtime.Object
-	evaluator := services()
-	if name == corev1.ResourceRequestsStorage {
-		evaluator = claims()
-		list, err := c.core.PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return resource.Quantity{}, err
-		}
-		for i := range list.Items {
-			items = append(items, &list.Items[i])
-		}
-	} else {
-		list, err := c.core.Services(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return resource.Quantity{}, err
-		}
-		for i := range list.Items {
-			items = append(items, &list.Items[i])
-		}
-	}
-	sum := corev1.ResourceList{name: *resource.NewQuantity(0, resource.DecimalSI)}
-	for _, item := range items {
-		usage, err := evaluator.Usage(item)
-		if err != nil {
-			return resource.Quantity{}, err
-		}
-		sum = apiquota.Add(sum, usage)
-	}
-	return sum[name], nil
 }
 
 // counted is the resource whose objects a name counts: "count/gadgets.example.com",

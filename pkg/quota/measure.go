@@ -1,12 +1,16 @@
 package quota
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	apiquota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
@@ -87,4 +91,48 @@ func claims() measured {
 			return corev1.ResourceList{corev1.ResourceRequestsStorage: c.Spec.Resources.Requests[corev1.ResourceStorage]}, nil
 		},
 	}
+}
+
+// measurable is the resource of which a name limits more than the number.
+func measurable(name corev1.ResourceName) (schema.GroupResource, bool) {
+	switch name {
+	case corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:
+		return corev1.Resource("services"), true
+	case corev1.ResourceRequestsStorage:
+		return corev1.Resource("persistentvolumeclaims"), true
+	}
+	return schema.GroupResource{}, false
+}
+
+// measure asks the API for objects, since the feed does not have what is in them.
+func (c *counter) measure(ctx context.Context, namespace string, name corev1.ResourceName) (resource.Quantity, error) {
+	var items []runtime.Object
+	evaluator := services()
+	if name == corev1.ResourceRequestsStorage {
+		evaluator = claims()
+		list, err := c.core.PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return resource.Quantity{}, err
+		}
+		for i := range list.Items {
+			items = append(items, &list.Items[i])
+		}
+	} else {
+		list, err := c.core.Services(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return resource.Quantity{}, err
+		}
+		for i := range list.Items {
+			items = append(items, &list.Items[i])
+		}
+	}
+	sum := corev1.ResourceList{name: *resource.NewQuantity(0, resource.DecimalSI)}
+	for _, item := range items {
+		usage, err := evaluator.Usage(item)
+		if err != nil {
+			return resource.Quantity{}, err
+		}
+		sum = apiquota.Add(sum, usage)
+	}
+	return sum[name], nil
 }

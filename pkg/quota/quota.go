@@ -67,7 +67,7 @@ type plugin struct{ *resourcequota.QuotaAdmission }
 // conflict would be the client's. The pauses are for its informer, which may not
 // have seen the count of somebody else yet.
 const (
-	tries      = 10
+	tries      = 12
 	firstPause = 5 * time.Millisecond
 )
 

@@ -46,8 +46,12 @@ spec:
 `
 
 const (
-	limit  = 20 * time.Second
-	settle = 3 * time.Second
+	// limit is how long anything may take before it counts as never.
+	limit = 2 * time.Minute
+	// settle is longer than a request may stand still between its reservation and
+	// its object, and brief is for a test that has no such request.
+	settle = 12 * time.Second
+	brief  = 3 * time.Second
 )
 
 type plane struct {
@@ -55,7 +59,7 @@ type plane struct {
 	gadgets dynamic.ResourceInterface
 }
 
-func onEveryStorage(t *testing.T, test func(*testing.T, *plane)) {
+func onEveryStorage(t *testing.T, settled time.Duration, test func(*testing.T, *plane)) {
 	t.Helper()
 	storages := map[string]controlplane.Datastore{
 		"memory": memory.Store{},
@@ -63,7 +67,7 @@ func onEveryStorage(t *testing.T, test func(*testing.T, *plane)) {
 		"etcd":   etcd.Embedded{Dir: t.TempDir()},
 	}
 	for name, d := range storages {
-		t.Run(name, func(t *testing.T) { test(t, start(t, d, settle)) })
+		t.Run(name, func(t *testing.T) { test(t, start(t, d, settled)) })
 	}
 }
 
@@ -137,6 +141,22 @@ func (p *plane) used(t *testing.T) map[corev1.ResourceName]int64 {
 	return all
 }
 
+// use writes what is used of a name, whatever the count writes meanwhile.
+func (p *plane) use(t *testing.T, name corev1.ResourceName, n int64) {
+	t.Helper()
+	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		q, err := p.CoreV1().ResourceQuotas("default").Get(t.Context(), "q", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		q.Status.Used[name] = *resource.NewQuantity(n, resource.DecimalSI)
+		_, err = p.CoreV1().ResourceQuotas("default").UpdateStatus(t.Context(), q, metav1.UpdateOptions{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	for end := time.Now().Add(limit); !condition(); time.Sleep(5 * time.Millisecond) {
@@ -162,7 +182,7 @@ func (p *plane) gadget(ctx context.Context, name string) error {
 // TestQuota: what is there counts from the start, a limit is not passed, and a
 // deletion makes room.
 func TestQuota(t *testing.T) {
-	onEveryStorage(t, func(t *testing.T, p *plane) {
+	onEveryStorage(t, settle, func(t *testing.T, p *plane) {
 		if err := p.configMap(t.Context(), "before"); err != nil {
 			t.Fatal(err)
 		}
@@ -217,23 +237,16 @@ func nodePorts(t *testing.T, p *plane) {
 
 // TestLeftReservation forgets what was reserved for objects that never came.
 func TestLeftReservation(t *testing.T) {
-	onEveryStorage(t, func(t *testing.T, p *plane) {
+	onEveryStorage(t, brief, func(t *testing.T, p *plane) {
 		p.limitTo(t, map[corev1.ResourceName]string{"count/configmaps": "5"})
 		var written time.Time
 		for _, n := range []int64{2, 4} {
 			written = time.Now()
-			q, err := p.CoreV1().ResourceQuotas("default").Get(t.Context(), "q", metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			q.Status.Used["count/configmaps"] = *resource.NewQuantity(n, resource.DecimalSI)
-			if _, err := p.CoreV1().ResourceQuotas("default").UpdateStatus(t.Context(), q, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(settle / 3) // the second is left before the first is settled
+			p.use(t, "count/configmaps", n)
+			time.Sleep(brief / 3) // the second is left before the first is settled
 		}
 		// On a machine that was busy for so long it may be settled by now.
-		if n := p.used(t)["count/configmaps"]; n != 4 && time.Since(written) < settle {
+		if n := p.used(t)["count/configmaps"]; n != 4 && time.Since(written) < brief {
 			t.Errorf("used %d before it is settled, want 4", n)
 		}
 		until(t, "nothing is used", func() bool { return p.used(t)["count/configmaps"] == 0 })
@@ -248,24 +261,14 @@ func TestUnreserved(t *testing.T) {
 	if err := p.configMap(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		q, err := p.CoreV1().ResourceQuotas("default").Get(t.Context(), "q", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		q.Status.Used["count/configmaps"] = resource.MustParse("0")
-		_, err = p.CoreV1().ResourceQuotas("default").UpdateStatus(t.Context(), q, metav1.UpdateOptions{})
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	p.use(t, "count/configmaps", 0)
 	until(t, "the ConfigMap is counted", func() bool { return p.used(t)["count/configmaps"] == 1 })
 }
 
 // TestManyWriters: of 64 clients that create and delete at once, never more get
 // through than there is room, and the room is used.
 func TestManyWriters(t *testing.T) {
-	onEveryStorage(t, func(t *testing.T, p *plane) {
+	onEveryStorage(t, settle, func(t *testing.T, p *plane) {
 		const room = 20
 		p.limitTo(t, map[corev1.ResourceName]string{"count/configmaps": fmt.Sprint(room), "count/gadgets.example.com": fmt.Sprint(room)})
 		for name, create := range map[string]func(context.Context, string) error{"configmaps": p.configMap, "gadgets": p.gadget} {

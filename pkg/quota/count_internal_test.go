@@ -1,0 +1,67 @@
+package quota
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+)
+
+// TestUnsettled: a count does not take for settled what was reserved while the
+// informer was behind.
+func TestUnsettled(t *testing.T) {
+	t.Parallel()
+	k := key{"default", "q"}
+	cases := map[string]struct {
+		reason   string
+		versions []string // as it is read, one after the other
+		want     bool     // of the last
+	}{
+		"noticed":   {reason: "the last reservation is old", versions: []string{"4"}},
+		"own":       {reason: "nobody wrote after the count", versions: []string{"5"}},
+		"unnoticed": {reason: "there is a reservation that the informer did not tell of yet", versions: []string{"6"}, want: true},
+		"both":      {reason: "which waits on after the count wrote", versions: []string{"6", "5"}, want: true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &state{written: "5", noticed: "4", reserved: time.Now().Add(-2 * time.Hour)}
+			c := &counter{settle: time.Hour, quotas: map[string]map[string]*state{k.namespace: {k.name: s}}}
+			got := false
+			for _, version := range tc.versions {
+				got = c.unsettled(k, version) > 0
+			}
+			if got != tc.want {
+				t.Errorf("%s: unsettled is %t, want %t", tc.reason, got, tc.want)
+			}
+		})
+	}
+}
+
+// TestMeasured: what was reserved by a Service that is not there yet stays, unless
+// another made room.
+func TestMeasured(t *testing.T) {
+	t.Parallel()
+	_, client := planeWith(t, core.Services{})
+	c := &counter{core: client.CoreV1()}
+	q := &corev1.ResourceQuota{Status: corev1.ResourceQuotaStatus{Used: list("services.nodeports", "2")}}
+	q.Namespace = "default"
+	changed := gone{changed: map[schema.GroupResource]bool{corev1.Resource("services"): true}}
+	for name, tc := range map[string]struct {
+		reason string
+		seen   sight
+		want   int64
+	}{
+		"reserved": {reason: "the Service may come", seen: sight{unsettled: time.Hour}, want: 2},
+		"changed":  {reason: "a Service has fewer ports", seen: sight{unsettled: time.Hour, gone: changed}},
+		"settled":  {reason: "the Service did not come"},
+	} {
+		got, err := c.amount(t.Context(), q, corev1.ResourceServicesNodePorts, tc.seen)
+		if err != nil || got.Value() != tc.want {
+			t.Errorf("%s: %s: got %v, %v, want %d", name, tc.reason, got.String(), err, tc.want)
+		}
+	}
+}
