@@ -26,7 +26,7 @@ func event(name, namespace string) *corev1.Event {
 
 func TestEvents(t *testing.T) {
 	t.Parallel()
-	events := serve(t, core.Events{TTL: time.Second}).CoreV1().Events("default")
+	events := serve(t, core.Events{}).CoreV1().Events("default")
 	for _, name := range []string{"a", "b"} {
 		if _, err := events.Create(t.Context(), event(name, "default"), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
@@ -40,12 +40,22 @@ func TestEvents(t *testing.T) {
 		!strings.Contains(err.Error(), "does not match event.namespace") {
 		t.Errorf("an event about an object of another namespace: %v", err)
 	}
+}
 
-	w, err := events.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.ResourceVersion})
+func TestEventsGoAway(t *testing.T) {
+	t.Parallel()
+	events := serve(t, core.Events{TTL: time.Second}).CoreV1().Events("default")
+	// From before there are any, as they may be gone before anybody looks.
+	w, err := events.Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Stop()
+	for _, name := range []string{"a", "b"} {
+		if _, err := events.Create(t.Context(), event(name, "default"), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	for gone := 0; gone < 2; {
