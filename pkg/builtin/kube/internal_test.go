@@ -17,7 +17,8 @@ func TestPodState(t *testing.T) {
 	ended := func(code int32, reason string) corev1.ContainerState {
 		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Reason: reason}}
 	}
-	ago := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(time.Now().Add(-5 * time.Minute))}}
+	// Half an hour off, as some time passes before it is printed.
+	ago := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(time.Now().Add(-30*time.Hour - 30*time.Minute))}}
 	two := []corev1.Container{{Name: "a"}, {Name: "b"}}
 	cases := map[string]struct {
 		reason string
@@ -34,7 +35,7 @@ func TestPodState(t *testing.T) {
 			pod: corev1.Pod{Spec: corev1.PodSpec{Containers: two}, Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "a", Ready: true, State: running}, {Name: "b", RestartCount: 3, State: running, LastTerminationState: ago},
 			}}},
-			want: []any{"1/2", "Running", "3 (5m ago)"},
+			want: []any{"1/2", "Running", "3 (30h ago)"},
 		},
 		"crash": {
 			reason: "why a container waits says more than the phase",
