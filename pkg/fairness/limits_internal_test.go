@@ -7,7 +7,7 @@ import (
 
 func TestUsersAreBounded(t *testing.T) {
 	t.Parallel()
-	r := newRates(1, 1)
+	r := newRates(0.001, 1)
 	for i := range users + 100 {
 		r.of(fmt.Sprintf("user-%d", i)).Allow()
 	}

@@ -20,7 +20,7 @@ import (
 func until(t *testing.T, requests certificatesclient.CertificateSigningRequestInterface, name, want string) *csr {
 	t.Helper()
 	got := ""
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		r, err := requests.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
