@@ -115,6 +115,7 @@ func TestLifecycle(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "few"},
 		Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{
 			"count/gadgets.example.com": apiresource.MustParse("2"), "secrets": apiresource.MustParse("9"),
+			"configmaps": apiresource.MustParse("0"),
 		}},
 	}
 	if _, err := s.CoreV1().ResourceQuotas("shop").Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
@@ -132,6 +133,11 @@ func TestLifecycle(t *testing.T) {
 		})
 	}
 	used("0", "0")
+	until(t, "the quota is in force", func() bool { // admission learns of its status a moment later
+		cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "probe"}}
+		_, err := s.CoreV1().ConfigMaps("shop").Create(t.Context(), cm, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err != nil && strings.Contains(err.Error(), "exceeded quota")
+	})
 	boss := s.create("shop", "gadgets", "boss", "")
 	owner := metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Gadget", Name: "boss", UID: boss.GetUID()}
 	s.create("shop", "secrets", "owned", "", owner)
@@ -270,7 +276,7 @@ func TestMissingKey(t *testing.T) {
 			return c.Type == corev1.NamespaceDeletionContentFailure && c.Status == corev1.ConditionTrue && strings.Contains(c.Message, "secrets")
 		})
 	})
-	if storage.raw(t, "/secrets/shop/one") == nil {
+	if len(storage.raw(t, "/secrets/shop/one")) == 0 {
 		t.Error("a Secret that nobody can read was deleted")
 	}
 	if got, err := s.in("default", "configmaps").Get(t.Context(), "dependent", metav1.GetOptions{}); err != nil || got.GetUID() != dependent.GetUID() ||

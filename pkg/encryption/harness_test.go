@@ -44,8 +44,9 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/wait.Forever")))
 }
 
-// limit is how long anything may take before it counts as never.
-const limit = 30 * time.Second
+// limit is how long anything may take before it counts as never. What failed is
+// tried again after up to a minute.
+const limit = 3 * time.Minute
 
 const crds = `
 apiVersion: apiextensions.k8s.io/v1

@@ -101,16 +101,20 @@ func socket(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-func kms(socket string) string {
-	return fmt.Sprintf("kms: {apiVersion: v2, name: vault, endpoint: 'unix://%s', timeout: 1s}", socket)
+// kms is the provider at a socket, which is waited for as long as timeout says.
+func kms(socket, timeout string) string {
+	return fmt.Sprintf("kms: {apiVersion: v2, name: vault, endpoint: 'unix://%s', timeout: %s}", socket, timeout)
 }
+
+// patient is a timeout for a service that is there, and brief for one that is not.
+const patient, brief = "30s", "1s"
 
 // TestKMS has a key service encrypt, and another server of the same storage
 // decrypt.
 func TestKMS(t *testing.T) {
 	storage, p, at := keep(t), &plugin{calls: map[string]int{}}, socket(t)
 	p.serve(t, at)
-	file := write(t, "", rule(`secrets, "*.example.com"`, kms(at)))
+	file := write(t, "", rule(`secrets, "*.example.com"`, kms(at, patient)))
 	s := start(t, storage, file)
 	resources := map[string]string{"secrets": "/secrets/", "gadgets": "/example.com/gadgets/"}
 	for resource, path := range resources {
@@ -141,15 +145,14 @@ func TestKMS(t *testing.T) {
 func TestKMSAway(t *testing.T) {
 	storage, p, at := keep(t), &plugin{calls: map[string]int{}}, socket(t)
 	stop := p.serve(t, at)
-	file := write(t, "", rule("secrets", kms(at)))
-	s := start(t, storage, file)
+	s := start(t, storage, write(t, "", rule("secrets", kms(at, patient))))
 	for i := range 5 {
 		s.create("default", "secrets", fmt.Sprint("old-", i), marker)
 	}
 	s.stop()
 	stop()
 
-	s = start(t, storage, file)
+	s = start(t, storage, write(t, "", rule("secrets", kms(at, brief))))
 	if _, err := s.path("/livez"); err != nil {
 		t.Errorf("/livez: %v, want a server that nobody restarts", err)
 	}
