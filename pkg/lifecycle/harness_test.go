@@ -23,7 +23,7 @@ import (
 )
 
 // limit is how long anything may take before it counts as never.
-const limit = 20 * time.Second
+const limit = time.Minute
 
 // crds are a namespaced and a cluster-scoped kind.
 const crds = `
@@ -167,11 +167,19 @@ func (p *plane) get(t *testing.T, u *unstructured.Unstructured) *unstructured.Un
 // until waits for a condition, and says what was waited for in vain.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
+	if !eventually(condition) {
+		t.Fatalf("not after %v: %s", limit, what)
+	}
+}
+
+// eventually waits for a condition and tells whether it came true.
+func eventually(condition func() bool) bool {
 	for end := time.Now().Add(limit); !condition(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("not after %v: %s", limit, what)
+			return false
 		}
 	}
+	return true
 }
 
 func (p *plane) untilGone(t *testing.T, objects ...*unstructured.Unstructured) {

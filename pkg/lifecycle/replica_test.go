@@ -37,6 +37,9 @@ func newShared(t *testing.T) controlplane.Datastore {
 	return shared{s}
 }
 
+// lease is how long a server that says nothing holds a Lease.
+const lease = 10 * time.Second
+
 // TestTakeover: of two servers on one storage, one does the work, and the other
 // within 15 s when it is gone.
 func TestTakeover(t *testing.T) {
@@ -56,7 +59,7 @@ func TestTakeover(t *testing.T) {
 		return all
 	}
 	until(t, "the first server holds both Leases", func() bool { return len(holders()) == 2 })
-	before := holders()
+	before, begun := holders(), time.Now()
 	second := start(t, d, coordination.Leases{})
 	root := second.create(t, "default", "ConfigMap", "root")
 	child := second.create(t, "default", "Gadget", "child", owner(root, false))
@@ -66,7 +69,9 @@ func TestTakeover(t *testing.T) {
 	second.remove(t, ns, background)
 	second.untilGone(t, child, ns)
 	for name, holder := range holders() {
-		if before[name] != holder {
+		// A holder that cannot renew it for so long, on a machine that is too busy,
+		// has lost it, as if it were gone.
+		if before[name] != holder && time.Since(begun) < lease {
 			t.Errorf("Lease %s went from %s to %s while its holder lives", name, before[name], holder)
 		}
 	}
