@@ -187,7 +187,7 @@ func abandonedDir(t *testing.T) string {
 	dir, err := os.MkdirTemp(t.TempDir(), "")
 	must(t, err)
 	t.Cleanup(func() {
-		for end := time.Now().Add(10 * time.Second); os.RemoveAll(dir) != nil && time.Now().Before(end); {
+		for end := time.Now().Add(patience); os.RemoveAll(dir) != nil && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})

@@ -24,12 +24,26 @@ func free(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-func TestEmbeddedListens(t *testing.T) {
-	address := free(t)
-	member := Embedded{Dir: t.TempDir(), UnsafeNoFsync: true, Listen: []string{address}}.Open()
-	if err := member.Start(t.Context()); err != nil {
-		t.Fatal(err)
+// listens starts an etcd that listens at the address. Where somebody else got that
+// first, it takes another.
+func listens(t *testing.T) (member controlplane.Storage, address string) {
+	t.Helper()
+	for tries := 1; ; tries++ {
+		address = free(t)
+		member = Embedded{Dir: t.TempDir(), UnsafeNoFsync: true, Listen: []string{address}}.Open()
+		err := member.Start(t.Context())
+		if err == nil {
+			return member, address
+		}
+		if tries == 5 || !strings.Contains(err.Error(), "address already in use") {
+			t.Fatal(err)
+		}
+		_ = member.Stop(context.Background()) // it did not start
 	}
+}
+
+func TestEmbeddedListens(t *testing.T) {
+	member, address := listens(t)
 	stopped := false
 	stop := func() {
 		if !stopped {
@@ -52,7 +66,7 @@ func TestEmbeddedListens(t *testing.T) {
 	}
 
 	// What another process writes, this one reads.
-	other := Cluster{Endpoints: []string{address}}.Open()
+	other := Cluster{Endpoints: []string{address}, DialTimeout: patience}.Open()
 	if err := other.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
