@@ -204,23 +204,11 @@ func (s *storage) connect(ctx context.Context, wg *sync.WaitGroup) (server.Backe
 	// nothing; SQLite's own waiting sleeps up to 100 ms.
 	db.LockWrites = true
 	s.db = db
-	// The zeros turn kine's own compaction off; compact does its work.
-	return logstructured.New(sqllog.New(dialect{db}, 0, 0, 0, 0, batchSize, batchSize)), nil
-}
-
-// dialect is kine's, with an answer where a watch begins while the storage
-// stops. kine takes the error for a reason to have no channel of events, and
-// waits on that without end
-// (https://github.com/k3s-io/kine/blob/v0.16.4/pkg/logstructured/sqllog/sql.go, Watch).
-type dialect struct {
-	*generic.Generic
-}
-
-// CurrentRevision implements server.Dialect.
-func (d dialect) CurrentRevision(ctx context.Context) (int64, error) {
-	revision, err := d.Generic.CurrentRevision(ctx)
-	if err != nil && ctx.Err() != nil {
-		return 0, nil //nolint:nilerr // see above: the storage stops
+	d, err := newDialect(ctx, db)
+	if err != nil {
+		return nil, explain(err)
 	}
-	return revision, err
+	wg.Go(func() { d.writes.run(ctx) })
+	// The zeros turn kine's own compaction off; compact does its work.
+	return logstructured.New(sqllog.New(d, 0, 0, 0, 0, batchSize, batchSize)), nil
 }
