@@ -12,8 +12,9 @@ import (
 )
 
 // greet is the controller: it prints the greeting of every ConfigMap that has
-// one, and returns when the context has ended and its informer has stopped.
-func greet(ctx context.Context, config *rest.Config) error {
+// one, and returns when the context has ended and its informer has stopped. It
+// calls follows when it misses no change from then on.
+func greet(ctx context.Context, config *rest.Config, follows func() error) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
@@ -31,8 +32,16 @@ func greet(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
+	defer factory.Shutdown()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
 	factory.StartWithContext(ctx)
+	if res := factory.WaitForCacheSyncWithContext(ctx); res.Err != nil {
+		return nil // the program was interrupted
+	}
+	if err := follows(); err != nil {
+		return err
+	}
 	<-ctx.Done()
-	factory.Shutdown()
 	return nil
 }

@@ -75,10 +75,7 @@ func run(ctx context.Context, listen string) error {
 		case <-ctx.Done():
 			return nil
 		}
-		if err := writeKubeconfig(listener.Addr(), pem, users); err != nil {
-			return err
-		}
-		return greet(ctx, plane.ClientConfig())
+		return greet(ctx, plane.ClientConfig(), func() error { return writeKubeconfig(listener.Addr(), pem, users) })
 	})
 	return work.Wait()
 }
