@@ -2,6 +2,7 @@ package envtest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -196,6 +197,13 @@ func TestFlags(t *testing.T) {
 			t.Error("with another token: no error")
 		}
 	}
+	// What a process writes takes its own way here.
+	eventually(t, "all warnings are in the log", func(context.Context) error {
+		if n := strings.Count(log.String(), "warning:"); n < 5 {
+			return fmt.Errorf("%d of 5 are", n)
+		}
+		return nil
+	})
 	for _, want := range []string{
 		"warning: --runtime-config is not supported and has no effect\n",
 		"warning: --kubelet-timeout is not supported and has no effect\n",
