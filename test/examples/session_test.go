@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long is waited for what takes milliseconds, on a machine busy with all tests at once.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // command is a command of a README and what it prints.
 type command struct {
@@ -220,8 +220,9 @@ var (
 	// they have to do.
 	reads = regexp.MustCompile(`^kubectl (get|describe|api-resources|api-versions|auth can-i|events) `)
 	// tooEarly is what others print, and do nothing, a moment after a binding was
-	// written that RBAC has yet to learn of, or a CRD whose kind is not served yet.
-	tooEarly = regexp.MustCompile(` is forbidden: User |no matches for kind `)
+	// written that RBAC has yet to learn of, a CRD whose kind is not served yet, or
+	// the first count of a quota, which admission has yet to learn of.
+	tooEarly = regexp.MustCompile(` is forbidden: User |no matches for kind |status unknown for quota: `)
 )
 
 var (
