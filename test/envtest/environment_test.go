@@ -154,7 +154,10 @@ func TestCRDs(t *testing.T) {
 			}
 		}
 	}
-	env := &envtest.Environment{CRDDirectoryPaths: files, ErrorIfCRDPathMissing: true}
+	env := &envtest.Environment{
+		CRDDirectoryPaths: files, ErrorIfCRDPathMissing: true,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience}, // by default 10 s
+	}
 	_, c := start(t, env)
 	ctx := t.Context()
 	if len(env.CRDs) == 0 {

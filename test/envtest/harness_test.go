@@ -25,7 +25,7 @@ import (
 )
 
 // patience is how long is waited for what takes milliseconds, on a machine busy with all tests at once.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // TestMain has the tests run with the installed binaries, and this one as
 // kubectl: that is what it is when it is called so.
@@ -52,9 +52,16 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if err := os.Setenv("KUBEBUILDER_ASSETS", assets); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	for name, value := range map[string]string{
+		"KUBEBUILDER_ASSETS": assets,
+		// By default each process has 20 s.
+		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": patience.String(),
+		"KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT":  patience.String(),
+	} {
+		if err := os.Setenv(name, value); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	return m.Run()
 }

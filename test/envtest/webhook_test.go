@@ -27,11 +27,12 @@ func TestWebhooks(t *testing.T) {
 	}}
 	selected := &metav1.LabelSelector{MatchLabels: map[string]string{"kubernetes.io/metadata.name": "default"}}
 	env := &envtest.Environment{WebhookInstallOptions: envtest.WebhookInstallOptions{
+		MaxTime: patience, // by default 10 s
 		ValidatingWebhooks: []*admissionregistrationv1.ValidatingWebhookConfiguration{{
 			ObjectMeta: metav1.ObjectMeta{Name: "look"},
 			Webhooks: []admissionregistrationv1.ValidatingWebhook{{
 				Name: "look.example.com", ClientConfig: service, Rules: rules, NamespaceSelector: selected,
-				SideEffects: &none, FailurePolicy: &fail, AdmissionReviewVersions: []string{"v1"},
+				SideEffects: &none, FailurePolicy: &fail, AdmissionReviewVersions: []string{"v1"}, TimeoutSeconds: new(int32(30)),
 			}},
 		}},
 	}}

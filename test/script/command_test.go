@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long a command waits for what takes milliseconds, on a machine busy with all scripts at once.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 type serverKey struct{}
 

@@ -38,7 +38,7 @@ const (
 	// pause is the longest between two writes of a client.
 	pause = 10 * time.Millisecond
 	// limit is how long the collector may need when the clients are done.
-	limit = time.Minute
+	limit = 3 * time.Minute
 )
 
 const gadgets = `

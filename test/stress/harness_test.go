@@ -31,7 +31,7 @@ import (
 )
 
 // limit is how long anything may take before it counts as hanging.
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 // logs holds what the servers and the libraries below them log.
 var logs = &logBuffer{}
