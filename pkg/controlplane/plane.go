@@ -307,7 +307,7 @@ func (p *Plane) backgroundNames() string {
 
 // hooksTimeout bounds how long a plane that stops while it starts waits for its
 // post-start hooks.
-const hooksTimeout = 2 * time.Second
+const hooksTimeout = 5 * time.Second
 
 // watchesTimeout bounds how long a stopping plane waits for watch handlers to
 // return. They return at once: their signal was given.
