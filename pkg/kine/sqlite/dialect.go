@@ -18,9 +18,10 @@ const maxConnections = 10
 type dialect struct {
 	*generic.Generic
 	writes *writer
-	// key reads the newest row of a key without its value, value with it, and
-	// compacted the revision of the last compaction.
-	key, value, compacted *sql.Stmt
+	// key reads the newest row of a key without its value, value with it, after
+	// the rows of a batch of events, and compacted the revision of the last
+	// compaction.
+	key, value, after, compacted *sql.Stmt
 }
 
 // newDialect prepares what is asked most. The end of the database closes it.
@@ -32,7 +33,10 @@ func newDialect(ctx context.Context, db *generic.Generic) (*dialect, error) {
 		to   **sql.Stmt
 		text string
 	}{
-		{&d.key, db.GetSingleSQL.Query}, {&d.value, db.GetSingleValSQL.Query}, {&d.compacted, db.CompactRevSQL.Query},
+		{&d.key, db.GetSingleSQL.Query},
+		{&d.value, db.GetSingleValSQL.Query},
+		{&d.after, db.AfterAllOldValSQL.Appendf("LIMIT %d", batchSize).Query},
+		{&d.compacted, db.CompactRevSQL.Query},
 	} {
 		statement, err := db.DB.PrepareContext(ctx, s.text)
 		if err != nil {
@@ -59,6 +63,17 @@ func (d *dialect) ListCurrent(ctx context.Context, key, end string, limit int64,
 	}
 	// To wait for the end of ctx takes two goroutines, more than one row is worth.
 	return statement.QueryContext(context.WithoutCancel(ctx), key, includeDeleted)
+}
+
+// After implements server.Dialect.
+func (d *dialect) After(ctx context.Context, key, end string, revision, limit int64) (*sql.Rows, error) {
+	if key != "" || limit != batchSize {
+		return d.Generic.After(ctx, key, end, revision, limit)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return d.after.QueryContext(context.WithoutCancel(ctx), revision)
 }
 
 // GetCompactRevision implements server.Dialect.

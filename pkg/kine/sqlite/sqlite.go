@@ -1,7 +1,8 @@
 // Package sqlite keeps a server's objects in one SQLite file.
 //
 // It needs no C compiler: with cgo it uses the C library, without it a
-// translation of that to Go. Both write the same file.
+// translation of that to Go. Both write the same file. Writes that come at the
+// same time share a transaction, and so the time that the disk takes.
 package sqlite
 
 import (
