@@ -2,6 +2,7 @@ package kine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -52,6 +53,9 @@ func (g *guarded) Get(ctx context.Context, key string, revision int64, keysOnly 
 		return 0, nil, err
 	}
 	current, kv, err := g.Backend.Get(ctx, key, revision, keysOnly)
+	if errors.Is(err, server.ErrFutureRev) && revision <= before {
+		err = g.compactedAt(ctx, revision)
+	}
 	if err = readError(ctx, err); err != nil {
 		return current, nil, err
 	}
@@ -67,6 +71,9 @@ func (g *guarded) List(ctx context.Context, key, end string, limit, revision int
 		return 0, nil, err
 	}
 	current, kvs, err := g.Backend.List(ctx, key, end, limit, revision, keysOnly)
+	if errors.Is(err, server.ErrFutureRev) && revision <= before {
+		err = g.compactedAt(ctx, revision)
+	}
 	if err = readError(ctx, err); err != nil {
 		return current, nil, err
 	}
@@ -74,6 +81,14 @@ func (g *guarded) List(ctx context.Context, key, end string, limit, revision int
 		kvs[i] = own(kv)
 	}
 	return seen(before, current, len(kvs) > 0), kvs, nil
+}
+
+// compactedAt is the error of a read at a revision that found nothing. The SQL
+// drivers take that revision for a future one where they lost it (see
+// CurrentRevision), and look no further. Their count asks the database.
+func (g *guarded) compactedAt(ctx context.Context, revision int64) error {
+	_, _, err := g.Backend.Count(ctx, "", "", revision)
+	return err
 }
 
 // Count implements server.Backend. kine counts what remains behind a page and

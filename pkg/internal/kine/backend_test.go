@@ -2,6 +2,7 @@ package kine
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/k3s-io/kine/pkg/server"
@@ -56,5 +57,52 @@ func TestRevisionsNeverGoBack(t *testing.T) {
 	}
 	if got := g.acked.Load(); got != 9 {
 		t.Errorf("got %d, want 9", got)
+	}
+}
+
+// lost is a backend that lost its revision, and takes a later one for one to
+// come where it finds nothing.
+type lost struct {
+	server.Backend
+	compacted int64
+}
+
+func (l *lost) CurrentRevision(context.Context) (int64, error) { return 3, nil }
+
+func (l *lost) Get(context.Context, string, int64, bool) (int64, *server.KeyValue, error) {
+	return 0, nil, server.ErrFutureRev
+}
+
+func (l *lost) List(context.Context, string, string, int64, int64, bool) (int64, []*server.KeyValue, error) {
+	return 0, nil, server.ErrFutureRev
+}
+
+func (l *lost) Count(_ context.Context, _, _ string, revision int64) (int64, int64, error) {
+	if revision < l.compacted {
+		return 9, 0, server.ErrCompacted
+	}
+	return 9, 0, nil
+}
+
+func TestReadsAtARevision(t *testing.T) {
+	for name, c := range map[string]struct {
+		revision int64
+		want     error
+		reason   string
+	}{
+		"acknowledged": {7, nil, "a write was acknowledged with a later revision"},
+		"compacted":    {5, server.ErrCompacted, "its history is gone"},
+		"future":       {9, server.ErrFutureRev, "nobody knows it yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &guarded{Backend: &lost{compacted: 6}}
+			g.acknowledge(8)
+			if _, _, err := g.Get(t.Context(), "/a", c.revision, false); !errors.Is(err, c.want) {
+				t.Errorf("get: %s: got %v, want %v", c.reason, err, c.want)
+			}
+			if _, _, err := g.List(t.Context(), "/a", "/b", 0, c.revision, false); !errors.Is(err, c.want) {
+				t.Errorf("list: %s: got %v, want %v", c.reason, err, c.want)
+			}
+		})
 	}
 }
