@@ -40,7 +40,7 @@ func newDialect(ctx context.Context, db *generic.Generic) (*dialect, error) {
 	} {
 		statement, err := db.DB.PrepareContext(ctx, s.text)
 		if err != nil {
-			return nil, fmt.Errorf("prepare %s: %w", s.text, err)
+			return nil, fmt.Errorf("prepare a query: %w", err)
 		}
 		*s.to = statement
 	}
@@ -92,15 +92,7 @@ func (d *dialect) GetCompactRevision(ctx context.Context) (int64, error) {
 func (d *dialect) Insert(
 	ctx context.Context, key string, create, del bool, createRevision, previousRevision, lease int64, value []byte,
 ) (int64, error) {
-	return d.writes.add(ctx, key, number(create), number(del), createRevision, previousRevision, lease, value, previousRevision)
-}
-
-// number is how SQLite has truth.
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+	return d.writes.add(ctx, key, create, del, createRevision, previousRevision, lease, value, previousRevision)
 }
 
 // CurrentRevision implements server.Dialect, with an answer where a watch begins

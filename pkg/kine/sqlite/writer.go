@@ -30,8 +30,8 @@ type writer struct {
 
 	// What follows is run's own. conn is nil until a row comes, and after a
 	// transaction that failed.
-	conn                  *sql.Conn
-	begin, commit, insert *sql.Stmt
+	conn   *sql.Conn
+	insert *sql.Stmt
 }
 
 // row is a row to add; id and err may be read when done is closed.
@@ -107,12 +107,18 @@ func (w *writer) write(rows []*row) {
 }
 
 // together adds rows in one transaction, all but those whose key exists, or
-// none when it returns an error.
+// none when it returns an error. Where no transaction begins, because another
+// program holds the file, that is the error of each row: alone, each would wait
+// as long.
 func (w *writer) together(rows []*row) error {
-	if err := w.open(); err != nil {
-		return err
+	if err := w.begin(); err != nil {
+		w.close()
+		for _, r := range rows {
+			r.err = err
+		}
+		return nil
 	}
-	_, err := w.begin.Exec()
+	var err error
 	for i := 0; i < len(rows) && err == nil; i++ {
 		r := rows[i]
 		if r.id, r.err = w.one(r.values); !errors.Is(r.err, server.ErrKeyExists) {
@@ -120,13 +126,22 @@ func (w *writer) together(rows []*row) error {
 		}
 	}
 	if err == nil {
-		_, err = w.commit.Exec()
+		_, err = w.conn.ExecContext(context.Background(), "COMMIT")
 	}
 	if err != nil {
 		// SQLite ends the transaction after some errors and not after others.
 		// The end of the connection ends it in any case.
 		w.close()
 	}
+	return err
+}
+
+// begin begins a transaction that may write.
+func (w *writer) begin() error {
+	if err := w.open(); err != nil {
+		return err
+	}
+	_, err := w.conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")
 	return err
 }
 
@@ -154,28 +169,23 @@ func (w *writer) open() error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	w.conn = conn
-	for statement, text := range map[**sql.Stmt]string{
-		&w.begin: "BEGIN IMMEDIATE", &w.commit: "COMMIT", &w.insert: addRow,
-	} {
-		if *statement, err = conn.PrepareContext(ctx, text); err != nil {
-			w.close()
-			return fmt.Errorf("prepare %s: %w", text, err)
-		}
+	if w.insert, err = conn.PrepareContext(ctx, addRow); err != nil {
+		w.close()
+		return fmt.Errorf("prepare to add rows: %w", err)
 	}
 	return nil
 }
 
 // close ends the connection itself, where conn.Close would keep it for others.
+// One with a statement would stay open, and database/sql closes none that
+// belongs to a connection.
 func (w *writer) close() {
 	if w.conn == nil {
 		return
 	}
-	for _, statement := range []*sql.Stmt{w.begin, w.commit, w.insert} {
-		if statement != nil {
-			_ = statement.Close()
-		}
+	if w.insert != nil {
+		_ = w.insert.Close()
 	}
 	_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
-	_ = w.conn.Close()
-	w.conn, w.begin, w.commit, w.insert = nil, nil, nil, nil
+	w.conn, w.insert = nil, nil
 }

@@ -28,7 +28,7 @@ func started(t *testing.T) *storage {
 
 // rowOf are the values of a row that creates a key.
 func rowOf(key string, value []byte) []any {
-	return []any{key, 1, 0, 0, 0, 0, value, 0}
+	return []any{key, true, false, 0, 0, 0, value, 0}
 }
 
 // TestWritersTogether: of those who write the same key one wins, in whatever
@@ -128,6 +128,35 @@ func TestFailedRow(t *testing.T) {
 	w.write([]*row{first, again})
 	if first.err != nil || !errors.Is(again.err, server.ErrKeyExists) {
 		t.Errorf("after a row that failed: got %v, and %v of the same key", first.err, again.err)
+	}
+}
+
+// TestLockedFile: rows that wait for another program wait together, not one after
+// the other.
+func TestLockedFile(t *testing.T) {
+	s := started(t)
+	other, err := s.db.DB.BeginTx(t.Context(), nil)
+	must(t, err)
+	defer func() { must(t, other.Rollback()) }()
+	w := newWriter(s.db)
+	defer w.close()
+	must(t, w.open())
+	// Another connection would wait for 30 s.
+	_, err = w.conn.ExecContext(t.Context(), "PRAGMA busy_timeout = 10")
+	must(t, err)
+	var rows []*row
+	for i := range 5 {
+		rows = append(rows, &row{values: rowOf(fmt.Sprintf("/locked/%d", i), nil), done: make(chan struct{})})
+	}
+	w.write(rows)
+	for _, r := range rows {
+		<-r.done
+		if r.err == nil || !strings.Contains(r.err.Error(), "locked") {
+			t.Errorf("%s: got %v, want an error about a locked file", r.values[0], r.err)
+		}
+	}
+	if w.conn != nil {
+		t.Error("rows waited once more, on another connection")
 	}
 }
 
