@@ -86,14 +86,15 @@ var _ = BeforeSuite(func() {
 		return conn.Close()
 	}).Should(Succeed())
 
-	By("waiting until the API server asks it")
-	book := &webappv1.Guestbook{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"},
-		Spec:       webappv1.GuestbookSpec{Title: "two\nlines"},
-	}
-	Eventually(func() error {
-		return k8sClient.Create(ctx, book.DeepCopy(), client.DryRunAll)
-	}).Should(MatchError(ContainSubstring("must be one line")))
+	By("waiting until the API server asks both webhooks")
+	Eventually(func(g Gomega) {
+		book := &webappv1.Guestbook{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "probe"}}
+		book.Spec.Title = "one line"
+		g.Expect(k8sClient.Create(ctx, book, client.DryRunAll)).To(Succeed())
+		g.Expect(book.Spec.Greeting).NotTo(BeEmpty())
+		book.ResourceVersion, book.Spec.Title = "", "two\nlines"
+		g.Expect(k8sClient.Create(ctx, book, client.DryRunAll)).To(MatchError(ContainSubstring("must be one line")))
+	}).Should(Succeed())
 })
 
 var _ = AfterSuite(func() {
