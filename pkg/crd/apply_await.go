@@ -47,8 +47,11 @@ func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, n
 			return fmt.Errorf("wait until CRDs are established: %w: %s", context.Cause(ctx), strings.Join(pending, ", "))
 		case <-changed:
 			patience.Reset(refusalPatience)
+			final = false
 		case <-patience.C:
-			final = true // nothing moves any more: what conditions say is about what was applied
+			// Nothing moves any more: what conditions say is about what was applied.
+			// Who stood still himself meanwhile looks at what happened first.
+			final = len(changed) == 0
 		}
 		// The store is written before handlers hear of it.
 		var refused []error
@@ -72,8 +75,8 @@ func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, n
 
 // refusalPatience is how long conditions that say no must stand. After a CRD
 // was corrected they still say what was wrong before, until the controllers
-// have looked at it again.
-const refusalPatience = time.Second
+// have looked at it again: in milliseconds, or in seconds on a busy machine.
+const refusalPatience = 10 * time.Second
 
 // refusal says why a CRD will not be established, or not with all of its names,
 // until somebody changes it.

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -186,6 +187,7 @@ func TestAwaitEstablished(t *testing.T) {
 		reason string
 		before []*crd // there when the wait begins
 		after  []*crd // written while it waits
+		later  time.Duration
 		cancel bool
 		want   string
 	}{
@@ -208,6 +210,12 @@ func TestAwaitEstablished(t *testing.T) {
 			reason: "what conditions say of the CRD before it was corrected is not the end",
 			before: []*crd{crdWith("a", "NamesAccepted=False"), crdWith("b", "Established=True")},
 			after:  []*crd{crdWith("a", "NamesAccepted=True", "Established=True")},
+		},
+		"CorrectedLater": {
+			reason: "controllers of a busy machine look at the correction after seconds",
+			before: []*crd{crdWith("a", "NamesAccepted=False"), crdWith("b", "Established=True")},
+			after:  []*crd{crdWith("a", "NamesAccepted=True", "Established=True")},
+			later:  9 * time.Second,
 		},
 		"NonStructural": {
 			reason: "a schema that is not structural is never served",
@@ -244,6 +252,7 @@ func TestAwaitEstablished(t *testing.T) {
 				result := make(chan error)
 				go func() { result <- awaitEstablished(ctx, informer, []string{"a", "b"}) }()
 				synctest.Wait() // it has looked at what there was before
+				time.Sleep(tc.later)
 				for _, c := range tc.after {
 					if _, exists, _ := informer.GetStore().GetByKey(c.Name); exists {
 						source.Modify(c)
