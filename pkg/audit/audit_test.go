@@ -294,7 +294,9 @@ func testWebhook(t *testing.T, mode audit.Mode) {
 		}
 	}))
 	defer sink.Close()
-	client, stop := serve(t, "ada", audit.Webhook{Kubeconfig: kubeconfig(t, sink.URL), Mode: mode})
+	hook := audit.Webhook{Kubeconfig: kubeconfig(t, sink.URL), Mode: mode}
+	// A busy machine may take the ten seconds that there are without it.
+	client, stop := serve(t, "ada", hook.FlushFor(2*time.Minute))
 	act(t, client)
 	stop()
 	mu.Lock()

@@ -41,6 +41,8 @@ type Webhook struct {
 	// Backoff is how long to wait before sending is tried again; each of the
 	// four further tries waits half as long again. Empty: 10 s.
 	Backoff time.Duration
+
+	flush time.Duration // empty: flushTimeout
 }
 
 // flushTimeout bounds how long a stopping server tries to deliver what it holds.
@@ -86,7 +88,7 @@ func (w Webhook) sender() (*sender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %q: %w", w.Kubeconfig, err)
 	}
-	return &sender{client: client, flush: flushTimeout, ended: make(chan struct{})}, nil
+	return &sender{client: client, flush: cmp.Or(w.flush, flushTimeout), ended: make(chan struct{})}, nil
 }
 
 // sender is the back end in its mode, which it stops.

@@ -29,11 +29,10 @@ func TestShutdownGivesUp(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), fileMode); err != nil {
 				t.Fatal(err)
 			}
-			s, err := Webhook{Kubeconfig: config, Backoff: time.Hour}.sender()
+			s, err := Webhook{Kubeconfig: config, Backoff: time.Hour, flush: time.Millisecond}.sender()
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.flush = time.Millisecond
 			s.deliver(mode, 1, time.Hour)
 			stop := make(chan struct{})
 			if err := s.Run(stop); err != nil {
