@@ -265,6 +265,12 @@ func TestUnreserved(t *testing.T) {
 	until(t, "the ConfigMap is counted", func() bool { return p.used(t)["count/configmaps"] == 1 })
 }
 
+// isLate tells whether the published plugin gave a request up, which it does
+// after ten seconds, on a busy machine. What it asks for may be reserved.
+func isLate(err error) bool {
+	return strings.Contains(err.Error(), "resource quota evaluation timed out")
+}
+
 // TestManyWriters: of 64 clients that create and delete at once, never more get
 // through than there is room, and the room is used.
 func TestManyWriters(t *testing.T) {
@@ -272,21 +278,23 @@ func TestManyWriters(t *testing.T) {
 		const room = 20
 		p.limitTo(t, map[corev1.ResourceName]string{"count/configmaps": fmt.Sprint(room), "count/gadgets.example.com": fmt.Sprint(room)})
 		for name, create := range map[string]func(context.Context, string) error{"configmaps": p.configMap, "gadgets": p.gadget} {
-			var created atomic.Int64
+			var created, late atomic.Int64
 			var all sync.WaitGroup
 			for i := range 64 {
 				all.Go(func() {
-					err := create(t.Context(), fmt.Sprint("w-", i))
-					if err == nil {
+					switch err := create(t.Context(), fmt.Sprint("w-", i)); {
+					case err == nil:
 						created.Add(1)
-					} else if !strings.Contains(err.Error(), "exceeded quota") {
+					case isLate(err):
+						late.Add(1)
+					case !strings.Contains(err.Error(), "exceeded quota"):
 						t.Errorf("%s: %v", name, err)
 					}
 				})
 			}
 			all.Wait()
-			if n := created.Load(); n != room {
-				t.Errorf("%d %s were created, want %d", n, name, room)
+			if n, late := created.Load(), late.Load(); n > room || n+late < room {
+				t.Errorf("%d %s were created, and %d were late, want %d", n, name, late, room)
 			}
 		}
 		// Deletions at the same time as creates: the limit holds all along.
@@ -296,7 +304,7 @@ func TestManyWriters(t *testing.T) {
 				for j := range 10 {
 					name := fmt.Sprint("x-", i, "-", j)
 					if err := p.configMap(t.Context(), name); err != nil {
-						if !strings.Contains(err.Error(), "exceeded quota") {
+						if !strings.Contains(err.Error(), "exceeded quota") && !isLate(err) {
 							t.Errorf("%s: %v", name, err)
 						}
 					} else {
