@@ -68,6 +68,12 @@ func (b *logBuffer) panicked() bool {
 	return strings.Contains(s, "Observed a panic") || strings.Contains(s, "panic serving") || strings.Contains(s, "panic'd")
 }
 
+func (b *logBuffer) capacity() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes.Cap()
+}
+
 func (b *logBuffer) tail() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,10 +217,11 @@ func stacks() string {
 	return string(b[:runtime.Stack(b, true)])
 }
 
+// heap is what is allocated, but for the logs: their buffer doubles now and then.
 func heap() uint64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
+	return m.HeapAlloc - uint64(logs.capacity())
 }
