@@ -71,8 +71,8 @@ func serve(t *testing.T, name string, parts ...controlplane.Part) (client *kuber
 	case err := <-done:
 		done <- nil
 		t.Fatalf("run: %v", err)
-	case <-time.After(60 * time.Second):
-		t.Fatal("the server is not ready after 60 s")
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the server is not ready after two minutes")
 	}
 	client, err = kubernetes.NewForConfig(&rest.Config{Host: front.URL, QPS: -1, WrapTransport: func(next http.RoundTripper) http.RoundTripper {
 		return named{name, next}

@@ -42,7 +42,7 @@ func (p plane) remove(t *testing.T, name string, before ...func()) time.Duration
 	for _, f := range before {
 		f()
 	}
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(patience)
 	for {
 		select {
 		case e := <-w.ResultChan():
@@ -50,7 +50,7 @@ func (p plane) remove(t *testing.T, name string, before ...func()) time.Duration
 				return time.Since(begun)
 			}
 		case <-timeout:
-			t.Fatalf("%s is still there after 30 s: %v", name, get(t, p.Resource(crds), name).Object)
+			t.Fatalf("%s is still there after %v: %v", name, patience, get(t, p.Resource(crds), name).Object)
 		}
 	}
 }

@@ -24,6 +24,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 )
 
+// patience is how long anything may take before it counts as never.
+const patience = 2 * time.Minute
+
 // plane is a server that runs until its test ends, and clients of it.
 type plane struct {
 	*dynamic.DynamicClient
@@ -129,7 +132,7 @@ func (p plane) define(t *testing.T, def *unstructured.Unstructured) {
 	if _, list := at(created, "status.conditions").([]any); !list {
 		t.Errorf("%s has conditions that kubectl wait does not wait for: %v", def.GetName(), at(created, "status"))
 	}
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(patience)
 	for {
 		select {
 		case e := <-w.ResultChan():
@@ -137,7 +140,7 @@ func (p plane) define(t *testing.T, def *unstructured.Unstructured) {
 				return
 			}
 		case <-timeout:
-			t.Fatalf("%s was not established in 30 s", def.GetName())
+			t.Fatalf("%s was not established in %v", def.GetName(), patience)
 		}
 	}
 }
@@ -196,7 +199,7 @@ func causes(t *testing.T, err error) map[string]string {
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	var err error
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if err = f(); err == nil {
 			return
 		}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -164,7 +163,7 @@ func TestBrokenWebhook(t *testing.T) {
 			"get": func() error { _, err := v2.Get(t.Context(), "a", metav1.GetOptions{}); return err },
 			"list": func() error {
 				// Without retries. The watch cache, which cannot follow, is given up after 3 s.
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
 				defer cancel()
 				return p.rest(t).Get().AbsPath("/apis/example.com/v2/namespaces/default/bikes").MaxRetries(0).Do(ctx).Error()
 			},

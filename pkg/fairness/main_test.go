@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 }
 
 // limit bounds what a test waits for.
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 // server is one that runs, and its clients.
 type server struct {
@@ -57,7 +57,7 @@ func serve(t *testing.T, parts ...controlplane.Part) *server {
 	case err := <-done:
 		done <- nil
 		t.Fatalf("run: %v", err)
-	case <-time.After(2 * limit):
+	case <-time.After(limit):
 		t.Fatal("the server is not ready in time")
 	}
 	config := s.ClientConfig()

@@ -82,7 +82,7 @@ func TestFollow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			plane, _ := planeWith(t, append(tc.parts, LimitRanges{})...)
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			l := newLimitRanger()
 			if err := l.follow(ctx, plane); err != nil {

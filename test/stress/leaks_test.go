@@ -23,7 +23,7 @@ func upstreamLeaks() []goleak.Option {
 }
 
 // patience is how long goroutines that were told to end may take on a busy machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // noLeak returns a function that fails the test when goroutines were left since.
 func noLeak(tb testing.TB) func() {

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -303,7 +302,7 @@ func immutableConfigMaps(t *testing.T, client *kubernetes.Clientset) {
 }
 
 func openAPI(t *testing.T, client *kubernetes.Clientset) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	raw, err := client.CoreV1().RESTClient().Get().AbsPath("/openapi/v3/api/v1").DoRaw(ctx)
 	if err != nil {

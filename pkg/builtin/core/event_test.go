@@ -56,7 +56,7 @@ func TestEventsGoAway(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for gone := 0; gone < 2; {
 		select {
@@ -65,7 +65,7 @@ func TestEventsGoAway(t *testing.T) {
 				gone++
 			}
 		case <-ctx.Done():
-			t.Fatalf("%d of 2 events went away by themselves in 30 s, with a TTL of 1 s", gone)
+			t.Fatalf("%d of 2 events went away by themselves in %v, with a TTL of 1 s", gone, patience)
 		}
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 )
 
+// patience is how long anything may take before it counts as never.
+const patience = 2 * time.Minute
+
 // serve runs a server with namespaces, configmaps, secrets and more parts until the test ends.
 func serve(t *testing.T, more ...controlplane.Part) *kubernetes.Clientset {
 	t.Helper()
@@ -34,8 +37,8 @@ func serve(t *testing.T, more ...controlplane.Part) *kubernetes.Clientset {
 	case err := <-done:
 		done <- nil
 		t.Fatalf("run: %v", err)
-	case <-time.After(30 * time.Second):
-		t.Fatal("the server is not ready after 30 s")
+	case <-time.After(patience):
+		t.Fatalf("the server is not ready after %v", patience)
 	}
 	config := server.ClientConfig()
 	config.QPS = -1

@@ -38,8 +38,8 @@ func serve(t *testing.T, parts ...controlplane.Part) *rest.Config {
 	case err := <-done:
 		done <- nil
 		t.Fatalf("run: %v", err)
-	case <-time.After(60 * time.Second):
-		t.Fatal("the server is not ready after 60 s")
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the server is not ready after two minutes")
 	}
 	config := server.ClientConfig()
 	config.QPS = -1
