@@ -196,6 +196,54 @@ func damage(t *testing.T, path string) {
 	must(t, os.WriteFile(path, data, 0o600))
 }
 
+// TestDamagedRows: what cannot be read is an error, never an object less. A server
+// that believes it would delete what the missing object owned.
+func TestDamagedRows(t *testing.T) {
+	const keys = 200
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := File{Path: path}.Open().(*storage)
+	must(t, s.Start(t.Context()))
+	c, err := s.Client()
+	must(t, err)
+	name := func(i int) string { return fmt.Sprintf("/damaged/%03d", i) }
+	for i := range keys {
+		absent := clientv3.Compare(clientv3.ModRevision(name(i)), "=", 0)
+		_, err := c.Txn(t.Context()).If(absent).Then(clientv3.OpPut(name(i), strings.Repeat("x", 2000))).Commit()
+		must(t, err)
+	}
+	_ = c.Close()
+	must(t, s.Stop(t.Context()))
+	data, err := os.ReadFile(path)
+	must(t, err)
+	const page = 4096
+	middle := len(data) / page / 2 * page
+	clear(data[middle : middle+20*page])
+	must(t, os.WriteFile(path, data, 0o600))
+
+	s = File{Path: path}.Open().(*storage)
+	must(t, s.Start(t.Context()))
+	defer func() { must(t, s.Stop(context.Background())) }()
+	c, err = s.Client()
+	must(t, err)
+	defer c.Close()
+	failed := 0
+	for i := range keys {
+		r, err := c.Get(t.Context(), name(i))
+		switch {
+		case err != nil:
+			failed++
+		case len(r.Kvs) == 0:
+			t.Errorf("%s is not found, and there is no error", name(i))
+		}
+	}
+	if failed == 0 {
+		t.Error("all is read: the damage is in the wrong place")
+	}
+	if r, err := c.Get(t.Context(), "/damaged/", clientv3.WithPrefix()); err == nil {
+		t.Errorf("the list has %d of %d, and there is no error", len(r.Kvs), keys)
+	}
+}
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
