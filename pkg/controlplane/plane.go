@@ -227,7 +227,8 @@ func (p *Plane) synced(ctx context.Context) error {
 
 // drain lets post-start hooks settle, takes no new request, waits for those that run, ends the plane's
 // informers and then all watches. The context bounds the wait for requests.
-// Informers end first, so that they do not try to watch again.
+// Informers end first, so that they do not try to watch again. A watch whose
+// client does not read ends with its connection only: stop waits for those.
 func (p *Plane) drain(ctx context.Context) error {
 	// A hook whose context ends while it waits for another one never runs its
 	// controller, whose queue then never ends. Those of a plane that was ready
@@ -248,11 +249,20 @@ func (p *Plane) drain(ctx context.Context) error {
 	}
 	p.endWork()
 	p.signals.markStopping()
-	_, _, watches := p.watches.Wait(func(int) (utilwaitgroup.RateLimiter, context.Context, context.CancelFunc) {
-		ctx, cancel := context.WithTimeout(context.Background(), watchesTimeout)
+	p.awaitWatches(watchesTimeout)
+	return late
+}
+
+// awaitWatches waits for the handlers of watches, and returns how many remain.
+func (p *Plane) awaitWatches(timeout time.Duration) int {
+	_, left, err := p.watches.Wait(func(int) (utilwaitgroup.RateLimiter, context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		return rate.NewLimiter(rate.Inf, 1), ctx, cancel
 	})
-	return errors.Join(late, watches)
+	if err == nil {
+		return 0
+	}
+	return left
 }
 
 // stop waits for the plane's work and closes its stores. Call drain before,
@@ -262,6 +272,9 @@ func (p *Plane) stop() error {
 	p.endWork()
 	p.signals.markStopping()
 	err := p.top.RunPreShutdownHooks()
+	if left := p.awaitWatches(workTimeout); left > 0 {
+		err = errors.Join(err, fmt.Errorf("%d watches still run %v after their connections were closed", left, workTimeout))
+	}
 	if !p.await(workTimeout) {
 		err = errors.Join(err, fmt.Errorf("work of a part still runs %v after its context ended: %s", workTimeout, p.backgroundNames()))
 	}
@@ -279,7 +292,8 @@ func (p *Plane) stop() error {
 	return err
 }
 
-// workTimeout bounds how long a stopping plane waits for the parts' work.
+// workTimeout bounds how long a stopping plane waits for the parts' work, and for
+// watches whose connections are closed.
 const workTimeout = 30 * time.Second
 
 // await waits for the parts' work, and tells whether it ended in time.
@@ -310,7 +324,8 @@ func (p *Plane) backgroundNames() string {
 const hooksTimeout = 5 * time.Second
 
 // watchesTimeout bounds how long a stopping plane waits for watch handlers to
-// return. They return at once: their signal was given.
+// return before connections are closed. They return at once, unless they write to
+// a client that does not read: their signal was given.
 const watchesTimeout = 5 * time.Second
 
 // addChecks adds the plane's own health checks.
