@@ -3,6 +3,7 @@ package admit_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,9 +57,10 @@ func prepare(ctx context.Context, plane *controlplane.Plane) error {
 	other := plane.Config()
 	other.Impersonate = rest.ImpersonationConfig{UserName: "ann", Groups: []string{"system:masters"}}
 	n := 0
-	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {
+	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		n++
-		return createConfigMap(ctx, other, fmt.Sprintf("other-%d", n)) != nil, nil
+		err := createConfigMap(ctx, other, fmt.Sprintf("other-%d", n))
+		return err != nil && strings.Contains(err.Error(), "dead.example.com"), nil
 	})
 	if err != nil {
 		return fmt.Errorf("nobody is asked about others: %w", err)
