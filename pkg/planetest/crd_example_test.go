@@ -186,6 +186,7 @@ webhooks:
   admissionReviewVersions: [v1]
   clientConfig: {service: {name: webhook-service, namespace: system, path: /validate-configmap}}
   sideEffects: None
+  timeoutSeconds: 30
   rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
 `)))
 	for _, name := range []string{"allowed", "forbidden"} {

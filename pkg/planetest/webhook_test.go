@@ -21,6 +21,7 @@ import (
 )
 
 // webhookManifests are what controller-gen writes, and an older scaffold's CA bundle.
+// Their time is for a machine that is busy with all tests.
 const webhookManifests = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
@@ -30,6 +31,7 @@ webhooks:
   admissionReviewVersions: [v1]
   clientConfig: {service: {name: webhook-service, namespace: system, path: /label, port: 8443}, caBundle: Cg==}
   failurePolicy: Fail
+  timeoutSeconds: 30
   sideEffects: None
   rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [configmaps]}]
 ---
@@ -41,6 +43,7 @@ webhooks:
   admissionReviewVersions: [v1]
   clientConfig: {url: "https://127.0.0.1:9443/refuse"}
   failurePolicy: Fail
+  timeoutSeconds: 30
   sideEffects: None
   rules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: ["*"]}]
 `

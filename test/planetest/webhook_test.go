@@ -180,6 +180,7 @@ webhooks:
   admissionReviewVersions: [v1]
   clientConfig: {service: {name: webhook-service, namespace: system, path: /VERB-example-com-v2-kite}}
   failurePolicy: Fail
+  timeoutSeconds: 30 # on a machine that is busy with all tests
   sideEffects: None
   rules: [{apiGroups: [example.com], apiVersions: [v2], operations: [CREATE, UPDATE], resources: [kites]}]
 `
