@@ -162,6 +162,7 @@ func (w *world) furnish(tb testing.TB) {
 		}
 		if o.path == definitions.collection {
 			w.awaitServed(tb, gourds.collection)
+			w.awaitWatched(tb, gourds.collection)
 			w.awaitEstablished(tb, definitions.one())
 		}
 	}
@@ -170,14 +171,21 @@ func (w *world) furnish(tb testing.TB) {
 // awaitServed waits until a collection is served.
 func (w *world) awaitServed(tb testing.TB, path string) {
 	tb.Helper()
-	w.await(tb, path, func(answer) bool { return true })
+	w.await(tb, request{method: "GET", path: path}, func(answer) bool { return true })
+}
+
+// awaitWatched waits until a collection can be watched: until the watch cache of a
+// new resource is filled, clients are told to try again.
+func (w *world) awaitWatched(tb testing.TB, path string) {
+	tb.Helper()
+	w.await(tb, request{method: "GET", path: path + "?watch=1", endless: true}, func(answer) bool { return true })
 }
 
 // awaitEstablished waits until a CRD is. Its objects are served before, while the
 // server still has to write its status for the last time.
 func (w *world) awaitEstablished(tb testing.TB, path string) {
 	tb.Helper()
-	w.await(tb, path, func(a answer) bool {
+	w.await(tb, request{method: "GET", path: path}, func(a answer) bool {
 		var crd apiextensionsv1.CustomResourceDefinition
 		if err := json.Unmarshal([]byte(a.body), &crd); err != nil {
 			tb.Fatalf("GET %s: %v", path, err)
@@ -186,16 +194,16 @@ func (w *world) awaitEstablished(tb testing.TB, path string) {
 	})
 }
 
-// await waits until a path is answered, and so.
-func (w *world) await(tb testing.TB, path string, is func(answer) bool) {
+// await waits until a request is answered, and so.
+func (w *world) await(tb testing.TB, r request, is func(answer) bool) {
 	tb.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		a, err := w.doors["in-process"].send(context.Background(), request{method: "GET", path: path})
+		a, err := w.doors["in-process"].send(context.Background(), r)
 		if err == nil && a.code == http.StatusOK && is(a) {
 			return
 		}
 		if time.Now().After(end) {
-			tb.Fatalf("GET %s: %d %s %v", path, a.code, a.body, err)
+			tb.Fatalf("%s %s: %d %s %v", r.method, r.path, a.code, a.body, err)
 		}
 	}
 }
