@@ -249,7 +249,9 @@ func (p *Plane) drain(ctx context.Context) error {
 	}
 	p.endWork()
 	p.signals.markStopping()
-	p.awaitWatches(watchesTimeout)
+	if p.awaitWatches(watchesTimeout) > 0 {
+		p.transport.Cut()
+	}
 	return late
 }
 

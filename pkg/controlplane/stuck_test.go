@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sailplane-dev/sailplane/pkg/authn"
@@ -60,4 +62,26 @@ func TestStopEndsWatchesOfWhoDoesNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop() // fails the test when Run does
+}
+
+// TestStopEndsWatchesInProcess: so it is with a client in the process.
+func TestStopEndsWatchesInProcess(t *testing.T) {
+	t.Parallel()
+	s := build(t, core.Namespaces{}, core.ConfigMaps{})
+	stop := run(t, s)
+	maps := client(t, s.ClientConfig()).CoreV1().ConfigMaps("default")
+	large := configMap("")
+	large.Data["k"] = strings.Repeat("x", 1<<20-1<<10)
+	for i := range 4 { // more than a handler may be ahead of its client
+		large.Name = fmt.Sprintf("large-%d", i)
+		if _, err := maps.Create(t.Context(), large, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unread, err := client(t, s.ClientConfig()).CoreV1().RESTClient().Get().AbsPath("/api/v1/configmaps").Param("watch", "true").Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unread.Close()
+	stop()
 }

@@ -20,8 +20,9 @@ type Transport struct {
 	handler atomic.Pointer[http.Handler]
 	running sync.WaitGroup
 
-	mu     sync.Mutex
-	closed bool
+	mu      sync.Mutex
+	closed  bool
+	answers map[*pipe]struct{} // of the running handlers
 }
 
 // ErrClosed is returned for requests after Close.
@@ -44,10 +45,21 @@ func (t *Transport) Close() {
 	t.handler.Store(nil)
 }
 
+// Cut ends the answers of the running handlers, as a server does that closes its
+// connections: one that waits for a client that does not read waits no more.
+func (t *Transport) Cut() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.answers {
+		p.end(io.ErrUnexpectedEOF)
+	}
+}
+
 // RoundTrip calls the handler and returns as soon as it has written its header;
 // the body streams. Source: http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	h, err := t.enter()
+	body := newPipe()
+	h, err := t.enter(body)
 	if err != nil {
 		closeBody(req)
 		return nil, err
@@ -57,10 +69,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	detach := context.AfterFunc(req.Context(), cancel)
 	in := inbound(ctx, req)
-	body := newPipe()
 	w := &writer{header: make(http.Header), pipe: body, wrote: make(chan struct{}), gone: make(chan bool, 1)}
 	go func() {
-		defer t.running.Done()
+		defer t.leave(body)
 		defer cancel()
 		defer detach()
 		defer closeBody(req)
@@ -91,7 +102,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func (t *Transport) enter() (*http.Handler, error) {
+func (t *Transport) enter(answer *pipe) (*http.Handler, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -102,7 +113,18 @@ func (t *Transport) enter() (*http.Handler, error) {
 		return nil, ErrNoHandler
 	}
 	t.running.Add(1)
+	if t.answers == nil {
+		t.answers = map[*pipe]struct{}{}
+	}
+	t.answers[answer] = struct{}{}
 	return h, nil
+}
+
+func (t *Transport) leave(answer *pipe) {
+	t.mu.Lock()
+	delete(t.answers, answer)
+	t.mu.Unlock()
+	t.running.Done()
 }
 
 type contextKey struct{}

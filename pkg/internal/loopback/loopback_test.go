@@ -243,3 +243,31 @@ func TestHandlerGoesAhead(t *testing.T) {
 		t.Errorf("the handler wrote %d bytes more than %d ahead of its client", len(wrote)*chunk, ahead)
 	}
 }
+
+// TestCut: a handler that waits for a client that does not read is let go, and what
+// the client then reads ends with an error.
+func TestCut(t *testing.T) {
+	t.Parallel()
+	const ahead = 1 << 20 // bytes
+	full := make(chan struct{})
+	c, transport := client(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, ahead))
+		close(full)
+		if _, err := w.Write([]byte("more")); !errors.Is(err, io.ErrClosedPipe) {
+			t.Errorf("the handler got %v", err)
+		}
+	})
+	resp, err := get(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-full
+	transport.Cut()
+	transport.Close()
+	if body, err := io.ReadAll(resp.Body); len(body) != ahead || !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("got %d bytes, %v", len(body), err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+}
