@@ -148,10 +148,27 @@ func (b *publisher) look(o *feed.Object) {
 
 func (b *publisher) work(ctx context.Context, namespace string) {
 	err := b.ensure(ctx, b.core, namespace)
-	if err == nil || apierrors.IsNotFound(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || ctx.Err() != nil {
+	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
+		err = b.terminating(ctx, namespace, err)
+	}
+	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
 		b.queue.Forget(namespace)
 		return
 	}
 	klog.FromContext(ctx).Error(err, "An object cannot be published yet", "namespace", namespace, "name", b.name)
 	b.queue.AddRateLimited(namespace)
+}
+
+// terminating returns no error when the namespace goes, and else the refusal:
+// admission may have heard of one that is gone and not yet of that which was made
+// again under its name, of which the feed tells once.
+func (b *publisher) terminating(ctx context.Context, namespace string, refusal error) error {
+	ns, err := b.core.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return err
+	case ns.DeletionTimestamp != nil:
+		return nil
+	}
+	return refusal
 }
