@@ -132,7 +132,8 @@ func (s *session) launch(program *exec.Cmd, kubeconfig string) {
 		}
 	})
 	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := os.Stat(kubeconfig); err == nil {
+		// A program that writes the file in place has it empty for a moment.
+		if config, err := clientcmd.LoadFromFile(kubeconfig); err == nil && config.CurrentContext != "" {
 			return
 		}
 		select {
