@@ -23,7 +23,7 @@ import (
 )
 
 // limit is how long anything may take before it counts as never.
-const limit = time.Minute
+const limit = 2 * time.Minute
 
 // crds are a namespaced and a cluster-scoped kind.
 const crds = `

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -114,7 +115,7 @@ func TestRemoteContent(t *testing.T) {
 		u.SetName("g")
 		until(t, "a remote object is created", func() bool {
 			_, err := p.client.Resource(gadgets).Namespace(namespace).Create(t.Context(), u, metav1.CreateOptions{})
-			return err == nil
+			return err == nil || apierrors.IsAlreadyExists(err) // by a request whose answer was lost
 		})
 	}
 	remaining := func(namespace string) int {

@@ -44,6 +44,7 @@ const lease = 10 * time.Second
 // within 15 s when it is gone.
 func TestTakeover(t *testing.T) {
 	d := newShared(t)
+	begun := time.Now()
 	first := start(t, d, coordination.Leases{})
 	leases := first.client.Resource(schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}).Namespace("kube-system")
 	holders := func() map[string]string {
@@ -59,7 +60,7 @@ func TestTakeover(t *testing.T) {
 		return all
 	}
 	until(t, "the first server holds both Leases", func() bool { return len(holders()) == 2 })
-	before, begun := holders(), time.Now()
+	before := holders()
 	second := start(t, d, coordination.Leases{})
 	root := second.create(t, "default", "ConfigMap", "root")
 	child := second.create(t, "default", "Gadget", "child", owner(root, false))

@@ -192,7 +192,7 @@ func start(
 
 func catchUp(t *testing.T, f *feed.Feed) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := f.CatchUp(ctx); err != nil {
 		t.Error(err)

@@ -133,7 +133,7 @@ func TestSealed(t *testing.T) {
 	drop(t, client, "/registry/apps/sets/shop/e")
 	catchUp(t, f) // or it is decrypted before the feed hears that it is gone
 	s.set(true)
-	for end := time.Now().Add(30 * time.Second); f.Unreadable() != nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); f.Unreadable() != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("never decrypted:", f.Unreadable())
 		}
