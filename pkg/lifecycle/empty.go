@@ -106,16 +106,41 @@ func (t *terminator) emptyStored(ctx context.Context, s *served, namespace strin
 	return nil
 }
 
-// held are the resources of which the storage has objects in the namespace. A
-// type that is not served any more is not among them: nobody can reach it.
+// held are the resources of which the storage has objects in the namespace.
 func (t *terminator) held(s *served, namespace string) []target {
 	var all []target
+	unlisted := map[schema.GroupResource]bool{}
 	for gr := range t.feed.Counts(namespace) {
-		if res, ok := s.resources[gr]; ok && res.namespaced && (res.can("deletecollection") || res.can("delete")) {
+		res, ok := s.resources[gr]
+		switch {
+		case !ok:
+			unlisted[gr] = true
+		case res.namespaced && (res.can("deletecollection") || res.can("delete")):
 			all = append(all, res)
 		}
 	}
-	return all
+	if len(unlisted) == 0 {
+		return all
+	}
+	return append(all, t.unlisted(unlisted, namespace)...)
+}
+
+// unlisted are resources in the versions that their objects are stored in, where
+// discovery does not list them. Those of a new CRD are served before it does, and
+// would outlive the namespace. A type that is not served any more answers that it
+// is not found, and holds up nothing: nobody can reach it.
+func (t *terminator) unlisted(resources map[schema.GroupResource]bool, namespace string) []target {
+	seen := map[schema.GroupVersionResource]target{}
+	for o := range t.feed.All() {
+		kind := o.Type.Kind
+		if o.Namespace != namespace || !resources[o.Type.Resource] || kind.Version == "" || kind.Group != o.Type.Resource.Group {
+			continue
+		}
+		gvr := o.Type.Resource.WithVersion(kind.Version)
+		verbs := []string{"list", "delete", "deletecollection"}
+		seen[gvr] = target{GroupVersionResource: gvr, kind: kind.Kind, namespaced: true, verbs: verbs}
+	}
+	return slices.Collect(maps.Values(seen))
 }
 
 // each calls f for every target, a few at a time.
