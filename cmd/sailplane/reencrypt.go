@@ -84,7 +84,7 @@ func (r *reencrypt) run(ctx context.Context, out io.Writer) error {
 	}
 	w := &rewriter{
 		objects: objects, dryRun: r.dryRun, pageSize: r.pageSize, workers: r.workers, out: out,
-		progress: &progress{Server: config.Host, Done: map[string]tally{}},
+		progress: &progress{Server: config.Host, Begun: time.Now(), Done: map[string]tally{}},
 	}
 	if r.state != "" && !r.dryRun {
 		if err := w.progress.load(r.state); err != nil {

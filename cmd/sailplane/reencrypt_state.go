@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // tally is what became of objects.
@@ -38,6 +39,8 @@ type progress struct {
 	file string
 	// Server is whose objects they are.
 	Server string `json:"server"`
+	// Begun is when the first of the runs began that it is of.
+	Begun time.Time `json:"begun"`
 	// Done are the resources whose objects are all done.
 	Done map[string]tally `json:"done"`
 	// Resource is the one that is being done, Continue where its next page
@@ -47,12 +50,17 @@ type progress struct {
 	Counted  tally  `json:"counted"`
 }
 
+// progressLasts is how old progress may be that is gone on with. Later another key
+// may be the first one, with which nothing is written yet.
+const progressLasts = 24 * time.Hour
+
 // load reads the file, if there is one, and has the progress kept there.
 func (p *progress) load(file string) error {
-	server := p.Server
-	p.file = file
+	server, now := p.Server, p.Begun
+	p.Begun, p.file = time.Time{}, file
 	content, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
+		p.Begun = now
 		return nil
 	}
 	if err != nil {
@@ -63,6 +71,10 @@ func (p *progress) load(file string) error {
 	}
 	if p.Server != server {
 		return fmt.Errorf("%s is the progress at server %s, not at %s: name another file", file, p.Server, server)
+	}
+	if now.Sub(p.Begun) > progressLasts {
+		return fmt.Errorf("%s is of a run that began at %s: the key may have changed since; delete it to begin anew",
+			file, p.Begun.Format(time.RFC3339))
 	}
 	if p.Done == nil {
 		p.Done = map[string]tally{}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
@@ -339,6 +340,25 @@ func TestReencryptExpiredPosition(t *testing.T) {
 	counted, err := w.resource(t.Context(), target{schema.GroupVersionResource{Version: "v1", Resource: "secrets"}})
 	if err != nil || counted.Rewritten != 7 || !slices.Equal(asked, []string{"old", "new"}) {
 		t.Errorf("asked for %q, counted %+v: %v", asked, counted, err)
+	}
+}
+
+// TestOldProgress is not gone on with: another key may be the first one since.
+func TestOldProgress(t *testing.T) {
+	file, now := filepath.Join(t.TempDir(), "progress.json"), time.Now()
+	for age, want := range map[time.Duration]string{time.Hour: "", 25 * time.Hour: "delete it to begin anew"} {
+		before := &progress{file: file, Server: "https://a", Begun: now.Add(-age), Done: map[string]tally{"secrets": {Rewritten: 3}}}
+		if err := before.save(); err != nil {
+			t.Fatal(err)
+		}
+		p := &progress{Server: "https://a", Begun: now}
+		err := p.load(file)
+		if want == "" && (err != nil || p.Done["secrets"].Rewritten != 3 || !p.Begun.Equal(before.Begun)) {
+			t.Errorf("after %v: %v, %+v", age, err, p)
+		}
+		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("after %v: %v, want %q", age, err, want)
+		}
 	}
 }
 

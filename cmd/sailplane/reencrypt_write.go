@@ -35,7 +35,7 @@ func (w *rewriter) resource(ctx context.Context, t target) (tally, error) {
 		list, err := w.page(ctx, t, next)
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-			return done, nil // it went away since it was discovered
+			return done, fmt.Errorf("it is not served any more: run it again, which leaves out what is gone: %w", err)
 		case err != nil:
 			return done, fmt.Errorf("list: %w", err)
 		}
@@ -115,8 +115,8 @@ func (w *rewriter) object(ctx context.Context, t target, u *unstructured.Unstruc
 	}
 	got, err := w.objects.Resource(t.GroupVersionResource).Namespace(u.GetNamespace()).Update(ctx, u, options)
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		return tally{Skipped: 1}
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
+		return tally{Skipped: 1} // a missing resource has that cause, a missing object has not
 	case err != nil:
 		if ctx.Err() == nil {
 			w.failures.add(fmt.Sprintf("%s %s: %v", t.name(), placeOf(u), err))

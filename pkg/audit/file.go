@@ -19,9 +19,10 @@ type file struct {
 	maxBackups int
 	maxAge     time.Duration
 
-	mu   sync.Mutex
-	out  *os.File
-	size int64
+	mu     sync.Mutex
+	opened bool
+	out    *os.File // nil where it could not be begun again
+	size   int64
 }
 
 const (
@@ -38,7 +39,9 @@ func (f *file) open() error {
 	if err := os.MkdirAll(filepath.Dir(f.path), folderMode); err != nil {
 		return fmt.Errorf("audit log %q: make its folder: %w", f.path, err)
 	}
-	return f.begin()
+	err := f.begin()
+	f.opened = err == nil
+	return err
 }
 
 func (f *file) begin() error {
@@ -58,6 +61,7 @@ func (f *file) begin() error {
 func (f *file) close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.opened = false
 	if f.out != nil {
 		_ = f.out.Close() // every write was answered already
 		f.out = nil
@@ -69,8 +73,13 @@ func (f *file) close() {
 func (f *file) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.out == nil {
+	if !f.opened {
 		return 0, fmt.Errorf("audit log %q: it is closed", f.path)
+	}
+	if f.out == nil {
+		if err := f.begin(); err != nil {
+			return 0, err
+		}
 	}
 	var late error
 	if f.maxSize > 0 && f.size > 0 && f.size+int64(len(p)) > f.maxSize {
@@ -85,7 +94,7 @@ func (f *file) Write(p []byte) (int, error) {
 }
 
 // rotate renames the file and begins another. When it cannot be renamed the old
-// one goes on; when it cannot be made either, there is none.
+// one goes on; when it cannot be made either, the next write tries to.
 func (f *file) rotate() error {
 	closed := f.out.Close()
 	f.out = nil

@@ -17,12 +17,18 @@ var (
 	_ authorizer.RuleResolver = &current{}
 )
 
+// startingError says that rules are not known yet. What is decided meanwhile is no
+// reason to take anything for absent.
+type startingError struct{}
+
+func (startingError) Error() string { return "authorization is being set up" }
+
 // Authorize implements authorizer.Authorizer. Before the authorizer is known
 // nobody is allowed anything, since it might deny what a later part allows.
 func (c *current) Authorize(ctx context.Context, a Attributes) (Decision, string, error) {
 	known := c.known.Load()
 	if known == nil {
-		return Deny, "authorization is being set up", nil
+		return Deny, startingError{}.Error(), nil
 	}
 	return known.Authorize(ctx, a)
 }
@@ -33,7 +39,7 @@ func (c *current) RulesFor(ctx context.Context, u user.Info, namespace string) (
 ) {
 	known := c.known.Load()
 	if known == nil {
-		return nil, nil, true, nil
+		return nil, nil, true, startingError{}
 	}
 	return known.RulesFor(ctx, u, namespace)
 }

@@ -76,15 +76,16 @@ func gettable(ctx context.Context, a authorizer.Attributes, by controlplane.Auth
 	}
 }
 
-// mayGetNone tells that no rule lets the user get an object. It is false when
-// that is not known: rules of a list of the whole plane do not tell of those
-// that are for one namespace.
+// mayGetNone tells that no rule lets the user get an object, or that none is known
+// yet: a list in which everything is left out would say that there is nothing. It
+// is false when rules do not tell: those of a list of the whole plane do not tell
+// of those that are for one namespace.
 func mayGetNone(ctx context.Context, a authorizer.Attributes, resolver authorizer.RuleResolver) bool {
-	if a.GetNamespace() == "" {
-		return false
-	}
 	rules, _, incomplete, err := resolver.RulesFor(ctx, a.GetUser(), a.GetNamespace())
-	if incomplete || err != nil {
+	if errors.As(err, &startingError{}) {
+		return true
+	}
+	if a.GetNamespace() == "" || incomplete || err != nil {
 		return false
 	}
 	has := func(all []string, one string) bool { return slices.Contains(all, "*") || slices.Contains(all, one) }

@@ -106,7 +106,7 @@ func (r *roles) RulesFor(ctx context.Context, u user.Info, namespace string) (
 	[]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error,
 ) {
 	if !r.ready() {
-		return nil, nil, true, nil
+		return nil, nil, true, startingError{}
 	}
 	return r.authorizer.RulesFor(ctx, u, namespace)
 }

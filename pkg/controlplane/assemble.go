@@ -147,6 +147,8 @@ func (below[T]) PrepareRun() (none T) { return none }
 // of its stores, and the queues that controllers own from the moment they are
 // made and that only their run ends.
 func (p *Plane) discard() {
+	defer p.signals.markDrained()
+	defer p.signals.markDraining()
 	defer p.tracer.stop()
 	defer p.recorder.stop()
 	if p.top == nil {

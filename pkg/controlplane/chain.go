@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/server/routine"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -82,19 +83,24 @@ type signals struct {
 	complete chan struct{}
 	// draining is closed when the plane takes no new requests.
 	draining chan struct{}
+	// drained is closed when those that ran have ended: until then admission works.
+	drained chan struct{}
 	// stopping is closed when watches are to end: after the requests that run
 	// and the plane's own informers.
 	stopping chan struct{}
 
-	completeOnce, drainingOnce, stoppingOnce sync.Once
+	completeOnce, drainingOnce, drainedOnce, stoppingOnce sync.Once
 }
 
 func newSignals() *signals {
-	return &signals{complete: make(chan struct{}), draining: make(chan struct{}), stopping: make(chan struct{})}
+	return &signals{
+		complete: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}), stopping: make(chan struct{}),
+	}
 }
 
 func (s *signals) markComplete() { s.completeOnce.Do(func() { close(s.complete) }) }
 func (s *signals) markDraining() { s.drainingOnce.Do(func() { close(s.draining) }) }
+func (s *signals) markDrained()  { s.drainedOnce.Do(func() { close(s.drained) }) }
 func (s *signals) markStopping() { s.stoppingOnce.Do(func() { close(s.stopping) }) }
 
 func (s *signals) completed(context.Context) bool {
@@ -173,6 +179,23 @@ func (c *chain) authenticated(h http.Handler, config *genericapiserver.Config) h
 	return filterlatency.TrackStarted(h, config.TracerProvider, "authentication")
 }
 
+// counted has the plane wait for requests when it stops, and refuse new ones, but
+// not those that its own parts need to answer what still runs. Those are not
+// counted: what they are for is.
+func (c *chain) counted(uncounted, counted http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-c.signals.draining:
+			if loopback.From(r.Context()) {
+				uncounted.ServeHTTP(w, r)
+				return
+			}
+		default:
+		}
+		counted.ServeHTTP(w, r)
+	})
+}
+
 // received takes a request from the connection, bounds it and understands it.
 func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.Handler {
 	h = genericfilters.WithCORS(h, config.CorsAllowedOriginList, nil, nil, nil, "true")
@@ -181,7 +204,7 @@ func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.H
 	h = genericfilters.WithTimeoutForNonLongRunningRequests(h, config.LongRunningFunc)
 	h = genericapifilters.WithRequestDeadline(h, config.AuditBackend, config.AuditPolicyRuleEvaluator,
 		config.LongRunningFunc, config.Serializer, config.RequestTimeout)
-	h = genericfilters.WithWaitGroup(h, config.LongRunningFunc, config.NonLongRunningRequestWaitGroup)
+	h = c.counted(h, genericfilters.WithWaitGroup(h, config.LongRunningFunc, config.NonLongRunningRequestWaitGroup))
 	h = genericfilters.WithWatchTerminationDuringShutdown(h, c.signals, config.WatchRequestWaitGroup)
 	if config.GoawayChance > 0 {
 		h = genericfilters.WithProbabilisticGoaway(h, config.GoawayChance)

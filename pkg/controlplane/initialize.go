@@ -20,6 +20,6 @@ func (p *Plane) initialize(plugin admission.Interface, client kubernetes.Interfa
 	}
 	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery()))
 	initializer.New(client, dynamicClient, p.informers, p.authorizer(), utilfeature.DefaultFeatureGate,
-		effectiveVersion(), p.signals.draining, mapper).Initialize(plugin)
+		effectiveVersion(), p.signals.drained, mapper).Initialize(plugin)
 	return nil
 }

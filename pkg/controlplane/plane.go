@@ -247,6 +247,7 @@ func (p *Plane) drain(ctx context.Context) error {
 	case <-ctx.Done():
 		late = errors.Join(late, errors.New("requests were still running when the time to drain was over"))
 	}
+	p.signals.markDrained()
 	p.endWork()
 	p.signals.markStopping()
 	if p.awaitWatches(watchesTimeout) > 0 {
@@ -271,6 +272,7 @@ func (p *Plane) awaitWatches(timeout time.Duration) int {
 // unless the plane was never served.
 func (p *Plane) stop() error {
 	p.signals.markDraining()
+	p.signals.markDrained()
 	p.endWork()
 	p.signals.markStopping()
 	err := p.top.RunPreShutdownHooks()

@@ -25,16 +25,17 @@ const (
 
 // apply brings the server's CRDs to the given content by server-side apply, so
 // that a restart changes nothing and fields that others own stay. Where another
-// manager owns a given field, the file wins. Its error joins what the server says
-// about each CRD, with file, line and field.
-func apply(ctx context.Context, config *rest.Config, defs []definition) error {
+// manager owns a given field, the file wins. It returns the generation of each CRD
+// by its name. Its error joins what the server says about each, with file, line
+// and field.
+func apply(ctx context.Context, config *rest.Config, defs []definition) (map[string]int64, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // applyLimit is the limit
-	// Of the answer only the status code is of interest: metadata is the
-	// smallest there is.
+	// Of the answer only the generation is of interest: metadata is the smallest
+	// there is.
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("apply CRDs: %w", err)
+		return nil, fmt.Errorf("apply CRDs: %w", err)
 	}
 	crds := client.Resource(apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions"))
 	options := metav1.PatchOptions{
@@ -43,7 +44,7 @@ func apply(ctx context.Context, config *rest.Config, defs []definition) error {
 		FieldValidation: metav1.FieldValidationIgnore, // load is stricter
 	}
 
-	failures := make([]error, len(defs))
+	failures, generations := make([]error, len(defs)), make([]int64, len(defs))
 	var group errgroup.Group
 	group.SetLimit(applyLimit)
 	for i, d := range defs {
@@ -51,17 +52,24 @@ func apply(ctx context.Context, config *rest.Config, defs []definition) error {
 			if ctx.Err() != nil {
 				return nil //nolint:nilerr // the start was given up: nobody asks what failed
 			}
-			if _, err := crds.Patch(ctx, d.name(), types.ApplyPatchType, d.body, options); err != nil {
+			applied, err := crds.Patch(ctx, d.name(), types.ApplyPatchType, d.body, options)
+			if err != nil {
 				failures[i] = d.rejected(err)
+				return nil
 			}
+			generations[i] = applied.Generation
 			return nil
 		})
 	}
 	_ = group.Wait() // failures has the errors
 	if ctx.Err() != nil {
-		return fmt.Errorf("apply CRDs: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("apply CRDs: %w", context.Cause(ctx))
 	}
-	return errors.Join(failures...)
+	byName := map[string]int64{}
+	for i, d := range defs {
+		byName[d.name()] = generations[i]
+	}
+	return byName, errors.Join(failures...)
 }
 
 // rejected gives what the server says about a CRD the lines of the file.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -14,13 +15,13 @@ import (
 )
 
 // awaitEstablished returns when the informer has seen all the named CRDs
-// established. It ends with an error when one cannot be, because its names are
+// established, in this generation or a later one. It ends with an error when one cannot be, because its names are
 // taken or its schema is not structural, and with ctx, naming those it waits for.
-func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, names []string) (err error) {
+func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, generations map[string]int64) (err error) {
 	changed := make(chan struct{}, 1)
 	changed <- struct{}{} // look once before the first event
 	notify := func(object any) {
-		if crd, ok := object.(*apiextensionsv1.CustomResourceDefinition); !ok || !slices.Contains(names, crd.Name) {
+		if crd, ok := object.(*apiextensionsv1.CustomResourceDefinition); !ok || !wanted(generations, crd) {
 			return
 		}
 		select {
@@ -37,7 +38,7 @@ func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, n
 	}
 	defer func() { err = errors.Join(err, informer.RemoveEventHandler(registration)) }()
 
-	pending := slices.Clone(names)
+	pending := slices.Sorted(maps.Keys(generations))
 	patience := time.NewTimer(refusalPatience)
 	defer patience.Stop()
 	final := false
@@ -58,7 +59,7 @@ func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, n
 		pending = slices.DeleteFunc(pending, func(name string) bool {
 			object, _, err := informer.GetStore().GetByKey(name)
 			crd, ok := object.(*apiextensionsv1.CustomResourceDefinition)
-			if err != nil || !ok {
+			if err != nil || !ok || !wanted(generations, crd) {
 				return false
 			}
 			refused = append(refused, refusal(crd))
@@ -71,6 +72,12 @@ func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, n
 			return err
 		}
 	}
+}
+
+// wanted tells whether it is one of the CRDs, and not as it was before.
+func wanted(generations map[string]int64, crd *apiextensionsv1.CustomResourceDefinition) bool {
+	generation, ok := generations[crd.Name]
+	return ok && crd.Generation >= generation
 }
 
 // refusalPatience is how long conditions that say no must stand. After a CRD

@@ -82,7 +82,7 @@ func TestApply(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	config := &rest.Config{Host: server.URL}
-	if err := apply(t.Context(), config, mustLoad(t, many)); err != nil {
+	if _, err := apply(t.Context(), config, mustLoad(t, many)); err != nil {
 		t.Fatal(err)
 	}
 	var want []string
@@ -149,7 +149,7 @@ func TestApplyRejected(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			defs := mustLoad(t, map[string]string{"widgets.yaml": "---\n" + gadgets + "---\n# here\n" + widgets})
-			err := apply(t.Context(), &rest.Config{Host: server.URL}, defs)
+			_, err := apply(t.Context(), &rest.Config{Host: server.URL}, defs)
 			if diff := cmp.Diff(tc.want, fmt.Sprint(err)); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
 			}
@@ -162,7 +162,7 @@ func TestApplyCanceled(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("stopped by the test"))
 	defs := mustLoad(t, map[string]string{"a.yaml": widgets, "b.yaml": gadgets})
-	err := apply(ctx, &rest.Config{Host: "127.0.0.1:1"}, defs)
+	_, err := apply(ctx, &rest.Config{Host: "127.0.0.1:1"}, defs)
 	if want := "apply CRDs: stopped by the test"; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -181,6 +181,11 @@ func crdWith(name string, conditions ...string) *apiextensionsv1.CustomResourceD
 	return crd
 }
 
+func generation(n int64, crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	crd.Generation = n
+	return crd
+}
+
 func TestAwaitEstablished(t *testing.T) {
 	type crd = apiextensionsv1.CustomResourceDefinition
 	cases := map[string]struct {
@@ -188,6 +193,7 @@ func TestAwaitEstablished(t *testing.T) {
 		before []*crd // there when the wait begins
 		after  []*crd // written while it waits
 		later  time.Duration
+		wanted map[string]int64 // generations; nil: any of a and b
 		cancel bool
 		want   string
 	}{
@@ -216,6 +222,12 @@ func TestAwaitEstablished(t *testing.T) {
 			before: []*crd{crdWith("a", "NamesAccepted=False"), crdWith("b", "Established=True")},
 			after:  []*crd{crdWith("a", "NamesAccepted=True", "Established=True")},
 			later:  9 * time.Second,
+		},
+		"Newer": {
+			reason: "what is established is the CRD as it was before",
+			before: []*crd{crdWith("a", "Established=True"), crdWith("b", "Established=True")},
+			after:  []*crd{generation(2, crdWith("b", "Established=True"))},
+			wanted: map[string]int64{"a": 0, "b": 2},
 		},
 		"NonStructural": {
 			reason: "a schema that is not structural is never served",
@@ -250,8 +262,19 @@ func TestAwaitEstablished(t *testing.T) {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				result := make(chan error)
-				go func() { result <- awaitEstablished(ctx, informer, []string{"a", "b"}) }()
+				wanted := tc.wanted
+				if wanted == nil {
+					wanted = map[string]int64{"a": 0, "b": 0}
+				}
+				go func() { result <- awaitEstablished(ctx, informer, wanted) }()
 				synctest.Wait() // it has looked at what there was before
+				if len(tc.wanted) > 0 {
+					select {
+					case err := <-result:
+						t.Fatalf("%s: it did not wait: %v", tc.reason, err)
+					default:
+					}
+				}
 				time.Sleep(tc.later)
 				for _, c := range tc.after {
 					if _, exists, _ := informer.GetStore().GetByKey(c.Name); exists {

@@ -14,8 +14,10 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"net/netip"
+	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -75,17 +77,14 @@ func (d Definitions) apply(ctx context.Context, plane *controlplane.Plane, g *gr
 	for _, other := range others {
 		klog.FromContext(ctx).Info("Left out an object that is no CustomResourceDefinition", "object", other)
 	}
-	if err := apply(ctx, plane.Config(), definitions); err != nil {
+	generations, err := apply(ctx, plane.Config(), definitions)
+	if err != nil {
 		return err
 	}
-	names := make([]string, 0, len(definitions))
-	for _, def := range definitions {
-		names = append(names, def.name())
-	}
-	if err := awaitEstablished(ctx, g.informer, names); err != nil {
+	if err := awaitEstablished(ctx, g.informer, generations); err != nil {
 		return err
 	}
-	return plane.AwaitDiscovery(ctx, g.resources(names))
+	return plane.AwaitDiscovery(ctx, g.resources(slices.Sorted(maps.Keys(generations))))
 }
 
 // resources are those that the named CRDs serve.

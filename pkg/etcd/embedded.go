@@ -210,7 +210,10 @@ func (s *embedded) launch(ctx context.Context, c *embed.Config) error {
 		err = advise(s.failure.err())
 		// Where it was the start itself that failed, it ends now.
 		select {
-		case <-done:
+		case r := <-done:
+			if s.etcd = r.etcd; s.etcd != nil {
+				return errors.Join(err, s.stop(context.Background()))
+			}
 			return errors.Join(err, s.unlock())
 		case <-time.After(failedStart):
 		}

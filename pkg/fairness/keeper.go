@@ -35,16 +35,18 @@ func keepDefaults(ctx context.Context, plane *controlplane.Plane) error {
 		default: // it is noticed already
 		}
 	}
-	// The informers end with the plane, as this work does.
+	// The informers are the plane's. This work may end before, when it loses its
+	// Lease, and begin again.
 	flow := plane.Informers().Flowcontrol().V1()
 	for _, informer := range []cache.SharedIndexInformer{flow.FlowSchemas().Informer(), flow.PriorityLevelConfigurations().Informer()} {
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			UpdateFunc: func(any, any) { notice() },
 			DeleteFunc: func(any) { notice() },
 		})
 		if err != nil {
 			return err
 		}
+		defer func() { _ = informer.RemoveEventHandler(handler) }() //nolint:gocritic // it is for both
 	}
 	for {
 		pause := anew

@@ -81,8 +81,11 @@ func (l Limits) Install(p *controlplane.Plan) error {
 		n := &number{limit: l.ObjectsPerResource}
 		p.Feed()
 		p.Prepare("objects per resource", func(ctx context.Context, plane *controlplane.Plane) error {
+			if err := plane.Feed().Await(ctx); err != nil {
+				return err
+			}
 			n.feed.Store(plane.Feed())
-			return plane.Feed().Await(ctx)
+			return nil
 		})
 		p.Admit("objects per resource", n)
 	}

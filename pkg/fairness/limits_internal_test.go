@@ -3,7 +3,22 @@ package fairness
 import (
 	"fmt"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/admission"
 )
+
+// TestNumberBeforeTheCount: while objects are being counted there is no room.
+func TestNumberBeforeTheCount(t *testing.T) {
+	t.Parallel()
+	n := &number{limit: 10}
+	kind, resource := corev1.SchemeGroupVersion.WithKind("ConfigMap"), corev1.SchemeGroupVersion.WithResource("configmaps")
+	a := admission.NewAttributesRecord(&corev1.ConfigMap{}, nil, kind, "default", "a", resource, "", admission.Create, nil, false, nil)
+	if err := n.Validate(t.Context(), a, nil); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("got %v, want a 429", err)
+	}
+}
 
 func TestUsersAreBounded(t *testing.T) {
 	t.Parallel()

@@ -67,11 +67,12 @@ func (c *counter) Write(p []byte) (int, error) {
 // number admits so many objects of a resource.
 type number struct {
 	limit int
-	feed  atomic.Pointer[controlplane.Feed]
+	feed  atomic.Pointer[controlplane.Feed] // nil until it has all there is
+	since atomic.Int64                      // objects admitted since it was asked to catch up
 }
 
-// near is how many objects below the limit the feed is asked to catch up: below
-// that, the few milliseconds that it is behind do not matter.
+// near is how many objects below the limit, and after how many, the feed is asked
+// to catch up: between, the few milliseconds that it is behind do not matter.
 const near = 100
 
 // Handles implements admission.Interface.
@@ -79,17 +80,21 @@ func (*number) Handles(o admission.Operation) bool { return o == admission.Creat
 
 // Validate implements admission.ValidationInterface.
 func (n *number) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetSubresource() != "" || loopback.From(ctx) {
+		return nil
+	}
 	feed := n.feed.Load()
-	if feed == nil || a.GetSubresource() != "" || loopback.From(ctx) {
-		return nil // without a feed the plane is not ready yet
+	if feed == nil {
+		return tooMany(1, "ObjectsPerResource is %d: the objects are still being counted", n.limit)
 	}
 	resource, namespace := stored(a), a.GetNamespace()
 	if resource == corev1.Resource("namespaces") {
 		namespace = "" // attributes have the namespace itself
 	}
-	if feed.Count(namespace, resource) < n.limit-near {
+	if n.since.Add(1) < near && feed.Count(namespace, resource) < n.limit-near {
 		return nil
 	}
+	n.since.Store(0)
 	if err := feed.CatchUp(ctx); err != nil {
 		return fmt.Errorf("count %s: %w", resource, err)
 	}

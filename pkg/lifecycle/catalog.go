@@ -142,9 +142,9 @@ func discover(ctx context.Context, p *controlplane.Plane) (*served, error) {
 	return s, s.addAnnounced(ctx, p, lists)
 }
 
-// addAnnounced adds to the failed group versions those of APIServices that
-// answer requests already and are not in discovery yet: the aggregator reads
-// their documents a moment later, and what they hold must not be forgotten.
+// addAnnounced adds to the failed group versions those of APIServices that are not
+// in discovery yet: the aggregator reads their documents, or learns that it cannot,
+// a moment later, and what they hold must not be forgotten.
 func (s *served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists []*metav1.APIResourceList) error {
 	services, ok := s.resources[schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}]
 	if !ok {
@@ -173,16 +173,10 @@ func (s *served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists 
 }
 
 // remoteOf is the group version of an APIService, and whether a server that is
-// not this plane answers requests for it.
+// not this plane has it.
 func remoteOf(service *unstructured.Unstructured) (gv schema.GroupVersion, remote bool) {
 	gv.Group, _, _ = unstructured.NestedString(service.Object, "spec", "group")
 	gv.Version, _, _ = unstructured.NestedString(service.Object, "spec", "version")
-	if elsewhere, _, _ := unstructured.NestedMap(service.Object, "spec", "service"); elsewhere == nil {
-		return gv, false
-	}
-	conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
-	return gv, slices.ContainsFunc(conditions, func(c any) bool {
-		condition, _ := c.(map[string]any)
-		return condition["type"] == "Available" && condition["status"] == "True"
-	})
+	elsewhere, _, _ := unstructured.NestedMap(service.Object, "spec", "service")
+	return gv, elsewhere != nil
 }

@@ -69,6 +69,7 @@ type terminator struct {
 	objects    metadata.Interface
 	catalog    *catalog
 	slots      chan struct{}
+	removed    removals
 
 	mu      sync.Mutex
 	ended   bool
@@ -98,15 +99,22 @@ func (t *terminator) run(ctx context.Context) error {
 	return nil
 }
 
-// changed starts on a namespace that is Terminating, and wakes one whose last
-// object is gone.
+// changed starts on a namespace that is Terminating, wakes one whose last object
+// is gone, and starts again on one that was removed and has an object.
 func (t *terminator) changed(ctx context.Context, before, after *controlplane.FeedObject) {
 	switch {
 	case after != nil && after.Deleting && after.Type.Resource == namespaceResource():
 		t.wake(ctx, after.Name)
+	case after == nil && before.Type.Resource == namespaceResource():
+		t.removed.add(before.Name)
+		if len(t.feed.Counts(before.Name)) > 0 {
+			t.wake(ctx, before.Name)
+		}
 	case after == nil && before.Namespace != "" && t.isRunning(before.Namespace) &&
 		t.feed.Count(before.Namespace, before.Type.Resource) == 0:
 		t.wake(ctx, before.Namespace)
+	case before == nil && after.Namespace != "" && t.removed.have(after.Namespace):
+		t.wake(ctx, after.Namespace)
 	}
 }
 
@@ -171,10 +179,11 @@ func (t *terminator) leave(namespace string, again <-chan struct{}) bool {
 // try deletes what the namespace holds, removes it when it is empty, and else
 // writes down what is left. It is done when there is nothing more to do.
 func (t *terminator) try(ctx context.Context, name string) (done bool, err error) {
+	late := t.late(name) // before it is asked for a namespace, which may be made again
 	ns, err := t.namespaces.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return true, nil
+		return t.sweep(ctx, late)
 	case err != nil:
 		return false, err
 	case ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes):

@@ -1,13 +1,19 @@
 package lifecycle_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/admission"
+
+	"github.com/sailplane-dev/sailplane/pkg/admit"
+	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 )
 
 // TestNamespaceDeletion deletes a namespace with objects of several resources,
@@ -46,6 +52,37 @@ func TestNamespaceDeletion(t *testing.T) {
 		p.stays(t, other)
 		p.untilGone(t, removed(t, p, p.create(t, "", "Namespace", "shop")))
 	})
+}
+
+// TestLateObject: what was admitted into a namespace and is written when that is
+// removed is deleted, too.
+func TestLateObject(t *testing.T) {
+	asked, answer := make(chan struct{}), make(chan struct{})
+	p := start(t, memory.Store{}, admit.Validate("slow", func(_ context.Context, a admit.Attributes) error {
+		if a.GetName() == "late" && a.GetOperation() == admission.Create {
+			close(asked)
+			<-answer
+		}
+		return nil
+	}))
+	ns := p.create(t, "", "Namespace", "shop")
+	late := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "late"}}}
+	created := make(chan error, 1)
+	go func() {
+		var err error
+		late, err = p.in("shop", "configmaps").Create(t.Context(), late, metav1.CreateOptions{})
+		created <- err
+	}()
+	<-asked
+	p.remove(t, ns, background)
+	p.untilGone(t, ns)
+	other := p.create(t, "default", "ConfigMap", "other")
+	close(answer)
+	if err := <-created; err != nil {
+		t.Fatal(err)
+	}
+	p.untilGone(t, late)
+	p.stays(t, other)
 }
 
 // TestManyNamespaces deletes more namespaces at once than are worked on, while

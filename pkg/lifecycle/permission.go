@@ -89,6 +89,10 @@ func (o *ownerPermissions) Validate(ctx context.Context, a admission.Attributes,
 func (o *ownerPermissions) mayBlock(ctx context.Context, a admission.Attributes, ref metav1.OwnerReference) error {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	mappings, err := o.mapper.RESTMappings(gvk.GroupKind(), gvk.Version)
+	if meta.IsNoMatchError(err) { // its CRD may be newer than what the mapper has read
+		meta.MaybeResetRESTMapper(o.mapper)
+		mappings, err = o.mapper.RESTMappings(gvk.GroupKind(), gvk.Version)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot set blockOwnerDeletion in this case because cannot find RESTMapping for APIVersion %s Kind %s: %w",
 			ref.APIVersion, ref.Kind, err)

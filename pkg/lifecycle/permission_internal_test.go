@@ -67,3 +67,32 @@ func TestOwnerPermissions(t *testing.T) {
 		})
 	}
 }
+
+// learning is a mapper that knows a new kind after it was reset.
+type learning struct{ *meta.DefaultRESTMapper }
+
+// Reset implements meta.ResettableRESTMapper.
+func (l learning) Reset() {
+	l.Add(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}, meta.RESTScopeNamespace)
+}
+
+// TestOwnerOfNewKind: an owner may be of a kind that came after the mapper was read.
+func TestOwnerOfNewKind(t *testing.T) {
+	t.Parallel()
+	o := &ownerPermissions{Handler: admission.NewHandler(admission.Create, admission.Update), mapper: learning{meta.NewDefaultRESTMapper(nil)}}
+	o.SetAuthorizer(authorizer.AuthorizerFunc(func(_ context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
+		if a.GetAPIGroup() == "example.com" && a.GetResource() == "gadgets" && a.GetSubresource() == "finalizers" {
+			return authorizer.DecisionAllow, "", nil
+		}
+		return authorizer.DecisionNoOpinion, "no", nil
+	}))
+	yes := true
+	cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a", OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: "example.com/v1", Kind: "Gadget", Name: "root", UID: "1", BlockOwnerDeletion: &yes},
+	}}}
+	attributes := admission.NewAttributesRecord(cm, nil, corev1.SchemeGroupVersion.WithKind("ConfigMap"), "shop", "a",
+		schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "", admission.Create, nil, false, &user.DefaultInfo{Name: "ann"})
+	if err := o.Validate(t.Context(), attributes, nil); err != nil {
+		t.Error(err)
+	}
+}

@@ -132,9 +132,22 @@ func (v *eventView) Watch(ctx context.Context, options *internalversion.ListOpti
 	if err != nil {
 		return nil, err
 	}
-	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
+	return drained{watch.Filter(w, func(e watch.Event) (watch.Event, bool) {
 		return watch.Event{Type: e.Type, Object: newForm(e.Object)}, true
-	}), nil
+	})}, nil
+}
+
+// drained is a watch whose events are taken when it is stopped, until there is no
+// more. watch.Filter's goroutine waits for somebody who takes the one it has.
+type drained struct{ watch.Interface }
+
+// Stop implements watch.Interface.
+func (d drained) Stop() {
+	d.Interface.Stop()
+	go func() {
+		for range d.ResultChan() {
+		}
+	}()
 }
 
 // Create implements rest.Creater.

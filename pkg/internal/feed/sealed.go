@@ -3,6 +3,7 @@ package feed
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -51,10 +52,14 @@ func (f *Feed) Unreadable() error {
 	return fmt.Errorf("stored objects cannot be decrypted (%s): %w", strings.Join(all, ", "), f.sealed.cause)
 }
 
-// open decrypts a value, if it is encrypted.
+// open decrypts a value, if it is encrypted. A server without the encryption
+// that another one of the same storage has had cannot.
 func (f *Feed) open(ctx context.Context, key string, kv *mvccpb.KeyValue) ([]byte, error) {
-	if f.transformers == nil || !bytes.HasPrefix(kv.Value, encryptedPrefix()) {
+	if !bytes.HasPrefix(kv.Value, encryptedPrefix()) {
 		return kv.Value, nil
+	}
+	if f.transformers == nil {
+		return nil, errors.New("they are encrypted, and the server has no encryption configuration")
 	}
 	if time.Now().Before(f.sealed.pause) {
 		return nil, f.sealed.cause

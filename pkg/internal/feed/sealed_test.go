@@ -158,6 +158,19 @@ func TestSealed(t *testing.T) {
 	}
 }
 
+// TestSealedWithoutSafe: a server without encryption knows that it cannot read
+// what one with it has written.
+func TestSealedWithoutSafe(t *testing.T) {
+	const key = "/registry/secrets/shop/a"
+	_, f, _ := start(t, memory.Store{}, func(c *clientv3.Client) { put(t, c, key, []byte("k8s:enc:secretbox:v1:key:unreadable")) }, nil)
+	if n := f.Count("shop", schema.ParseGroupResource("secrets")); n != 1 {
+		t.Errorf("%d secrets, want 1", n)
+	}
+	if err := f.Unreadable(); err == nil || !strings.Contains(err.Error(), "no encryption configuration") {
+		t.Errorf("unreadable: %v", err)
+	}
+}
+
 // startSafe runs a feed that reads through the safe.
 func startSafe(t *testing.T, s *safe, before func(*clientv3.Client)) (*clientv3.Client, *feed.Feed) {
 	t.Helper()

@@ -130,6 +130,10 @@ func (g *guarded) Update(ctx context.Context, key string, value []byte, revision
 // Delete implements server.Backend. A key that never existed is not deleted.
 func (g *guarded) Delete(ctx context.Context, key string, revision int64) (int64, *server.KeyValue, bool, error) {
 	current, kv, deleted, err := g.Backend.Delete(ctx, key, revision)
+	if err == nil && !deleted && kv != nil && revision != 0 && kv.ModRevision != revision {
+		// It may be the mark of another one's deletion, which kine takes for what is there.
+		current, kv, err = g.Backend.Get(ctx, key, 0, false)
+	}
 	if err == nil && !deleted && kv != nil && (revision == 0 || kv.ModRevision == revision) {
 		err = refused(ctx, key)
 	}

@@ -25,6 +25,12 @@ func (r *refusing) Delete(context.Context, string, int64) (int64, *server.KeyVal
 	return 7, r.present, r.present == nil, nil
 }
 
+func (r *refusing) Get(context.Context, string, int64, bool) (int64, *server.KeyValue, error) {
+	return 7, r.present, nil
+}
+
+func (r *refusing) CurrentRevision(context.Context) (int64, error) { return 7, nil }
+
 func TestWritesThatAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		present  *server.KeyValue

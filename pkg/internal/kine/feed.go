@@ -79,7 +79,11 @@ func (f *feed) endStreams() {
 // while stopping, the backend ends.
 func (f *feed) read(ctx context.Context, source server.WatchResult) {
 	for {
-		f.drain(ctx, source.Events)
+		distribute := f.distribute
+		if failed(source) {
+			distribute = func([]*server.Event) {} // what came since the history, of which there is none
+		}
+		f.drain(ctx, source.Events, distribute)
 		if source.CompactRevision != 0 {
 			f.skip(source.CurrentRevision, source.CompactRevision)
 		}
@@ -98,15 +102,26 @@ func (f *feed) read(ctx context.Context, source server.WatchResult) {
 	}
 }
 
+// failed tells that the history before the events of a watch could not be read.
+// kine begins the watch all the same.
+func failed(source server.WatchResult) bool {
+	select {
+	case err := <-source.Errorc:
+		return err != nil
+	default:
+		return source.CompactRevision != 0
+	}
+}
+
 // drain distributes events until the source or the context ends.
-func (f *feed) drain(ctx context.Context, source <-chan []*server.Event) {
+func (f *feed) drain(ctx context.Context, source <-chan []*server.Event, distribute func([]*server.Event)) {
 	for {
 		select {
 		case events, ok := <-source:
 			if !ok {
 				return
 			}
-			f.distribute(events)
+			distribute(events)
 		case <-ctx.Done():
 			return
 		}
@@ -269,9 +284,13 @@ func (f *feed) catchUp(ctx context.Context, s *stream, w *watch) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	source := f.backend.Watch(ctx, "", "", w.start)
-	if source.CompactRevision != 0 {
+	if failed(source) {
+		err := server.ErrGRPCUnhealthy
+		if source.CompactRevision != 0 {
+			err = server.ErrCompacted
+		}
 		f.mu.Lock()
-		s.end(w.id, max(f.revision, source.CurrentRevision), source.CompactRevision, server.ErrCompacted)
+		s.end(w.id, max(f.revision, source.CurrentRevision), source.CompactRevision, err)
 		f.mu.Unlock()
 	}
 	seen := w.start - 1

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -197,6 +198,34 @@ func increment(t testing.TB, h *harness) error {
 			return err
 		}
 		kv = put.KV
+	}
+}
+
+// testConcurrentDeletes has several delete a key at once. Who comes late finds
+// nothing there, and not the mark of the deletion.
+func testConcurrentDeletes(t *testing.T, h *harness) {
+	for i := range 20 {
+		key := fmt.Sprintf("/t/%d", i)
+		revision := h.create(t, key, "1")
+		var deletes sync.WaitGroup
+		var deleted atomic.Int32
+		for range 8 {
+			deletes.Go(func() {
+				r, err := h.client.OptimisticDelete(t.Context(), key, revision, kubernetes.DeleteOptions{GetOnFailure: true})
+				switch {
+				case err != nil:
+					t.Errorf("delete %s: %v", key, err)
+				case r.Succeeded:
+					deleted.Add(1)
+				case r.KV != nil && r.KV.ModRevision != revision:
+					t.Errorf("delete %s: it is gone, and there is %q of revision %d", key, r.KV.Value, r.KV.ModRevision)
+				}
+			})
+		}
+		deletes.Wait()
+		if n := deleted.Load(); n != 1 {
+			t.Errorf("%s was deleted %d times", key, n)
+		}
 	}
 }
 

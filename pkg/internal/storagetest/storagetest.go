@@ -28,6 +28,7 @@ func Run(t *testing.T, open func() controlplane.Datastore) {
 		"large values":        testLargeValues,
 		"values are copies":   testValuesAreCopies,
 		"concurrent writers":  testConcurrentWriters,
+		"concurrent deletes":  testConcurrentDeletes,
 		"leases":              testLeases,
 		"compaction":          testCompaction,
 		"compaction protocol": testCompactionProtocol,

@@ -125,6 +125,15 @@ func (h *heldError) WriteHeader(status int) {
 	h.ResponseWriter.WriteHeader(status)
 }
 
+// Flush implements http.Flusher. What is held stays: the connection would send a
+// 200 for it.
+func (h *heldError) Flush() {
+	h.WriteHeader(http.StatusOK)
+	if !h.held {
+		_ = http.NewResponseController(h.ResponseWriter).Flush() // some have nothing to flush
+	}
+}
+
 // Write implements http.ResponseWriter.
 func (h *heldError) Write(p []byte) (int, error) {
 	h.WriteHeader(http.StatusOK)

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 
 	"github.com/k3s-io/kine/pkg/logstructured/sqllog"
 	"github.com/k3s-io/kine/pkg/server"
@@ -11,10 +12,27 @@ import (
 // log is kine's, with reads that fail where the database does. kine takes a
 // query that ends with an error for one that found no more rows
 // (https://github.com/k3s-io/kine/blob/v0.16.4/pkg/logstructured/sqllog/sql.go, RowsToEvents).
-// Its loop for new events may do so: it comes back to what it has not seen.
+// Its loop for new events may do so: it comes back to what it has not seen. And it
+// knows its own last row, where kine loses one of two that end at the same time.
 type log struct {
 	*sqllog.SQLLog
 	dialect *dialect
+	last    atomic.Int64
+}
+
+// Append implements logstructured.Log.
+func (l *log) Append(ctx context.Context, event *server.Event) (int64, error) {
+	revision, err := l.SQLLog.Append(ctx, event)
+	for old := l.last.Load(); revision > old && !l.last.CompareAndSwap(old, revision); {
+		old = l.last.Load()
+	}
+	return revision, err
+}
+
+// CurrentRevision implements logstructured.Log.
+func (l *log) CurrentRevision(ctx context.Context) (int64, error) {
+	revision, err := l.SQLLog.CurrentRevision(ctx)
+	return max(revision, l.last.Load()), err
 }
 
 // List implements logstructured.Log.

@@ -211,5 +211,5 @@ func (s *storage) connect(ctx context.Context, wg *sync.WaitGroup) (server.Backe
 	}
 	wg.Go(func() { d.writes.run(ctx) })
 	// The zeros turn kine's own compaction off; compact does its work.
-	return logstructured.New(&log{sqllog.New(d, 0, 0, 0, 0, batchSize, batchSize), d}), nil
+	return logstructured.New(&log{SQLLog: sqllog.New(d, 0, 0, 0, 0, batchSize, batchSize), dialect: d}), nil
 }

@@ -1,0 +1,90 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// requestsEnd is how long after a namespace was removed a request may still write
+// into it that was admitted before: longer than API servers let one take, which is
+// a minute.
+const requestsEnd = 2 * time.Minute
+
+// removals are the namespaces that were removed lately.
+type removals struct {
+	mu    sync.Mutex
+	times map[string]time.Time
+}
+
+func (r *removals) add(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.times == nil {
+		r.times = map[string]time.Time{}
+	}
+	maps.DeleteFunc(r.times, func(_ string, at time.Time) bool { return time.Since(at) > requestsEnd })
+	r.times[namespace] = time.Now()
+}
+
+func (r *removals) have(namespace string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at, ok := r.times[namespace]
+	return ok && time.Since(at) <= requestsEnd
+}
+
+// late are the objects of a namespace that was removed lately. Their requests were
+// admitted while there was a namespace, and kept up since, by a webhook or a busy
+// machine: nobody else would delete what they made. Kubernetes waits 5 s before it
+// empties a namespace, so that there are few of them.
+func (t *terminator) late(namespace string) []*controlplane.FeedObject {
+	if !t.removed.have(namespace) || len(t.feed.Counts(namespace)) == 0 {
+		return nil
+	}
+	var all []*controlplane.FeedObject
+	for o := range t.feed.All() {
+		if o.Namespace == namespace && !o.Deleting {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// sweep deletes late objects as they were when there was no namespace, so that
+// none is taken for one of those that is made again under its name.
+func (t *terminator) sweep(ctx context.Context, objects []*controlplane.FeedObject) (done bool, err error) {
+	if len(objects) == 0 {
+		return true, nil
+	}
+	s, err := t.catalog.now(ctx)
+	if err != nil {
+		return false, err
+	}
+	klog.FromContext(ctx).Info("Deleting what was written into a namespace after it was removed",
+		"namespace", objects[0].Namespace, "objects", len(objects))
+	var errs []error
+	for _, o := range objects {
+		res, ok := s.resources[o.Type.Resource]
+		if !ok {
+			res = target{GroupVersionResource: o.Type.Resource.WithVersion(o.Type.Kind.Version), namespaced: true}
+		}
+		version := strconv.FormatInt(o.Revision, 10)
+		err := in(t.objects, res, o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{ResourceVersion: &version},
+		})
+		if err != nil && !apierrors.IsNotFound(err) {
+			errs = append(errs, err) // who wrote it again meanwhile is heard of
+		}
+	}
+	return len(errs) == 0, errors.Join(errs...)
+}
