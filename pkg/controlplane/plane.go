@@ -52,9 +52,13 @@ type Plane struct {
 
 	requests *utilwaitgroup.SafeWaitGroup
 	watches  *utilwaitgroup.RateLimitedSafeWaitGroup
-	endWork  context.CancelFunc
-	work     sync.WaitGroup
-	ready    chan struct{}
+	// watchesEnd is made when the plane begins to wait for them, and closed when
+	// all have ended.
+	watchesEnd  chan struct{}
+	watchesOnce sync.Once
+	endWork     context.CancelFunc
+	work        sync.WaitGroup
+	ready       chan struct{}
 
 	pending    *pending
 	announcer  *announcer
@@ -250,22 +254,33 @@ func (p *Plane) drain(ctx context.Context) error {
 	p.signals.markDrained()
 	p.endWork()
 	p.signals.markStopping()
-	if p.awaitWatches(watchesTimeout) > 0 {
+	if !p.awaitWatches(watchesTimeout) {
 		p.transport.Cut()
 	}
 	return late
 }
 
-// awaitWatches waits for the handlers of watches, and returns how many remain.
-func (p *Plane) awaitWatches(timeout time.Duration) int {
-	_, left, err := p.watches.Wait(func(int) (utilwaitgroup.RateLimiter, context.Context, context.CancelFunc) {
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		return rate.NewLimiter(rate.Inf, 1), ctx, cancel
+// awaitWatches waits for the handlers of watches, and tells whether they ended in
+// time. The wait itself goes on: upstream's may be begun only once.
+func (p *Plane) awaitWatches(timeout time.Duration) bool {
+	p.watchesOnce.Do(func() {
+		p.watchesEnd = make(chan struct{})
+		go func() {
+			_, _, err := p.watches.Wait(func(int) (utilwaitgroup.RateLimiter, context.Context, context.CancelFunc) {
+				ctx, cancel := context.WithTimeout(context.Background(), watchesTimeout+2*workTimeout)
+				return rate.NewLimiter(rate.Inf, 1), ctx, cancel
+			})
+			if err == nil {
+				close(p.watchesEnd)
+			}
+		}()
 	})
-	if err == nil {
-		return 0
+	select {
+	case <-p.watchesEnd:
+		return true
+	case <-time.After(timeout):
+		return false
 	}
-	return left
 }
 
 // stop waits for the plane's work and closes its stores. Call drain before,
@@ -276,8 +291,8 @@ func (p *Plane) stop() error {
 	p.endWork()
 	p.signals.markStopping()
 	err := p.top.RunPreShutdownHooks()
-	if left := p.awaitWatches(workTimeout); left > 0 {
-		err = errors.Join(err, fmt.Errorf("%d watches still run %v after their connections were closed", left, workTimeout))
+	if !p.awaitWatches(workTimeout) {
+		err = errors.Join(err, fmt.Errorf("watches still run %v after their connections were closed", workTimeout))
 	}
 	if !p.await(workTimeout) {
 		err = errors.Join(err, fmt.Errorf("work of a part still runs %v after its context ended: %s", workTimeout, p.backgroundNames()))
