@@ -55,7 +55,7 @@ test-race:
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! command -v "$$(go env CC)" >/dev/null || { \
-		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/etcd/... ./pkg/kine/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... ./pkg/internal/store/... \
+		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/storage/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... ./pkg/internal/store/... \
 			./pkg/admit/... ./pkg/authz/... ./pkg/encryption/... ./pkg/planetest/... && \
 		$(TEST_AROUND) -race -vet=off ./stress/...; })
 

@@ -33,7 +33,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 const gadgets = `
@@ -72,7 +72,7 @@ func (l *lock) TransformToStorage(_ context.Context, data []byte, _ value.Contex
 // locked is a running server whose values are locked.
 type locked struct {
 	*lock
-	storage    controlplane.Storage
+	storage    controlplane.Backend
 	kubeconfig string
 	client     *kubernetes.Clientset
 	objects    dynamic.Interface
@@ -81,9 +81,10 @@ type locked struct {
 }
 
 // opened is a storage that a test looks into.
-type opened struct{ controlplane.Storage }
+type opened struct{ controlplane.Backend }
 
-func (o opened) Open() controlplane.Storage { return o }
+func (o opened) Open() controlplane.Backend { return o }
+func (opened) Traits() controlplane.Traits  { return memory.Store{}.Traits() }
 
 func startLocked(t *testing.T) *locked {
 	t.Helper()

@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 // tlsFiles are how an external etcd is verified and logged in to.
@@ -20,7 +20,7 @@ func storageForms() []string {
 }
 
 // parseStorage reads --storage. Empty is an embedded etcd in the data directory.
-func parseStorage(value, dataDir string, tls tlsFiles) (controlplane.Datastore, error) {
+func parseStorage(value, dataDir string, tls tlsFiles) (controlplane.Storage, error) {
 	wrong := func(why string) error {
 		return fmt.Errorf("--storage %q: %s: want %s", value, why, strings.Join(storageForms(), ", "))
 	}
@@ -47,7 +47,7 @@ func parseStorage(value, dataDir string, tls tlsFiles) (controlplane.Datastore, 
 }
 
 // parseCluster reads etcd+http(s)://host:port,host:port.
-func parseCluster(value string, tls tlsFiles, wrong func(string) error) (controlplane.Datastore, error) {
+func parseCluster(value string, tls tlsFiles, wrong func(string) error) (controlplane.Storage, error) {
 	scheme, hosts, _ := strings.Cut(strings.TrimPrefix(value, "etcd+"), "://")
 	var endpoints []string
 	for _, h := range strings.Split(hosts, ",") {

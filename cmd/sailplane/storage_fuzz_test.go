@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 // FuzzStorage: a value of --storage is a storage or an error, never both, and

@@ -15,7 +15,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 //go:embed crds

@@ -16,7 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 func main() {

@@ -14,14 +14,17 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
-// held is a datastore that a test looks into.
-type held struct{ controlplane.Storage }
+// held is a storage that a test looks into.
+type held struct{ controlplane.Backend }
 
-// Open implements controlplane.Datastore.
-func (h held) Open() controlplane.Storage { return h.Storage }
+// Open implements controlplane.Storage.
+func (h held) Open() controlplane.Backend { return h.Backend }
+
+// Traits implements controlplane.Storage.
+func (held) Traits() controlplane.Traits { return memory.Store{}.Traits() }
 
 // TestSideEffects: a dry run changes nothing anywhere. A webhook that would not
 // keep to that cannot be registered; one that is stored, by an older version of
@@ -56,7 +59,7 @@ func TestSideEffects(t *testing.T) {
 }
 
 // store gives the stored webhook side effects, past validation.
-func store(t *testing.T, config *rest.Config, storage controlplane.Storage, suffix string) {
+func store(t *testing.T, config *rest.Config, storage controlplane.Backend, suffix string) {
 	t.Helper()
 	hooks, err := typedClient(t, config).AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(t.Context(), "hooks", metav1.GetOptions{})
 	if err != nil {
@@ -81,7 +84,7 @@ func store(t *testing.T, config *rest.Config, storage controlplane.Storage, suff
 		if !strings.HasSuffix(string(kv.Key), suffix) {
 			continue
 		}
-		// As the stores do: a datastore of kine takes nothing but transactions.
+		// As the stores do: a storage of kine takes nothing but transactions.
 		_, err := client.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)).
 			Then(clientv3.OpPut(string(kv.Key), encoded.String())).Else(clientv3.OpGet(string(kv.Key))).Commit()
 		if err != nil {

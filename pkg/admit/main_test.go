@@ -21,7 +21,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 func TestMain(m *testing.M) {
@@ -95,7 +95,7 @@ func start(t *testing.T, parts ...controlplane.Part) *rest.Config {
 	return startOn(t, memory.Store{}, parts...)
 }
 
-func startOn(t *testing.T, storage controlplane.Datastore, parts ...controlplane.Part) *rest.Config {
+func startOn(t *testing.T, storage controlplane.Storage, parts ...controlplane.Part) *rest.Config {
 	t.Helper()
 	server, err := controlplane.New("admit-test").Storage(storage).With(parts...).Build()
 	if err != nil {

@@ -28,14 +28,14 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // TestMain looks for goroutines that outlive their servers.
 func TestMain(m *testing.M) { os.Exit(leaktest.Run(m)) }
 
 // run runs a server until the test ends, or until the returned function is called.
-func run(t *testing.T, d controlplane.Datastore, a aggregator.APIServices) (config *rest.Config, stop func()) {
+func run(t *testing.T, d controlplane.Storage, a aggregator.APIServices) (config *rest.Config, stop func()) {
 	t.Helper()
 	s, err := controlplane.New(t.Name()).Storage(d).
 		With(a, crd.Definitions{}, core.Namespaces{}, core.ConfigMaps{}, coordination.Leases{}).Build()
@@ -259,12 +259,13 @@ func TestCompleteWhenReady(t *testing.T) {
 	}
 }
 
-// kept is a datastore in memory that outlives its servers, as a file does.
-type kept struct{ controlplane.Storage }
+// kept is a storage in memory that outlives its servers, as a file does.
+type kept struct{ controlplane.Backend }
 
-func (k kept) Open() controlplane.Storage { return keptOpen(k) }
+func (k kept) Open() controlplane.Backend { return keptOpen(k) }
+func (kept) Traits() controlplane.Traits  { return memory.Store{}.Traits() }
 
-type keptOpen struct{ controlplane.Storage }
+type keptOpen struct{ controlplane.Backend }
 
 func (keptOpen) Start(context.Context) error { return nil }
 func (keptOpen) Stop(context.Context) error  { return nil }

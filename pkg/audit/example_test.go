@@ -8,7 +8,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/audit"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // A server keeps ten logs of 100 MB of what is written, and the bodies of what

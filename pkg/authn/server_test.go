@@ -24,8 +24,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // TestMain has every test of the package leave nothing running.

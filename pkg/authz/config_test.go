@@ -15,7 +15,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // configuration is a file's content with the entries.

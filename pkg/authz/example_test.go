@@ -12,7 +12,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authorization"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // A function lets everybody list what is labelled with their name.

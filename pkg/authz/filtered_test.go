@@ -35,15 +35,15 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 var gadgetsResource = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
 
 // filtered runs a server that filters lists of ConfigMaps, Namespaces and gadgets.
-func filtered(t *testing.T, d controlplane.Datastore, parts ...controlplane.Part) *rest.Config {
+func filtered(t *testing.T, d controlplane.Storage, parts ...controlplane.Part) *rest.Config {
 	t.Helper()
 	config, _ := run(t, d, append([]controlplane.Part{
 		authz.RBAC{},
@@ -115,7 +115,7 @@ func addNamespace(t *testing.T, admin kubernetes.Interface, name string) {
 var letters = strings.Split("abcdefghij", "")
 
 func TestFilteredLists(t *testing.T) {
-	for name, d := range map[string]controlplane.Datastore{"memory": memory.Store{}, "etcd": etcd.Embedded{Dir: t.TempDir()}} {
+	for name, d := range map[string]controlplane.Storage{"memory": memory.Store{}, "etcd": etcd.Embedded{Dir: t.TempDir()}} {
 		t.Run(name, func(t *testing.T) {
 			config := filtered(t, d)
 			admin := as(t, config, "")

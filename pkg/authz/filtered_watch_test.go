@@ -21,8 +21,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // events are the next ones of a watch, up to that of the named object or to a
@@ -78,7 +78,7 @@ func remove(t *testing.T, admin kubernetes.Interface, namespace string, names ..
 }
 
 func TestFilteredWatch(t *testing.T) {
-	for name, d := range map[string]controlplane.Datastore{"memory": memory.Store{}, "etcd": etcd.Embedded{Dir: t.TempDir()}} {
+	for name, d := range map[string]controlplane.Storage{"memory": memory.Store{}, "etcd": etcd.Embedded{Dir: t.TempDir()}} {
 		t.Run(name, func(t *testing.T) {
 			config := filtered(t, d)
 			admin := as(t, config, "")

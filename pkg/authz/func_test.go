@@ -17,7 +17,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 type decide = func(context.Context, authz.Attributes) (authz.Decision, string, error)

@@ -21,9 +21,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 const gadgets = `
@@ -37,7 +37,7 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `
 
-func start(t *testing.T, d controlplane.Datastore) (*rest.Config, func()) {
+func start(t *testing.T, d controlplane.Storage) (*rest.Config, func()) {
 	t.Helper()
 	return run(t, d,
 		authz.RBAC{}, rbac.All(), authorization.All(), coordination.Leases{},
@@ -77,7 +77,7 @@ func bind(t *testing.T, client *kubernetes.Clientset, namespace, role, user stri
 }
 
 func TestRBAC(t *testing.T) {
-	storages := map[string]controlplane.Datastore{
+	storages := map[string]controlplane.Storage{
 		"memory": memory.Store{},
 		"sqlite": sqlite.File{Path: t.TempDir() + "/state.db"},
 		"etcd":   etcd.Embedded{Dir: t.TempDir()},

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 // run runs a server with the parts until the test ends or it is stopped, and
 // returns how its own client reaches it.
-func run(t *testing.T, d controlplane.Datastore, parts ...controlplane.Part) (*rest.Config, func()) {
+func run(t *testing.T, d controlplane.Storage, parts ...controlplane.Part) (*rest.Config, func()) {
 	t.Helper()
 	s, err := controlplane.New("test").Storage(d).With(parts...).Build()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // TestAnswer: parts find the way to a handler, by host and port.

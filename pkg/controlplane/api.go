@@ -190,7 +190,7 @@ type Resource struct {
 type Env struct {
 	// Scheme holds the API's types.
 	Scheme *runtime.Scheme
-	// Options makes the storage of a resource in the plane's datastore.
+	// Options makes the storage of a resource in the plane's storage.
 	Options generic.RESTOptionsGetter
 	// Authenticator finds out who calls, and Authorizer what they may do, as the
 	// plane's own requests are decided.

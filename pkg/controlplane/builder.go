@@ -16,7 +16,7 @@ type Builder struct {
 	name    string
 	listen  string
 	prefix  string
-	storage Datastore
+	storage Storage
 	parts   []Part
 }
 
@@ -33,8 +33,8 @@ func (b *Builder) Listen(address string) *Builder {
 }
 
 // Storage says where the server keeps its objects. Required.
-func (b *Builder) Storage(d Datastore) *Builder {
-	b.storage = d
+func (b *Builder) Storage(s Storage) *Builder {
+	b.storage = s
 	return b
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 func TestBuildErrors(t *testing.T) {

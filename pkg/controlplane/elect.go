@@ -26,8 +26,8 @@ const (
 )
 
 // checkElected wants Leases served where work is elected by them.
-func (p *Plan) checkElected(storage Datastore) error {
-	if storage == nil || !isShared(storage.Open()) || len(p.elected) == 0 || p.servesKind("coordination.k8s.io", "v1", "Lease") {
+func (p *Plan) checkElected(storage Storage) error {
+	if storage == nil || !storage.Traits().Shared || len(p.elected) == 0 || p.servesKind("coordination.k8s.io", "v1", "Lease") {
 		return nil
 	}
 	w := p.elected[0]

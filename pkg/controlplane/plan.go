@@ -174,7 +174,7 @@ func (p *Plan) Background(name string, work WorkFunc) {
 }
 
 // Elect adds background work that one server at a time does, where several
-// share a storage (see [SharedStorage]): the one that holds a Lease in
+// share a storage (see [Traits]): the one that holds a Lease in
 // kube-system. Another one takes over within 15 s. Where the storage is not
 // shared it is plain background work.
 func (p *Plan) Elect(name string, work WorkFunc) {

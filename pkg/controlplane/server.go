@@ -178,8 +178,9 @@ func (r *run) start(ctx, life context.Context) error {
 	return nil
 }
 
-// openStorage starts the datastore and what goes with it.
+// openStorage starts the storage and what goes with it.
 func (r *run) openStorage(ctx context.Context) (*store.Backend, error) {
+	traits := r.server.built.storage.Traits()
 	storage := r.server.built.storage.Open()
 	r.onStop(func(ctx context.Context) error {
 		if err := storage.Stop(ctx); err != nil {
@@ -204,11 +205,11 @@ func (r *run) openStorage(ctx context.Context) (*store.Backend, error) {
 		return nil
 	})
 	return &store.Backend{
-		Client: storage.Client, Prefix: r.server.built.prefix, Shared: isShared(storage), Compactor: compactor,
-		Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
+		Client: storage.Client, Prefix: r.server.built.prefix, Shared: traits.Shared, CheapProgress: traits.CheapProgress,
+		Compactor: compactor, Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
 	}, nil
 }
 
-// compactionInterval is how much history a datastore keeps, as kube-apiserver
+// compactionInterval is how much history a storage keeps, as kube-apiserver
 // has it (--etcd-compaction-interval).
 const compactionInterval = 5 * time.Minute

@@ -28,8 +28,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // run runs a server until the test ends and returns when it is ready. The

@@ -6,42 +6,47 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Storage is a datastore that speaks the etcd v3 API, wherever it lives: in
-// this process (embedded etcd, kine) or behind a socket (an etcd cluster).
+// Storage describes where a server keeps its objects: a directory, a file, the
+// addresses of an etcd cluster, or memory. It is a plain value, so one
+// description can be written as a literal and opened by several servers.
+type Storage interface {
+	// Open makes a Backend that was not started yet. It does no I/O: what is
+	// wrong with the description is an error of Backend.Start.
+	Open() Backend
+	// Traits say what the storage promises beyond the contract in
+	// pkg/storage/storagetest. They are known without opening it.
+	Traits() Traits
+}
+
+// Traits are what storages differ in. The zero value promises nothing.
+type Traits struct {
+	// Shared: servers in other processes may use the storage at the same time,
+	// with the same prefix. They are replicas of each other then.
+	Shared bool
+	// CheapProgress: a watch that asks how far it is gets its answer from this
+	// process, in microseconds. API servers ask every few milliseconds then.
+	CheapProgress bool
+	// MaxOps is how many keys one transaction may write. 0: one.
+	MaxOps int
+	// Durable: what was acknowledged is on disk, and a power loss does not undo
+	// it. An external storage answers for itself.
+	Durable bool
+}
+
+// Backend is a storage that runs, and speaks the etcd v3 API: in this process
+// (a log of revisions, embedded etcd) or behind a socket (an etcd cluster).
 //
 // A server calls Start once, then Client once per resource, and Stop once,
 // after everything that uses a client has ended.
-type Storage interface {
-	// Start opens the datastore and returns when it answers. The context
-	// bounds the start only: a datastore lives until Stop. An error names the
-	// file, directory or address and says what to do about it.
+type Backend interface {
+	// Start opens the storage and returns when it answers. The context bounds
+	// the start only: a backend lives until Stop. An error names the file,
+	// directory or address and says what to do about it.
 	Start(context.Context) error
-	// Client returns a client for one store: its own Watcher over the shared
-	// connection. The caller closes it.
+	// Client returns a client for one store: its own Watcher over what the
+	// backend shares. The caller closes it.
 	Client() (*clientv3.Client, error)
-	// Stop ends every goroutine and releases every file of the datastore. It
-	// is safe to call after a Start that failed, and more than once.
+	// Stop ends every goroutine and releases every file of the backend. It is
+	// safe to call after a Start that failed, and more than once.
 	Stop(context.Context) error
-}
-
-// Datastore describes where a server keeps its objects: a directory, a file,
-// the addresses of an etcd cluster, or memory. It is a plain value, so one
-// description can be written as a literal and opened by several servers.
-type Datastore interface {
-	// Open makes a Storage that was not started yet. It does no I/O: what is
-	// wrong with the description is an error of Storage.Start.
-	Open() Storage
-}
-
-// SharedStorage is implemented by a Storage that servers in other processes may
-// use at the same time, with the same prefix.
-type SharedStorage interface {
-	Storage
-	// Shared tells whether they may.
-	Shared() bool
-}
-
-func isShared(s Storage) bool {
-	shared, ok := s.(SharedStorage)
-	return ok && shared.Shared()
 }

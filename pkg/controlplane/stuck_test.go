@@ -14,8 +14,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // untilClosed has watches end with their connections only, as those do whose

@@ -14,7 +14,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // shift renames the field that v2 calls speeds.

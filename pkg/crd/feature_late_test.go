@@ -21,7 +21,7 @@ func TestLateCache(t *testing.T) {
 		want   []string
 	}{
 		"from the first object": {
-			reason: "what happened before the cache was made is in the datastore",
+			reason: "what happened before the cache was made is in the storage",
 			from:   first, want: []string{"b", "c", "d"},
 		},
 		"from the first object, listed": {

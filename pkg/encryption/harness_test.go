@@ -28,12 +28,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
 	"github.com/sailplane-dev/sailplane/pkg/group"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 	"github.com/sailplane-dev/sailplane/pkg/resource/resourcetest/fruit"
 	"github.com/sailplane-dev/sailplane/pkg/resource/resourcetest/fruit/v1alpha1"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 func TestMain(m *testing.M) {
@@ -69,9 +69,10 @@ spec:
 `
 
 // kept is a storage in memory that outlives the servers which use it.
-type kept struct{ controlplane.Storage }
+type kept struct{ controlplane.Backend }
 
-func (k kept) Open() controlplane.Storage { return k }
+func (k kept) Open() controlplane.Backend { return k }
+func (kept) Traits() controlplane.Traits  { return memory.Store{}.Traits() }
 func (kept) Start(context.Context) error  { return nil }
 func (kept) Stop(context.Context) error   { return nil }
 
@@ -146,7 +147,7 @@ func parts(file string) []controlplane.Part {
 	}
 }
 
-func start(t *testing.T, d controlplane.Datastore, file string) *server {
+func start(t *testing.T, d controlplane.Storage, file string) *server {
 	t.Helper()
 	s, err := controlplane.New("encryption").Storage(d).With(parts(file)...).Build()
 	if err != nil {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 	"github.com/sailplane-dev/sailplane/pkg/resource/resourcetest/fruit"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // TestServe runs a group in a whole server, with definitions by reflection.

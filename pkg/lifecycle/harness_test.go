@@ -16,10 +16,10 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 // limit is how long anything may take before it counts as never.
@@ -55,7 +55,7 @@ type plane struct {
 // onEveryStorage runs a test on a server with all parts on each storage.
 func onEveryStorage(t *testing.T, test func(*testing.T, *plane)) {
 	t.Helper()
-	storages := map[string]controlplane.Datastore{
+	storages := map[string]controlplane.Storage{
 		"memory": memory.Store{},
 		"sqlite": sqlite.File{Path: t.TempDir() + "/state.db"},
 		"etcd":   etcd.Embedded{Dir: t.TempDir()},
@@ -65,7 +65,7 @@ func onEveryStorage(t *testing.T, test func(*testing.T, *plane)) {
 	}
 }
 
-func start(t *testing.T, d controlplane.Datastore, more ...controlplane.Part) *plane {
+func start(t *testing.T, d controlplane.Storage, more ...controlplane.Part) *plane {
 	t.Helper()
 	s, err := controlplane.New("lifecycle").Storage(d).With(
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Events{},

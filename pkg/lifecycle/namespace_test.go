@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // TestNamespaceDeletion deletes a namespace with objects of several resources,

@@ -12,18 +12,18 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // shared is one running storage that several servers use, as they do an etcd cluster.
-type shared struct{ controlplane.Storage }
+type shared struct{ controlplane.Backend }
 
-func (s shared) Open() controlplane.Storage { return s }
-func (shared) Shared() bool                 { return true }
+func (s shared) Open() controlplane.Backend { return s }
+func (shared) Traits() controlplane.Traits  { return controlplane.Traits{Shared: true} }
 func (shared) Start(context.Context) error  { return nil }
 func (shared) Stop(context.Context) error   { return nil }
-func newShared(t *testing.T) controlplane.Datastore {
+func newShared(t *testing.T) controlplane.Storage {
 	t.Helper()
 	s := memory.Store{}.Open()
 	if err := s.Start(t.Context()); err != nil {

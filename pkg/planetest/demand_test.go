@@ -21,9 +21,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 // atOnce runs a server that makes everything when it starts, until the test ends.

@@ -19,9 +19,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // Defaults are the parts of a plane for which [WithoutDefaults] is not given:
@@ -45,7 +45,7 @@ func Defaults() controlplane.Part {
 type settings struct {
 	without    bool
 	kubeconfig bool
-	storage    controlplane.Datastore
+	storage    controlplane.Storage
 	crds       []fs.FS
 	scheme     *runtime.Scheme
 }
@@ -70,7 +70,7 @@ func WithCRDs(fsys ...fs.FS) controlplane.Part {
 }
 
 // WithStorage has the plane keep its objects there, in place of memory.
-func WithStorage(d controlplane.Datastore) controlplane.Part {
+func WithStorage(d controlplane.Storage) controlplane.Part {
 	return setting(func(s *settings) { s.storage = d })
 }
 

@@ -19,8 +19,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 func namespaces() controlplane.Part {

@@ -7,8 +7,8 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // TestStandard: the bundle lacks nothing that its parts need.

@@ -14,8 +14,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // limited runs a server with the part until the test ends, and creates a

@@ -23,11 +23,11 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 func TestMain(m *testing.M) {
@@ -61,7 +61,7 @@ type plane struct {
 
 func onEveryStorage(t *testing.T, settled time.Duration, test func(*testing.T, *plane)) {
 	t.Helper()
-	storages := map[string]controlplane.Datastore{
+	storages := map[string]controlplane.Storage{
 		"memory": memory.Store{},
 		"sqlite": sqlite.File{Path: t.TempDir() + "/state.db"},
 		"etcd":   etcd.Embedded{Dir: t.TempDir()},
@@ -71,7 +71,7 @@ func onEveryStorage(t *testing.T, settled time.Duration, test func(*testing.T, *
 	}
 }
 
-func start(t *testing.T, d controlplane.Datastore, settled time.Duration) *plane {
+func start(t *testing.T, d controlplane.Storage, settled time.Duration) *plane {
 	t.Helper()
 	s, err := controlplane.New("quota").Storage(d).With(
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Services{}, core.ResourceQuotas{},

@@ -19,8 +19,8 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/audit"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // TestLogIn: a token logs its account in, as long as that is there.

@@ -57,9 +57,9 @@ var mayImport = map[string][]string{
 	"pkg/planetest": {"pkg/..."},
 
 	// Storage.
-	"pkg/etcd":        {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
-	"pkg/kine/memory": {"pkg/controlplane", "pkg/internal/kine"},
-	"pkg/kine/sqlite": {"pkg/controlplane", "pkg/internal/filelock", "pkg/internal/kine"},
+	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
+	"pkg/storage/memory": {"pkg/controlplane", "pkg/internal/kine"},
+	"pkg/storage/sqlite": {"pkg/controlplane", "pkg/internal/filelock", "pkg/internal/kine"},
 
 	// Inside.
 	"pkg/internal/dialing":           {},
@@ -78,7 +78,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/secretfile":        {},
 	"pkg/internal/rbac":              {},
 	"pkg/internal/rules/...":         {},
-	"pkg/internal/storagetest":       {"pkg/controlplane"},
+	"pkg/storage/storagetest":        {"pkg/controlplane"},
 	"pkg/internal/stack":             {},
 	"pkg/internal/store":             {"pkg/internal/stack", "pkg/internal/upstream"},
 	"pkg/internal/upstream":          {},
@@ -116,13 +116,13 @@ var onlyIn = map[string]home{
 		[]string{"pkg/authn"}, "a program without issuers must not link them",
 	},
 	"go.etcd.io/etcd/server/v3": {
-		[]string{"pkg/etcd"}, "a program on another storage must not link etcd's server",
+		[]string{"pkg/storage/etcd"}, "a program on another storage must not link etcd's server",
 	},
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter": {
 		[]string{"pkg/internal/etcdclient"}, "it turns a server in the process into a client, without a socket",
 	},
 	"go.uber.org/zap": {
-		[]string{"pkg/etcd"}, "etcd's server logs with it; everything else logs through the context",
+		[]string{"pkg/storage/etcd"}, "etcd's server logs with it; everything else logs through the context",
 	},
 	"github.com/sirupsen/logrus": {
 		[]string{"pkg/internal/kine"}, "kine logs with it; everything else logs through the context",
@@ -131,14 +131,14 @@ var onlyIn = map[string]home{
 		[]string{"pkg/internal/kine", "pkg/kine/..."}, "who keeps objects elsewhere must not link kine",
 	},
 	"github.com/k3s-io/kine/pkg/drivers": {
-		[]string{"pkg/internal/kine", "pkg/kine/memory", "pkg/kine/sqlite"},
+		[]string{"pkg/internal/kine", "pkg/storage/memory", "pkg/storage/sqlite"},
 		"the types all drivers share are light",
 	},
 	"github.com/k3s-io/kine/pkg/drivers/memory": {
-		[]string{"pkg/kine/memory"}, "each driver is linked by its own package only",
+		[]string{"pkg/storage/memory"}, "each driver is linked by its own package only",
 	},
 	"github.com/k3s-io/kine/pkg/drivers/sqlite": {
-		[]string{"pkg/kine/sqlite"}, "each driver is linked by its own package only",
+		[]string{"pkg/storage/sqlite"}, "each driver is linked by its own package only",
 	},
 	"github.com/k3s-io/kine/pkg/drivers/pgsql": {nil, "each driver is linked by its own package only"},
 	"github.com/k3s-io/kine/pkg/drivers/mysql": {nil, "each driver is linked by its own package only"},
@@ -147,10 +147,10 @@ var onlyIn = map[string]home{
 		nil, "it links every driver, a NATS server and an S3 engine",
 	},
 	"github.com/mattn/go-sqlite3": {
-		[]string{"pkg/kine/sqlite"}, "each driver is linked by its own package only",
+		[]string{"pkg/storage/sqlite"}, "each driver is linked by its own package only",
 	},
 	"modernc.org/sqlite": {
-		[]string{"pkg/kine/sqlite"}, "each driver is linked by its own package only",
+		[]string{"pkg/storage/sqlite"}, "each driver is linked by its own package only",
 	},
 	"github.com/spf13/cobra": {
 		[]string{"cmd/..."}, "a library has no command line",
@@ -162,7 +162,7 @@ var onlyIn = map[string]home{
 		[]string{"cmd/...", "examples/...", "hack/..."}, "a library has no command line",
 	},
 	"testing": {
-		[]string{"pkg/internal/leaktest", "pkg/internal/storagetest", "pkg/planetest", "pkg/resource/resourcetest"},
+		[]string{"pkg/internal/leaktest", "pkg/storage/storagetest", "pkg/planetest", "pkg/resource/resourcetest"},
 		"a program must not link the test framework",
 	},
 }
@@ -178,7 +178,7 @@ type weight struct {
 var weights = map[string]weight{
 	"typed groups in memory": {
 		packages: []string{
-			"pkg/controlplane", "pkg/builtin/core", "pkg/builtin/kube", "pkg/group", "pkg/lifecycle", "pkg/resource", "pkg/kine/memory",
+			"pkg/controlplane", "pkg/builtin/core", "pkg/builtin/kube", "pkg/group", "pkg/lifecycle", "pkg/resource", "pkg/storage/memory",
 			"pkg/authn", "pkg/authz", "pkg/admit", "pkg/middleware",
 		},
 		without: []string{
@@ -200,12 +200,12 @@ var weights = map[string]weight{
 		reason:   "aggregation chooses no storage and works without CRDs",
 	},
 	"embedded etcd": {
-		packages: []string{"pkg/etcd"},
+		packages: []string{"pkg/storage/etcd"},
 		without:  []string{"github.com/k3s-io/kine", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator", "testing"},
 		reason:   "etcd needs no kine",
 	},
 	"sqlite": {
-		packages: []string{"pkg/kine/sqlite"},
+		packages: []string{"pkg/storage/sqlite"},
 		without: []string{
 			"go.etcd.io/etcd/server/v3/embed", "go.etcd.io/etcd/server/v3/storage", "go.etcd.io/bbolt", "go.etcd.io/raft/v3",
 			"github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io",

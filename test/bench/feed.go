@@ -18,8 +18,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 const (

@@ -27,7 +27,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // TestOpenIDConnect logs in at an OpenID Connect provider, as a browser does for

@@ -21,12 +21,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 	"github.com/sailplane-dev/sailplane/pkg/resource/resourcetest/fruit"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 // patience is how long a test waits for what takes milliseconds, on a busy machine.
@@ -46,10 +46,10 @@ type server struct {
 func onEveryStorage(t *testing.T, test func(t *testing.T, s *server)) {
 	t.Helper()
 	t.Parallel()
-	for name, open := range map[string]func(dir string) controlplane.Datastore{
-		"memory": func(string) controlplane.Datastore { return memory.Store{} },
-		"sqlite": func(dir string) controlplane.Datastore { return sqlite.File{Path: filepath.Join(dir, "state.db")} },
-		"etcd":   func(dir string) controlplane.Datastore { return etcd.Embedded{Dir: filepath.Join(dir, "etcd")} },
+	for name, open := range map[string]func(dir string) controlplane.Storage{
+		"memory": func(string) controlplane.Storage { return memory.Store{} },
+		"sqlite": func(dir string) controlplane.Storage { return sqlite.File{Path: filepath.Join(dir, "state.db")} },
+		"etcd":   func(dir string) controlplane.Storage { return etcd.Embedded{Dir: filepath.Join(dir, "etcd")} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +58,7 @@ func onEveryStorage(t *testing.T, test func(t *testing.T, s *server)) {
 	}
 }
 
-func start(t *testing.T, open func(dir string) controlplane.Datastore) *server {
+func start(t *testing.T, open func(dir string) controlplane.Storage) *server {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "admin.kubeconfig")

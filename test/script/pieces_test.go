@@ -25,12 +25,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 // pieces are the parts that a script of testdata/api or testdata/pieces needs,
@@ -147,7 +147,7 @@ func assemble(ctx context.Context, script string, args []string) error {
 		Run(ctx)
 }
 
-func stored(value string) controlplane.Datastore {
+func stored(value string) controlplane.Storage {
 	scheme, path, _ := strings.Cut(value, ":")
 	switch scheme {
 	case "sqlite":

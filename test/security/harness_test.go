@@ -39,9 +39,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // limit is how long anything may take before it counts as hanging. It is far

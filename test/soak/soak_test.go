@@ -25,10 +25,10 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 var length = flag.Duration("length", time.Minute, "how long clients work; a tenth of it with -short")
@@ -55,7 +55,7 @@ spec:
 // TestSoak has clients create, update and delete objects with owners at random,
 // and whole namespaces. At the end exactly the right objects are left.
 func TestSoak(t *testing.T) {
-	storages := map[string]controlplane.Datastore{
+	storages := map[string]controlplane.Storage{
 		"memory": memory.Store{},
 		"sqlite": sqlite.File{Path: t.TempDir() + "/state.db"},
 		"etcd":   etcd.Embedded{Dir: t.TempDir()},
@@ -75,7 +75,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-func start(t *testing.T, d controlplane.Datastore) dynamic.Interface {
+func start(t *testing.T, d controlplane.Storage) dynamic.Interface {
 	t.Helper()
 	s, err := controlplane.New("soak").Storage(d).With(
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},

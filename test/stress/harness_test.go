@@ -26,8 +26,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 // limit is how long anything may take before it counts as hanging.
@@ -84,7 +84,7 @@ func (b *logBuffer) tail() string {
 // store is a storage that the tests run on.
 type store struct {
 	// at describes the storage below a directory.
-	at func(dir string) controlplane.Datastore
+	at func(dir string) controlplane.Storage
 	// persistent says that a second server finds what the first one wrote.
 	persistent bool
 	// files are what the storage may leave in its directory, as patterns.
@@ -94,9 +94,9 @@ type store struct {
 // stores are all storages that need nothing outside the process.
 func stores() map[string]store {
 	all := map[string]store{
-		"memory": {at: func(string) controlplane.Datastore { return memory.Store{} }},
+		"memory": {at: func(string) controlplane.Storage { return memory.Store{} }},
 		"sqlite": {
-			at:         func(dir string) controlplane.Datastore { return sqlite.File{Path: filepath.Join(dir, "state.db")} },
+			at:         func(dir string) controlplane.Storage { return sqlite.File{Path: filepath.Join(dir, "state.db")} },
 			persistent: true, files: []string{"state.db", "state.db.lock"},
 		},
 	}
@@ -105,7 +105,7 @@ func stores() map[string]store {
 }
 
 // build makes a server of every part on a storage.
-func build(tb testing.TB, name string, d controlplane.Datastore, more ...controlplane.Part) *controlplane.Server {
+func build(tb testing.TB, name string, d controlplane.Storage, more ...controlplane.Part) *controlplane.Server {
 	tb.Helper()
 	s, err := controlplane.New(name).Listen("127.0.0.1:0").Storage(d).With(
 		authn.Admin{}, core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},

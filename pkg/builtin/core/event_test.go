@@ -13,7 +13,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 func event(name, namespace string) *corev1.Event {

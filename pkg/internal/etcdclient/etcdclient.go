@@ -1,7 +1,7 @@
 // Package etcdclient makes etcd clients that share what is behind them.
 //
 // Every client has its own Watcher and its own Lease keeper, so that closing
-// one never ends a watch of another. What they share is the datastore: an etcd
+// one never ends a watch of another. What they share is the storage: an etcd
 // in this process, a translation of the etcd API in this process, or one gRPC
 // connection.
 package etcdclient

@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Feed mirrors the metadata of the objects below a prefix of a datastore.
+// Feed mirrors the metadata of the objects below a prefix of a storage.
 type Feed struct {
 	prefix       string
 	client       *clientv3.Client
@@ -29,7 +29,7 @@ type Feed struct {
 	index    index
 	revision int64
 	moved    chan struct{} // closed when the revision moves; nil while nobody waits
-	asked    time.Time     // when the datastore was last asked for an answer that is not here yet
+	asked    time.Time     // when the storage was last asked for an answer that is not here yet
 	changed  []*func(before, after *Object)
 }
 
@@ -71,8 +71,8 @@ const (
 	retry    = time.Second
 )
 
-// Run follows the datastore until the context ends. After a gap, because the
-// history was compacted or the datastore was away, it reads everything again
+// Run follows the storage until the context ends. After a gap, because the
+// history was compacted or the storage was away, it reads everything again
 // and reports the difference.
 func (f *Feed) Run(ctx context.Context) {
 	defer f.client.Close()
@@ -195,7 +195,7 @@ func (f *Feed) apply(ctx context.Context, e *clientv3.Event) {
 	f.put(ctx, e.Kv)
 }
 
-// put takes in a stored value. What is no object is left out: the datastore may
+// put takes in a stored value. What is no object is left out: the storage may
 // hold other things.
 func (f *Feed) put(ctx context.Context, kv *mvccpb.KeyValue) {
 	key := strings.TrimPrefix(string(kv.Key), f.prefix)
@@ -262,7 +262,7 @@ func (f *Feed) Await(ctx context.Context) error {
 	}
 }
 
-// progressEvery is after how long a datastore that does not answer is asked
+// progressEvery is after how long a storage that does not answer is asked
 // again how far the watch is.
 const progressEvery = 50 * time.Millisecond
 
@@ -274,7 +274,7 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 	}
 	r, err := f.client.Get(ctx, f.prefix, clientv3.WithCountOnly(), clientv3.WithLimit(1))
 	if err != nil {
-		return fmt.Errorf("read the revision of the datastore: %w", err)
+		return fmt.Errorf("read the revision of the storage: %w", err)
 	}
 	for {
 		moved, ask := f.await(r.Header.Revision)

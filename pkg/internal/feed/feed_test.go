@@ -19,17 +19,17 @@ import (
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Run(m)) }
 
-func storages(t *testing.T) map[string]controlplane.Datastore {
-	return map[string]controlplane.Datastore{
+func storages(t *testing.T) map[string]controlplane.Storage {
+	return map[string]controlplane.Storage{
 		"memory": memory.Store{},
 		"sqlite": sqlite.File{Path: t.TempDir() + "/state.db"},
 		"etcd":   etcd.Embedded{Dir: t.TempDir()},
@@ -158,7 +158,7 @@ func TestCatchUpTogether(t *testing.T) {
 
 // start runs a feed on a storage that holds something already.
 func start(
-	t *testing.T, d controlplane.Datastore, before func(*clientv3.Client), transformers value.ResourceTransformers,
+	t *testing.T, d controlplane.Storage, before func(*clientv3.Client), transformers value.ResourceTransformers,
 ) (*clientv3.Client, *feed.Feed, *log) {
 	t.Helper()
 	s := d.Open()

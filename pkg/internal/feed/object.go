@@ -17,7 +17,7 @@ type Object struct {
 	// Namespace is empty for cluster-scoped objects.
 	Namespace, Name string
 	UID             UID
-	// Revision is the datastore's revision that wrote it: its resource version.
+	// Revision is the storage's revision that wrote it: its resource version.
 	Revision int64
 	// Deleting: metadata.deletionTimestamp is set.
 	Deleting bool

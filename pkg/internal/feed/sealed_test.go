@@ -15,7 +15,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // safe decrypts what has "k8s:enc:" before it and the key and resource after
@@ -174,7 +174,7 @@ func TestSealedWithoutSafe(t *testing.T) {
 // startSafe runs a feed that reads through the safe.
 func startSafe(t *testing.T, s *safe, before func(*clientv3.Client)) (*clientv3.Client, *feed.Feed) {
 	t.Helper()
-	var d controlplane.Datastore = memory.Store{}
+	var d controlplane.Storage = memory.Store{}
 	client, f, _ := start(t, d, before, s)
 	return client, f
 }

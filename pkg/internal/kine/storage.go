@@ -54,7 +54,7 @@ type Driver struct {
 	FeedEnds bool
 }
 
-// Storage runs a driver. It implements controlplane.Storage.
+// Storage runs a driver. It implements controlplane.Backend.
 type Storage struct {
 	driver  Driver
 	clients etcdclient.Pool
@@ -77,7 +77,7 @@ type running struct {
 // NewStorage returns a storage that was not started yet.
 func NewStorage(d Driver) *Storage { return &Storage{driver: d} }
 
-// Start implements controlplane.Storage.
+// Start implements controlplane.Backend.
 func (s *Storage) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (r *running) start(ctx, life context.Context, d Driver) error {
 	return nil
 }
 
-// Client implements controlplane.Storage.
+// Client implements controlplane.Backend.
 func (s *Storage) Client() (*clientv3.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +139,7 @@ func (s *Storage) Client() (*clientv3.Client, error) {
 	return s.clients.Add(etcdclient.InProcess(s.running.servers))
 }
 
-// Stop implements controlplane.Storage.
+// Stop implements controlplane.Backend.
 func (s *Storage) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

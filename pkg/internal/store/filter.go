@@ -70,7 +70,7 @@ func (f *Filter) apply(resource schema.GroupResource) KeepFunc {
 }
 
 // filtering obeys the filter of a request. It adds a condition to the
-// predicate, which watch cache and datastore both ask object by object: limits,
+// predicate, which watch cache and storage both ask object by object: limits,
 // continuation, bookmarks and resource versions are theirs.
 type filtering struct {
 	storage.Interface

@@ -117,7 +117,7 @@ func (l *late) GetList(ctx context.Context, key string, opts storage.ListOptions
 
 // Watch implements storage.Interface. Who wants events that happened before the
 // cache was made, as after a write whose answer is watched from, gets them from
-// the datastore: the cache would say that they are gone.
+// the storage: the cache would say that they are gone.
 func (l *late) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	w, err := l.use()
 	if err != nil {

@@ -17,13 +17,13 @@ func TestLate(t *testing.T) {
 		use    func(ctx context.Context, s storage.Interface) error
 		opened bool
 	}{
-		"create": {"the datastore does it", func(ctx context.Context, s storage.Interface) error {
+		"create": {"the storage does it", func(ctx context.Context, s storage.Interface) error {
 			return s.Create(ctx, "/x", nil, nil, 0)
 		}, false},
-		"get": {"the datastore answers", func(ctx context.Context, s storage.Interface) error {
+		"get": {"the storage answers", func(ctx context.Context, s storage.Interface) error {
 			return s.Get(ctx, "/x", storage.GetOptions{}, nil)
 		}, false},
-		"get of any version": {"what the datastore says is any version, too", func(ctx context.Context, s storage.Interface) error {
+		"get of any version": {"what the storage says is any version, too", func(ctx context.Context, s storage.Interface) error {
 			return s.Get(ctx, "/x", storage.GetOptions{ResourceVersion: "0"}, nil)
 		}, false},
 		"update": {"the object is read first", func(ctx context.Context, s storage.Interface) error {
@@ -38,7 +38,7 @@ func TestLate(t *testing.T) {
 		"list": {"who lists lists again", func(ctx context.Context, s storage.Interface) error {
 			return s.GetList(ctx, "/x", storage.ListOptions{}, nil)
 		}, true},
-		"watch": {"one watch of the datastore is for all", func(ctx context.Context, s storage.Interface) error {
+		"watch": {"one watch of the storage is for all", func(ctx context.Context, s storage.Interface) error {
 			_, err := s.Watch(ctx, "/x", storage.ListOptions{})
 			return err
 		}, true},

@@ -1,9 +1,9 @@
 // Package store makes the storage of one API resource after another: an etcd3
-// store with a watch cache, on a client of the plane's datastore.
+// store with a watch cache, on a client of the plane's storage.
 //
 // It stands in for k8s.io/apiserver's storage factory, which dials one gRPC
 // connection per resource, keeps process-wide compactors by endpoint, and
-// cannot reach a datastore that lives in the process.
+// cannot reach a storage that lives in the process.
 package store
 
 import (
@@ -35,13 +35,15 @@ import (
 
 // Backend is what a plane's stores share.
 type Backend struct {
-	// Client returns a client of the datastore with its own Watcher; a store
+	// Client returns a client of the storage with its own Watcher; a store
 	// closes the one it got.
 	Client func() (*clientv3.Client, error)
 	// Prefix starts every key, "/registry".
 	Prefix string
-	// Shared tells that servers of other processes use the datastore too.
+	// Shared tells that servers of other processes use the storage too.
 	Shared bool
+	// CheapProgress tells that how far a watch is costs microseconds to ask.
+	CheapProgress bool
 	// CollectsGarbage tells that somebody removes the finalizers of deletes with
 	// propagation policy Orphan or Foreground. Without, stores add none.
 	CollectsGarbage bool
@@ -233,10 +235,10 @@ func (b *Backend) cached(s *spec, raw storage.Interface) (*waiting, func(), erro
 
 // clock is when watch caches ask their store how far it is.
 func (b *Backend) clock() clock.WithTicker {
-	if b.Shared {
-		return clock.RealClock{}
+	if b.CheapProgress {
+		return upstream.SoonClock{}
 	}
-	return upstream.SoonClock{}
+	return clock.RealClock{}
 }
 
 // raw is the store without a cache, and what closes it.
@@ -262,7 +264,7 @@ func (b *Backend) raw(s *spec) (storage.Interface, func(), error) {
 
 // cacheWait bounds how long a request waits for a watch cache that is being
 // filled. The cache of an empty resource takes a millisecond; what takes longer
-// is many objects, or a datastore or conversion webhook in trouble.
+// is many objects, or a storage or conversion webhook in trouble.
 const cacheWait = time.Second
 
 // waiting waits for a watch cache to be filled where upstream refuses with a 429
@@ -274,7 +276,7 @@ type waiting struct {
 	raw    storage.Interface
 }
 
-// GetList waits for the cache, then lists; from the datastore when the cache is
+// GetList waits for the cache, then lists; from the storage when the cache is
 // still not filled, which answers, or tells what is wrong, at once.
 func (w *waiting) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	if !w.wait(ctx) {

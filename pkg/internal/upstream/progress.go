@@ -11,7 +11,7 @@ import (
 )
 
 // AllowProgressRequests tells the process-wide feature checker that the
-// datastores of this process answer watch progress requests, which consistent
+// storages of this process answer watch progress requests, which consistent
 // lists from the watch cache and WatchList need. The checker learns it from the
 // endpoints of a client; one that is reached in-process has none.
 // https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/feature/feature_support_checker.go
@@ -34,7 +34,7 @@ func AllowProgressRequests(ctx context.Context) error {
 	return nil
 }
 
-// inProcess is a client of a datastore in this process: no endpoint that could
+// inProcess is a client of a storage in this process: no endpoint that could
 // be another server's, and a version that has working progress requests.
 type inProcess struct{}
 

@@ -5,13 +5,13 @@ import (
 	"strings"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
-	"github.com/sailplane-dev/sailplane/pkg/kine/sqlite"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 // open reads the value of -storage.
-func open(value string) (controlplane.Datastore, error) {
+func open(value string) (controlplane.Storage, error) {
 	scheme, path, _ := strings.Cut(value, ":")
 	switch scheme {
 	case "memory":

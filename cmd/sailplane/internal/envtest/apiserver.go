@@ -32,9 +32,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 )
 
 // run serves until the context ends.
@@ -175,13 +175,14 @@ func healthyWhenReady(p *controlplane.Plan) error {
 
 // sole is a cluster that this process has for itself, as envtest starts one for
 // each API server: nothing waits for replicas to catch up, or to be elected.
-type sole struct{ controlplane.Datastore }
+type sole struct{ controlplane.Storage }
 
-// Open implements controlplane.Datastore.
-func (s sole) Open() controlplane.Storage { return soleStorage{s.Datastore.Open()} }
-
-// soleStorage hides that the storage may be shared.
-type soleStorage struct{ controlplane.Storage }
+// Traits implements controlplane.Storage.
+func (s sole) Traits() controlplane.Traits {
+	traits := s.Storage.Traits()
+	traits.Shared, traits.CheapProgress = false, true
+	return traits
+}
 
 // has tells whether a list of a flag has the name.
 func has(list []string, name string) bool {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sailplane-dev/sailplane/pkg/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 )
 
 // stopTimeout is how long an etcd may take to stop. Those who start it wait for
@@ -57,7 +57,7 @@ server as a library, at the flags below; others are taken and have no effect.`,
 func (m *member) run(ctx context.Context, log io.Writer) error {
 	ctx = m.log(ctx, log, 0)
 	storage := etcd.Embedded{
-		Dir: m.dir, Listen: m.listen, UnsafeNoFsync: m.noFsync, QuotaBytes: m.quota, SnapshotCount: m.snapshots,
+		Dir: m.dir, Listen: m.listen, UnsafeNoSync: m.noFsync, QuotaBytes: m.quota, SnapshotCount: m.snapshots,
 	}.Open()
 	if err := storage.Start(ctx); err != nil {
 		if ctx.Err() != nil {

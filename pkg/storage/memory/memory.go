@@ -18,14 +18,17 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/kine"
 )
 
-// Store is an empty datastore in memory. Every Open makes another one, and
+// Store is an empty storage in memory. Every Open makes another one, and
 // what it holds is gone when it is stopped.
 type Store struct{}
 
-var _ controlplane.Datastore = Store{}
+var _ controlplane.Storage = Store{}
 
-// Open implements controlplane.Datastore.
-func (Store) Open() controlplane.Storage {
+// Traits implements controlplane.Storage.
+func (Store) Traits() controlplane.Traits { return controlplane.Traits{CheapProgress: true} }
+
+// Open implements controlplane.Storage.
+func (Store) Open() controlplane.Backend {
 	return kine.NewStorage(kine.Driver{Name: "memory", Open: open})
 }
 

@@ -56,10 +56,10 @@ type Cluster struct {
 	DialTimeout time.Duration
 }
 
-var _ controlplane.Datastore = Cluster{}
+var _ controlplane.Storage = Cluster{}
 
-// Open implements controlplane.Datastore.
-func (c Cluster) Open() controlplane.Storage {
+// Open implements controlplane.Storage.
+func (c Cluster) Open() controlplane.Backend {
 	if len(c.Endpoints) == 0 {
 		c.Endpoints = []string{defaultEndpoint}
 	}
@@ -69,11 +69,15 @@ func (c Cluster) Open() controlplane.Storage {
 	return &cluster{description: c}
 }
 
-var _ controlplane.SharedStorage = (*cluster)(nil)
+// Traits implements controlplane.Storage: servers with the same prefix are
+// replicas of each other. What etcd syncs is its own configuration.
+func (Cluster) Traits() controlplane.Traits {
+	return controlplane.Traits{Shared: true, MaxOps: maxOps, Durable: true}
+}
 
-// Shared implements controlplane.SharedStorage: servers with the same prefix
-// are replicas of each other.
-func (*cluster) Shared() bool { return true }
+// maxOps is how many operations etcd takes in a transaction unless told otherwise
+// (--max-txn-ops).
+const maxOps = 128
 
 // cluster is a storage on a connection to an etcd cluster.
 type cluster struct {
@@ -85,12 +89,12 @@ type cluster struct {
 	base    *clientv3.Client
 }
 
-// Start implements controlplane.Storage.
+// Start implements controlplane.Backend.
 func (s *cluster) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started {
-		return fmt.Errorf("%s: started before; open the datastore again", s.name())
+		return fmt.Errorf("%s: started before; open the storage again", s.name())
 	}
 	s.started = true
 	if err := s.start(ctx); err != nil {
@@ -214,7 +218,7 @@ func (c Cluster) security() (*tls.Config, error) {
 	return nil, nil
 }
 
-// Client implements controlplane.Storage.
+// Client implements controlplane.Backend.
 func (s *cluster) Client() (*clientv3.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -231,7 +235,7 @@ func (s *cluster) Client() (*clientv3.Client, error) {
 	return s.clients.Add(c)
 }
 
-// Stop implements controlplane.Storage.
+// Stop implements controlplane.Backend.
 func (s *cluster) Stop(context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

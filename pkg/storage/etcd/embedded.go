@@ -49,11 +49,11 @@ type Embedded struct {
 	// Dir is the data directory. It is created with mode 0700. Empty: "data"
 	// in the working directory.
 	Dir string
-	// UnsafeNoFsync leaves it to the operating system when writes reach the
+	// UnsafeNoSync leaves it to the operating system when writes reach the
 	// disk: faster, and after a power loss the directory may be unusable. A
 	// killed process loses nothing. False: every write is on disk before it is
 	// acknowledged.
-	UnsafeNoFsync bool
+	UnsafeNoSync bool
 	// QuotaBytes is the size of the database from which on etcd refuses to
 	// write. 0: etcd's default of 2 GiB.
 	QuotaBytes int64
@@ -66,15 +66,21 @@ type Embedded struct {
 	Listen []string
 }
 
-var _ controlplane.Datastore = Embedded{}
+var _ controlplane.Storage = Embedded{}
 
-// Open implements controlplane.Datastore.
-func (e Embedded) Open() controlplane.Storage {
+// Open implements controlplane.Storage.
+func (e Embedded) Open() controlplane.Backend {
 	if e.Dir == "" {
 		e.Dir = "data"
 	}
 	f := newFailure()
 	return &embedded{description: e, failure: f, calls: &calls{failure: f}}
+}
+
+// Traits implements controlplane.Storage. Servers of other processes may use an
+// etcd that listens.
+func (e Embedded) Traits() controlplane.Traits {
+	return controlplane.Traits{Shared: len(e.Listen) > 0, CheapProgress: true, MaxOps: maxOps, Durable: !e.UnsafeNoSync}
 }
 
 // embedded is a storage on an etcd in this process.
@@ -93,12 +99,12 @@ type embedded struct {
 	abandoned chan struct{}
 }
 
-// Start implements controlplane.Storage.
+// Start implements controlplane.Backend.
 func (s *embedded) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started {
-		return fmt.Errorf("etcd directory %q: started before; open the datastore again", s.description.Dir)
+		return fmt.Errorf("etcd directory %q: started before; open the storage again", s.description.Dir)
 	}
 	s.started = true
 	if err := s.start(ctx); err != nil {
@@ -153,7 +159,7 @@ func (s *embedded) config(dir string) *embed.Config {
 	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: memberURL}}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.EnableGRPCGateway = false
-	c.UnsafeNoFsync = s.description.UnsafeNoFsync
+	c.UnsafeNoFsync = s.description.UnsafeNoSync
 	c.QuotaBackendBytes = s.description.QuotaBytes
 	c.WatchProgressNotifyInterval = notifyInterval
 	if n := s.description.SnapshotCount; n > 0 {
@@ -263,7 +269,7 @@ func (s *embedded) elect(ctx context.Context) error {
 	}
 }
 
-// Client implements controlplane.Storage.
+// Client implements controlplane.Backend.
 func (s *embedded) Client() (*clientv3.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -273,7 +279,7 @@ func (s *embedded) Client() (*clientv3.Client, error) {
 	return s.clients.Add(etcdclient.InProcess(s.servers))
 }
 
-// Stop implements controlplane.Storage.
+// Stop implements controlplane.Backend.
 func (s *embedded) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

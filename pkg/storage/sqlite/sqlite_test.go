@@ -11,14 +11,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/storagetest"
+	"github.com/sailplane-dev/sailplane/pkg/storage/storagetest"
 )
 
 // files returns a function that describes a new file each time.
-func files(t testing.TB) func() controlplane.Datastore {
+func files(t testing.TB) func() controlplane.Storage {
 	dir := t.TempDir()
 	n := 0
-	return func() controlplane.Datastore {
+	return func() controlplane.Storage {
 		n++
 		return File{Path: filepath.Join(dir, "sub", strings.Repeat("x", n)+".db")}
 	}

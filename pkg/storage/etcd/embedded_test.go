@@ -15,25 +15,25 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/storagetest"
+	"github.com/sailplane-dev/sailplane/pkg/storage/storagetest"
 )
 
 // directories returns a function that describes a new directory each time.
-func directories(t testing.TB) func() controlplane.Datastore {
+func directories(t testing.TB) func() controlplane.Storage {
 	dir := t.TempDir()
 	n := 0
-	return func() controlplane.Datastore {
+	return func() controlplane.Storage {
 		n++
 		return Embedded{Dir: filepath.Join(dir, "sub", strconv.Itoa(n))}
 	}
 }
 
 // unsynced returns the same without waiting for the disk.
-func unsynced(t testing.TB) func() controlplane.Datastore {
+func unsynced(t testing.TB) func() controlplane.Storage {
 	open := directories(t)
-	return func() controlplane.Datastore {
+	return func() controlplane.Storage {
 		e := open().(Embedded)
-		e.UnsafeNoFsync = true
+		e.UnsafeNoSync = true
 		return e
 	}
 }
@@ -41,10 +41,10 @@ func unsynced(t testing.TB) func() controlplane.Datastore {
 func TestEmbedded(t *testing.T) { storagetest.Run(t, directories(t)) }
 
 func TestEmbeddedPersistence(t *testing.T) {
-	for name, open := range map[string]func() controlplane.Datastore{
+	for name, open := range map[string]func() controlplane.Storage{
 		"synced":   directories(t),
 		"unsynced": unsynced(t),
-		"snapshots": func() controlplane.Datastore {
+		"snapshots": func() controlplane.Storage {
 			return Embedded{Dir: filepath.Join(t.TempDir(), "data"), SnapshotCount: 7}
 		},
 	} {
@@ -212,7 +212,7 @@ func TestKilled(t *testing.T) {
 	for name, unsafe := range map[string]bool{"synced": false, "unsynced": true} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			s := Embedded{Dir: dir, UnsafeNoFsync: unsafe}.Open()
+			s := Embedded{Dir: dir, UnsafeNoSync: unsafe}.Open()
 			must(t, s.Start(t.Context()))
 			defer func() { must(t, s.Stop(context.Background())) }()
 			c, err := s.Client()
@@ -278,7 +278,7 @@ func must(t *testing.T, err error) {
 // TestStopWhileWatched stops an etcd that still reads for its watches.
 func TestStopWhileWatched(t *testing.T) {
 	for range 5 {
-		s := Embedded{Dir: t.TempDir(), UnsafeNoFsync: true}.Open()
+		s := Embedded{Dir: t.TempDir(), UnsafeNoSync: true}.Open()
 		if err := s.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}

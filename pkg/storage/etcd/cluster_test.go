@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/storagetest"
+	"github.com/sailplane-dev/sailplane/pkg/storage/storagetest"
 )
 
 // patience bounds every wait of a test. It is only reached by a failure.
@@ -27,10 +27,10 @@ const nobody = "http://127.0.0.1:1"
 
 // clusters returns a function that starts an etcd of its own, on a port picked
 // by the kernel, each time it is called.
-func clusters(t testing.TB) func() controlplane.Datastore {
+func clusters(t testing.TB) func() controlplane.Storage {
 	dir := t.TempDir()
 	n := 0
-	return func() controlplane.Datastore {
+	return func() controlplane.Storage {
 		n++
 		return Cluster{Endpoints: []string{serve(t, filepath.Join(dir, strconv.Itoa(n)))}, DialTimeout: patience}
 	}

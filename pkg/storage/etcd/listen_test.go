@@ -26,11 +26,11 @@ func free(t *testing.T) string {
 
 // listens starts an etcd that listens at the address. Where somebody else got that
 // first, it takes another.
-func listens(t *testing.T) (member controlplane.Storage, address string) {
+func listens(t *testing.T) (member controlplane.Backend, address string) {
 	t.Helper()
 	for tries := 1; ; tries++ {
 		address = free(t)
-		member = Embedded{Dir: t.TempDir(), UnsafeNoFsync: true, Listen: []string{address}}.Open()
+		member = Embedded{Dir: t.TempDir(), UnsafeNoSync: true, Listen: []string{address}}.Open()
 		err := member.Start(t.Context())
 		if err == nil {
 			return member, address
@@ -87,7 +87,7 @@ func TestEmbeddedListens(t *testing.T) {
 	}
 }
 
-func clientOf(t *testing.T, s controlplane.Storage) *clientv3.Client {
+func clientOf(t *testing.T, s controlplane.Backend) *clientv3.Client {
 	t.Helper()
 	c, err := s.Client()
 	if err != nil {

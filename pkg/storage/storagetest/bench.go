@@ -13,8 +13,8 @@ import (
 )
 
 // BenchmarkStart measures the time from nothing to the first answer, for an
-// empty datastore and for one that is opened again with 1000 objects in it.
-func BenchmarkStart(b *testing.B, open func() controlplane.Datastore) {
+// empty storage and for one that is opened again with 1000 objects in it.
+func BenchmarkStart(b *testing.B, open func() controlplane.Storage) {
 	b.Run("new", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
@@ -41,7 +41,7 @@ func BenchmarkStart(b *testing.B, open func() controlplane.Datastore) {
 }
 
 // answer starts a storage, reads from it, and stops it with the clock stopped.
-func answer(b *testing.B, d controlplane.Datastore) {
+func answer(b *testing.B, d controlplane.Storage) {
 	s := d.Open()
 	if err := s.Start(b.Context()); err != nil {
 		b.Fatal(err)
@@ -55,7 +55,7 @@ func answer(b *testing.B, d controlplane.Datastore) {
 
 // BenchmarkCreate measures transactions that create a key of 1 KiB, and the
 // CPU time they take, with one client and with 16.
-func BenchmarkCreate(b *testing.B, open func() controlplane.Datastore) {
+func BenchmarkCreate(b *testing.B, open func() controlplane.Storage) {
 	value := bytes.Repeat([]byte("x"), 1024)
 	for _, writers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {

@@ -48,10 +48,15 @@ type File struct {
 	UnsafeNoSync bool
 }
 
-var _ controlplane.Datastore = File{}
+var _ controlplane.Storage = File{}
 
-// Open implements controlplane.Datastore.
-func (f File) Open() controlplane.Storage {
+// Traits implements controlplane.Storage.
+func (f File) Traits() controlplane.Traits {
+	return controlplane.Traits{CheapProgress: true, Durable: !f.UnsafeNoSync}
+}
+
+// Open implements controlplane.Storage.
+func (f File) Open() controlplane.Backend {
 	if f.Path == "" {
 		f.Path = filepath.Join("data", "state.db")
 	}
@@ -76,12 +81,12 @@ type storage struct {
 	db   *generic.Generic
 }
 
-// Start implements controlplane.Storage.
+// Start implements controlplane.Backend.
 func (s *storage) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lock != nil {
-		return fmt.Errorf("sqlite file %q: started before; open the datastore again", s.file.Path)
+		return fmt.Errorf("sqlite file %q: started before; open the storage again", s.file.Path)
 	}
 	if err := s.prepare(ctx); err != nil {
 		return fmt.Errorf("sqlite file %q: %w", s.file.Path, errors.Join(err, s.unlock()))
@@ -92,7 +97,7 @@ func (s *storage) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop implements controlplane.Storage.
+// Stop implements controlplane.Backend.
 func (s *storage) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

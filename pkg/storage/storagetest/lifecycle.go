@@ -17,7 +17,7 @@ import (
 // cycles is how often a storage is started and stopped to find what it leaves.
 const cycles = 50
 
-func testLifecycle(t *testing.T, open func() controlplane.Datastore) {
+func testLifecycle(t *testing.T, open func() controlplane.Storage) {
 	t.Run("stop before start", func(t *testing.T) {
 		s := open().Open()
 		if _, err := s.Client(); err == nil {
@@ -67,7 +67,7 @@ func testLifecycle(t *testing.T, open func() controlplane.Datastore) {
 
 // testCycles checks that starting and stopping leaves no goroutine and no open
 // file behind.
-func testCycles(t *testing.T, open func() controlplane.Datastore) {
+func testCycles(t *testing.T, open func() controlplane.Storage) {
 	d := open()
 	n := 0
 	once := func() {
@@ -119,7 +119,7 @@ func openFiles() []string {
 	return names
 }
 
-func testRestart(t *testing.T, d controlplane.Datastore) {
+func testRestart(t *testing.T, d controlplane.Storage) {
 	const rounds, keys = 4, 200
 	want := map[string]string{}
 	var last int64
@@ -160,7 +160,7 @@ func testRestart(t *testing.T, d controlplane.Datastore) {
 	}
 }
 
-func testSecondServer(t *testing.T, d controlplane.Datastore) {
+func testSecondServer(t *testing.T, d controlplane.Storage) {
 	h := start(t, d)
 	second := d.Open()
 	begin := time.Now()

@@ -4,11 +4,11 @@ import (
 	"testing"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/storagetest"
-	"github.com/sailplane-dev/sailplane/pkg/kine/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/storagetest"
 )
 
-func open() controlplane.Datastore { return memory.Store{} }
+func open() controlplane.Storage { return memory.Store{} }
 
 func TestContract(t *testing.T) { storagetest.Run(t, open) }
 

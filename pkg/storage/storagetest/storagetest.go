@@ -1,5 +1,5 @@
 // Package storagetest is the contract that every storage keeps: what an API
-// server relies on when it talks to etcd, as tests that run on any datastore.
+// server relies on when it talks to etcd, as tests that run on any storage.
 package storagetest
 
 import (
@@ -18,8 +18,8 @@ import (
 // patience bounds every wait of a test. It is only reached by a failure.
 const patience = 2 * time.Minute
 
-// Run tests the contract. Every call of open describes an empty datastore.
-func Run(t *testing.T, open func() controlplane.Datastore) {
+// Run tests the contract. Every call of open describes an empty storage.
+func Run(t *testing.T, open func() controlplane.Storage) {
 	for name, test := range map[string]func(*testing.T, *harness){
 		"transactions":        testTransactions,
 		"missing keys":        testMissingKeys,
@@ -49,20 +49,20 @@ func Run(t *testing.T, open func() controlplane.Datastore) {
 	t.Run("cycles", func(t *testing.T) { testCycles(t, open) })
 }
 
-// RunPersistent tests what only a datastore that outlives its server promises.
-func RunPersistent(t *testing.T, open func() controlplane.Datastore) {
+// RunPersistent tests what only a storage that outlives its server promises.
+func RunPersistent(t *testing.T, open func() controlplane.Storage) {
 	t.Run("restart", func(t *testing.T) { testRestart(t, open()) })
 	t.Run("second server", func(t *testing.T) { testSecondServer(t, open()) })
 }
 
 // harness is a running storage with one client.
 type harness struct {
-	storage controlplane.Storage
+	storage controlplane.Backend
 	client  *kubernetes.Client
 }
 
 // start runs a storage until the test ends.
-func start(t testing.TB, d controlplane.Datastore) *harness {
+func start(t testing.TB, d controlplane.Storage) *harness {
 	t.Helper()
 	s := d.Open()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -74,7 +74,7 @@ func start(t testing.TB, d controlplane.Datastore) *harness {
 	return &harness{storage: s, client: connect(t, s)}
 }
 
-func stop(t testing.TB, s controlplane.Storage) {
+func stop(t testing.TB, s controlplane.Backend) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -84,7 +84,7 @@ func stop(t testing.TB, s controlplane.Storage) {
 }
 
 // connect opens a client the way an API server uses it.
-func connect(t testing.TB, s controlplane.Storage) *kubernetes.Client {
+func connect(t testing.TB, s controlplane.Backend) *kubernetes.Client {
 	t.Helper()
 	c, err := s.Client()
 	if err != nil {
