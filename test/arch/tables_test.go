@@ -58,15 +58,17 @@ var mayImport = map[string][]string{
 
 	// Storage.
 	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
-	"pkg/storage/memory": {"pkg/controlplane", "pkg/internal/kine"},
-	"pkg/storage/sqlite": {"pkg/controlplane", "pkg/internal/filelock", "pkg/internal/kine"},
+	"pkg/storage/memory":      {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/revision"},
+	"pkg/storage/sqlite":      {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/filelock", "pkg/internal/revision"},
+	"pkg/storage/storagetest": {"pkg/controlplane"},
 
 	// Inside.
 	"pkg/internal/dialing":           {},
 	"pkg/internal/etcdclient":        {},
 	"pkg/internal/feed":              {},
 	"pkg/internal/filelock":          {},
-	"pkg/internal/kine":              {"pkg/controlplane", "pkg/internal/etcdclient"},
+	"pkg/internal/etcdapi":           {"pkg/internal/etcdclient", "pkg/internal/revision", "pkg/internal/upstream"},
+	"pkg/internal/revision":          {},
 	"pkg/internal/follow":            {"pkg/controlplane"},
 	"pkg/internal/leaktest":          {},
 	"pkg/internal/loopback":          {},
@@ -124,22 +126,8 @@ var onlyIn = map[string]home{
 	"go.uber.org/zap": {
 		[]string{"pkg/storage/etcd"}, "etcd's server logs with it; everything else logs through the context",
 	},
-	"github.com/sirupsen/logrus": {
-		[]string{"pkg/internal/kine"}, "kine logs with it; everything else logs through the context",
-	},
-	"github.com/k3s-io/kine": {
-		[]string{"pkg/internal/kine", "pkg/kine/..."}, "who keeps objects elsewhere must not link kine",
-	},
-	"github.com/k3s-io/kine/pkg/drivers": {
-		[]string{"pkg/internal/kine", "pkg/storage/memory", "pkg/storage/sqlite"},
-		"the types all drivers share are light",
-	},
-	"github.com/k3s-io/kine/pkg/drivers/memory": {
-		[]string{"pkg/storage/memory"}, "each driver is linked by its own package only",
-	},
-	"github.com/k3s-io/kine/pkg/drivers/sqlite": {
-		[]string{"pkg/storage/sqlite"}, "each driver is linked by its own package only",
-	},
+	"github.com/sirupsen/logrus": {nil, "everything logs through the context"},
+	"github.com/k3s-io/kine":     {nil, "who keeps objects elsewhere must not link kine"},
 	"github.com/k3s-io/kine/pkg/drivers/pgsql": {nil, "each driver is linked by its own package only"},
 	"github.com/k3s-io/kine/pkg/drivers/mysql": {nil, "each driver is linked by its own package only"},
 	"github.com/k3s-io/kine/pkg/drivers/nats":  {nil, "each driver is linked by its own package only"},

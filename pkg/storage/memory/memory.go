@@ -1,38 +1,46 @@
 // Package memory keeps a server's objects in memory: for tests and for control
 // planes that are built anew at every start. Nothing is written anywhere.
 //
-// Reads and watches of old revisions work until they are compacted, as with
-// etcd, so what a server keeps grows with its writes until the API server
-// compacts.
+// Reads and watches of old revisions work until these are compacted, as with
+// etcd: the API server drops what is older than some minutes, and the store what
+// is more than [Store.HistoryBytes].
 package memory
 
 import (
 	"context"
-	"sync"
-
-	"github.com/k3s-io/kine/pkg/drivers"
-	driver "github.com/k3s-io/kine/pkg/drivers/memory"
-	"github.com/k3s-io/kine/pkg/server"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/kine"
+	"github.com/sailplane-dev/sailplane/pkg/internal/etcdapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// Store is an empty storage in memory. Every Open makes another one, and
-// what it holds is gone when it is stopped.
-type Store struct{}
+// defaultHistoryBytes is how much history is kept unless told otherwise.
+const defaultHistoryBytes = 32 << 20
+
+// Store is an empty storage in memory. Every Open makes another one, and what it
+// holds is gone when it is stopped.
+type Store struct {
+	// HistoryBytes is how many bytes of old versions and deleted objects are
+	// kept at most, for reads and watches of the past. A watch that is further
+	// behind lists again. 0: 32 MiB.
+	HistoryBytes int64
+}
 
 var _ controlplane.Storage = Store{}
 
 // Traits implements controlplane.Storage.
-func (Store) Traits() controlplane.Traits { return controlplane.Traits{CheapProgress: true} }
-
-// Open implements controlplane.Storage.
-func (Store) Open() controlplane.Backend {
-	return kine.NewStorage(kine.Driver{Name: "memory", Open: open})
+func (Store) Traits() controlplane.Traits {
+	return controlplane.Traits{CheapProgress: true, MaxOps: revision.MaxChanges}
 }
 
-func open(ctx context.Context, wg *sync.WaitGroup) (server.Backend, error) {
-	_, backend, err := driver.New(ctx, wg, &drivers.Config{})
-	return backend, err
+// Open implements controlplane.Storage.
+func (s Store) Open() controlplane.Backend {
+	limit := s.HistoryBytes
+	if limit <= 0 {
+		limit = defaultHistoryBytes
+	}
+	return &etcdapi.Backend{
+		Name: "memory",
+		Open: func(_ context.Context, f revision.Follower) (revision.Log, error) { return newLog(f, limit), nil },
+	}
 }

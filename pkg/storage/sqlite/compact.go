@@ -5,54 +5,257 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
-	"github.com/k3s-io/kine/pkg/server"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// compactStep is how many revisions one transaction drops, so that writers do
-// not wait for a long one.
-const compactStep = 1000
+const (
+	// stepTime is how long a step of a compaction may keep writes waiting, about.
+	// A step has as many revisions as that allows, from firstStep on.
+	stepTime  = 2 * time.Millisecond
+	firstStep = 32
+	maxStep   = 2000
+	// vacuumPages is how many pages go back to the file system in a step, and
+	// sparePages how many free ones are kept in any case.
+	vacuumPages = 32
+	sparePages  = 256
+	// longLog is how many pages SQLite's log may have before writes wait for the
+	// file to take them over. Else it does that beside them.
+	longLog = 16_000
+)
 
-// compact drops the history below revision in small transactions. It stands in
-// for kine's compaction, which ends the process when a commit fails
-// (https://github.com/k3s-io/kine/blob/v0.16.4/pkg/drivers/generic/tx.go).
-func (s *storage) compact(ctx context.Context, revision, current int64) error {
-	done, err := s.db.GetCompactRevision(ctx)
-	if err != nil {
-		return fmt.Errorf("read the compacted revision: %w", err)
-	}
-	if revision <= done {
-		return server.ErrCompacted
-	}
-	for done < revision {
-		done = min(done+compactStep, revision)
-		if err := s.compactTo(ctx, done, current); err != nil {
-			return fmt.Errorf("compact to revision %d: %w", done, err)
-		}
-	}
-	return nil
+// keeper drops history, and moves what SQLite's log has into the file.
+type keeper struct {
+	log   *log
+	limit int64 // of history, in bytes
+	due   chan struct{}
+
+	mu   sync.Mutex // held by who compacts
+	step int64      // how many revisions go at a time
 }
 
-func (s *storage) compactTo(ctx context.Context, revision, current int64) (err error) {
-	s.db.Lock()
-	defer s.db.Unlock()
-	tx, err := s.db.DB.BeginTx(ctx, nil)
+// run keeps the file small until stop is closed.
+func (k *keeper) run(ctx context.Context, stop <-chan struct{}) {
+	k.finish(ctx)
+	for {
+		select {
+		case <-stop:
+			return
+		case <-k.due:
+		}
+		k.checkpoint(ctx)
+		k.trim(ctx)
+	}
+}
+
+// finish does the rest of a compaction that was interrupted.
+func (k *keeper) finish(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, compacted, err := k.log.Current(ctx)
+	if err == nil && compacted > 0 {
+		err = k.sweep(ctx, compacted-1)
+	}
+	k.report(err, "The compaction that was interrupted is not finished")
+}
+
+func (k *keeper) report(err error, message string) {
+	if err != nil && !errors.Is(err, revision.ErrClosed) && !errors.Is(err, context.Canceled) {
+		klog.ErrorS(err, message, "file", k.log.path)
+	}
+}
+
+// Compact implements revision.Log.
+func (l *log) Compact(ctx context.Context, at int64) error {
+	k := l.keeper
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	l.mu.Lock()
+	switch {
+	case l.closed:
+		l.mu.Unlock()
+		return revision.ErrClosed
+	case at > l.current:
+		l.mu.Unlock()
+		return revision.ErrFuture
+	case at <= l.asked:
+		l.mu.Unlock()
+		return revision.ErrCompacted
+	}
+	l.asked = at
+	l.compacted = max(l.compacted, at)
+	l.mu.Unlock()
+	if err := k.sweep(ctx, at-1); err != nil {
+		return fmt.Errorf("compact to revision %d: %w", at, err)
+	}
+	return k.shrink(ctx)
+}
+
+// trim drops the oldest history where there is too much, and a tenth more.
+func (k *keeper) trim(ctx context.Context) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.tooMuch() <= 0 {
+		return
+	}
+	var err error
+	for err == nil && k.tooMuch() > -k.limit/10 {
+		k.log.mu.Lock()
+		to := min(k.log.swept+k.step, k.log.current-1)
+		more := to > k.log.swept
+		k.log.compacted = max(k.log.compacted, to+1)
+		k.log.mu.Unlock()
+		if !more {
+			break
+		}
+		err = k.sweep(ctx, to)
+	}
+	if err == nil {
+		err = k.shrink(ctx)
+	}
+	k.report(err, "History that is too long was not dropped; it is tried again")
+}
+
+// tooMuch is how many bytes of history are more than allowed.
+func (k *keeper) tooMuch() int64 {
+	k.log.mu.RLock()
+	defer k.log.mu.RUnlock()
+	return k.log.history - k.limit
+}
+
+// sweep drops what revisions up to one made history, in steps that leave writes
+// as much time as they take.
+func (k *keeper) sweep(ctx context.Context, to int64) error {
+	for {
+		k.log.mu.RLock()
+		from, compacted := k.log.swept, k.log.compacted
+		k.log.mu.RUnlock()
+		if from >= to {
+			return nil
+		}
+		next := min(from+k.step, to)
+		begun := time.Now()
+		var freed int64
+		err := k.log.writer.step(func(ctx context.Context, conn *sql.Conn) (err error) {
+			freed, err = drop(ctx, conn, from, next, compacted)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		k.log.mu.Lock()
+		k.log.swept = next
+		k.log.history = max(0, k.log.history-freed)
+		k.log.mu.Unlock()
+		if err := k.rest(ctx, time.Since(begun)); err != nil {
+			return err
+		}
+	}
+}
+
+// rest waits as long as a step took, and has the next one take the time it may.
+func (k *keeper) rest(ctx context.Context, took time.Duration) error {
+	switch {
+	case took > 2*stepTime:
+		k.step = max(1, k.step/2)
+	case took < stepTime:
+		k.step = min(maxStep, k.step*2)
+	}
+	timer := time.NewTimer(took)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-k.log.stop:
+		return revision.ErrClosed
+	}
+}
+
+// drop deletes the victims of the revisions after from, up to to. It returns what
+// they weighed.
+func drop(ctx context.Context, conn *sql.Conn, from, to, compacted int64) (freed int64, err error) {
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return 0, err
+	}
+	var rows int64
+	if err := conn.QueryRowContext(ctx, weighVictims, from, to, from, to).Scan(&freed, &rows); err != nil {
+		return 0, rollback(ctx, conn, err)
+	}
+	freed += rows * rowWeight
+	for _, s := range []struct {
+		text string
+		args []any
+	}{
+		{dropVictimSums, []any{from, to, from, to}},
+		{dropVictims, []any{from, to, from, to}},
+		{setMeta, []any{metaSwept, to}},
+		{setCompacted, []any{compacted}},
+		{"COMMIT", nil},
+	} {
+		if _, err := conn.ExecContext(ctx, s.text, s.args...); err != nil {
+			return 0, rollback(ctx, conn, err)
+		}
+	}
+	return freed, nil
+}
+
+// shrink gives pages back to the file system where an eighth of the file is free.
+func (k *keeper) shrink(ctx context.Context) error {
+	for {
+		total, free, _, err := pagesOf(ctx, k.log.db)
+		if err != nil || free <= sparePages || free*8 < total {
+			return err
+		}
+		begun := time.Now()
+		err = k.log.writer.step(func(ctx context.Context, conn *sql.Conn) error {
+			return drain(ctx, conn, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", vacuumPages))
+		})
+		if err != nil {
+			return fmt.Errorf("shrink the file: %w", err)
+		}
+		after, _, _, err := pagesOf(ctx, k.log.db)
+		if err != nil || after >= total {
+			return err // a file that cannot: kine made it, or a reader needs the pages
+		}
+		if err := k.rest(ctx, time.Since(begun)); err != nil {
+			return err
+		}
+	}
+}
+
+// drain runs a statement that works while its rows are read.
+func drain(ctx context.Context, conn *sql.Conn, statement string) error {
+	rows, err := conn.QueryContext(ctx, statement)
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if rollback := tx.Rollback(); err != nil && !errors.Is(rollback, sql.ErrTxDone) {
-			err = errors.Join(err, rollback)
-		}
-	}()
-	// The newest row stays even where it is a deletion: its number is the
-	// current revision, which must not go backwards.
-	below := min(revision, current-1)
-	if _, err := tx.ExecContext(ctx, s.db.CompactSQL.Query, below, below); err != nil {
-		return err
+	for rows.Next() {
 	}
-	if _, err := tx.ExecContext(ctx, s.db.UpdateCompactSQL.Query, revision); err != nil {
-		return err
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// checkpoint moves what SQLite's log has into the file, beside the writes. Where
+// they never pause, so that the log grows, they wait once.
+func (k *keeper) checkpoint(ctx context.Context) {
+	var busy, length, moved int64
+	err := k.log.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &length, &moved)
+	if err == nil && length > longLog {
+		err = k.log.writer.step(func(ctx context.Context, conn *sql.Conn) error {
+			for _, statement := range []string{
+				"PRAGMA busy_timeout = 20", "PRAGMA wal_checkpoint(RESTART)", "PRAGMA busy_timeout = 5000",
+			} {
+				if err := drain(ctx, conn, statement); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
-	return tx.Commit()
+	k.report(err, "SQLite's log was not moved into the file; it is tried again")
 }

@@ -1,108 +1,103 @@
 package sqlite
 
-import (
-	"context"
-	"database/sql"
-	"fmt"
+// Everything here is SQL. The table kine is kine's
+// (https://github.com/k3s-io/kine/blob/v0.16.4/pkg/drivers/sqlite/sqlite.go): a row
+// is a change, its id the revision. The columns that kine has beside these stay
+// empty. Of its indexes one is enough here, which kine makes again where it misses
+// the others.
+//
+// Beside it stands what kine does not know of: a checksum of each row, and when a
+// key ends.
 
-	"github.com/k3s-io/kine/pkg/drivers/generic"
+// layout is the version of the tables. A file with another one is refused.
+const layout = 1
+
+// create makes the tables in a schema, "main".
+func create(schema string) []string {
+	return []string{
+		`CREATE TABLE ` + schema + `.kine (
+			id INTEGER PRIMARY KEY, name TEXT, created INTEGER, deleted INTEGER, create_revision INTEGER,
+			prev_revision INTEGER, lease INTEGER, value BLOB, old_value BLOB)`,
+		`CREATE TABLE ` + schema + `.sailplane_row (id INTEGER PRIMARY KEY, sum INTEGER, expires INTEGER)`,
+		`CREATE TABLE ` + schema + `.sailplane_meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL)`,
+	}
+}
+
+// index makes what the tables are searched by.
+func index(schema string) []string {
+	return []string{
+		`CREATE INDEX ` + schema + `.kine_name_id_index ON kine (name, id)`,
+		`CREATE INDEX ` + schema + `.sailplane_row_expires ON sailplane_row (expires) WHERE expires IS NOT NULL`,
+	}
+}
+
+// firstRow is where kine keeps the revision of the last compaction.
+const firstRow = `INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value)
+	VALUES (1, 'compact_rev_key', 1, 0, 0, 0, 0, '')`
+
+// What is noted in sailplane_meta.
+const (
+	metaLayout  = "layout"
+	metaClean   = "clean"   // 1: nothing was written since an orderly stop
+	metaHistory = "history" // bytes, at that stop
+	metaSwept   = "swept"   // up to which revision history was dropped
 )
 
-// maxConnections is how many connections are used at a time, and kept. Each may
-// hold 2 MiB of pages.
-const maxConnections = 10
+const (
+	setMeta = `INSERT INTO sailplane_meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value`
+	getMeta = `SELECT name, value FROM sailplane_meta`
 
-// dialect is kine's, with statements that are prepared once and with writes
-// that share transactions. kine has SQLite read the text of a query each time,
-// and syncs the disk for each row.
-type dialect struct {
-	*generic.Generic
-	writes *writer
-	// key reads the newest row of a key without its value, value with it, after
-	// the rows of a batch of events, and compacted the revision of the last
-	// compaction.
-	key, value, after, compacted *sql.Stmt
-}
+	getCurrent   = `SELECT COALESCE(MAX(id), 0) FROM kine`
+	getCompacted = `SELECT COALESCE(MAX(prev_revision), 0) FROM kine WHERE name = 'compact_rev_key'`
+	setCompacted = `UPDATE kine SET prev_revision = ? WHERE name = 'compact_rev_key'`
 
-// newDialect prepares what is asked most. The end of the database closes it.
-func newDialect(ctx context.Context, db *generic.Generic) (*dialect, error) {
-	db.DB.SetMaxOpenConns(maxConnections)
-	db.DB.SetMaxIdleConns(maxConnections)
-	d := &dialect{Generic: db, writes: newWriter(db)}
-	for _, s := range []struct {
-		to   **sql.Stmt
-		text string
-	}{
-		{&d.key, db.GetSingleSQL.Query},
-		{&d.value, db.GetSingleValSQL.Query},
-		{&d.after, db.AfterAllOldValSQL.Appendf("LIMIT %d", batchSize).Query},
-		{&d.compacted, db.CompactRevSQL.Query},
-	} {
-		statement, err := db.DB.PrepareContext(ctx, s.text)
-		if err != nil {
-			return nil, fmt.Errorf("prepare a query: %w", err)
-		}
-		*s.to = statement
-	}
-	return d, nil
-}
+	addRow = `INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+	addSum = `INSERT INTO sailplane_row (id, sum, expires) VALUES (?, ?, ?)`
+)
 
-// ListCurrent implements server.Dialect.
-//
-//nolint:revive // the parameters are server.Dialect's
-func (d *dialect) ListCurrent(ctx context.Context, key, end string, limit int64, includeDeleted, keysOnly bool) (*sql.Rows, error) {
-	if end != "" {
-		return d.Generic.ListCurrent(ctx, key, end, limit, includeDeleted, keysOnly)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	statement := d.value
-	if keysOnly {
-		statement = d.key
-	}
-	// To wait for the end of ctx takes two goroutines, more than one row is worth.
-	return statement.QueryContext(context.WithoutCancel(ctx), key, includeDeleted)
-}
+// columns are those of a row k with its checksum s: see row.
+const columns = `k.id, k.name, k.created, k.deleted, k.create_revision, k.prev_revision, k.value, s.sum, s.expires`
 
-// After implements server.Dialect.
-func (d *dialect) After(ctx context.Context, key, end string, revision, limit int64) (*sql.Rows, error) {
-	if key != "" || limit != batchSize {
-		return d.Generic.After(ctx, key, end, revision, limit)
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	return d.after.QueryContext(context.WithoutCancel(ctx), revision)
-}
+const (
+	// getKey finds the newest row of a key that is not newer than a revision.
+	getKey = `SELECT ` + columns + ` FROM kine AS k LEFT JOIN sailplane_row AS s ON s.id = k.id
+		WHERE k.name = ? AND k.id <= ? ORDER BY k.id DESC LIMIT 1`
 
-// GetCompactRevision implements server.Dialect.
-func (d *dialect) GetCompactRevision(ctx context.Context) (int64, error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	var revision int64
-	err := d.compacted.QueryRowContext(context.WithoutCancel(ctx)).Scan(&revision)
-	return revision, err
-}
+	newest = `(SELECT name, MAX(id) AS id FROM kine WHERE name >= ? AND name < ? AND id <= ? GROUP BY name)`
 
-// Insert implements server.Dialect.
-//
-//nolint:revive // the parameters are server.Dialect's
-func (d *dialect) Insert(
-	ctx context.Context, key string, create, del bool, createRevision, previousRevision, lease int64, value []byte,
-) (int64, error) {
-	return d.writes.add(ctx, key, create, del, createRevision, previousRevision, lease, value, previousRevision)
-}
+	// list finds the newest row of each key, in the order of the index: nothing is
+	// sorted.
+	list = `SELECT ` + columns + ` FROM ` + newest + ` AS m CROSS JOIN kine AS k ON k.id = m.id
+		LEFT JOIN sailplane_row AS s ON s.id = k.id
+		WHERE k.deleted = 0 AND k.name != 'compact_rev_key' ORDER BY m.name LIMIT ?`
 
-// CurrentRevision implements server.Dialect, with an answer where a watch begins
-// while the storage stops. kine takes the error for a reason to have no channel
-// of events, and waits on that without end
-// (https://github.com/k3s-io/kine/blob/v0.16.4/pkg/logstructured/sqllog/sql.go, Watch).
-func (d *dialect) CurrentRevision(ctx context.Context) (int64, error) {
-	revision, err := d.Generic.CurrentRevision(ctx)
-	if err != nil && ctx.Err() != nil {
-		return 0, nil //nolint:nilerr // see above: the storage stops
-	}
-	return revision, err
-}
+	count = `SELECT COUNT(*) FROM ` + newest + ` AS m CROSS JOIN kine AS k ON k.id = m.id
+		WHERE k.deleted = 0 AND k.name != 'compact_rev_key'`
+
+	// changes finds the rows of a span in the order of their ids, each with the
+	// one before it. The sign has SQLite go by the ids, not by the names.
+	changes = `SELECT ` + columns + `, p.id, p.name, p.created, p.deleted, p.create_revision, p.prev_revision, p.value, ps.sum, ps.expires
+		FROM kine AS k LEFT JOIN sailplane_row AS s ON s.id = k.id
+		LEFT JOIN kine AS p ON p.id = k.prev_revision LEFT JOIN sailplane_row AS ps ON ps.id = p.id
+		WHERE k.id > ? AND k.id <= ? AND +k.name >= ? AND +k.name < ? ORDER BY k.id LIMIT ?`
+
+	expiring = `SELECT k.name, k.id, s.expires FROM sailplane_row AS s JOIN kine AS k ON k.id = s.id WHERE s.expires IS NOT NULL`
+
+	// victims are the rows that the rows of some revisions made history: those
+	// before them, and marks of deletion.
+	victims = `(SELECT prev_revision FROM kine WHERE id > ? AND id <= ? AND prev_revision > 0 AND name != 'compact_rev_key'
+		UNION SELECT id FROM kine WHERE id > ? AND id <= ? AND deleted != 0)`
+	weighVictims   = `SELECT COALESCE(SUM(LENGTH(name) + COALESCE(LENGTH(value), 0)), 0), COUNT(*) FROM kine WHERE id IN ` + victims
+	dropVictims    = `DELETE FROM kine WHERE id IN ` + victims
+	dropVictimSums = `DELETE FROM sailplane_row WHERE id IN ` + victims
+
+	// weighHistory is what all victims of later compactions weigh.
+	weighHistory = `SELECT COALESCE(SUM(LENGTH(p.name) + COALESCE(LENGTH(p.value), 0)), 0), COUNT(*)
+		FROM kine AS k JOIN kine AS p ON p.id = k.prev_revision WHERE k.id > ? AND k.name != 'compact_rev_key'`
+
+	pages = `SELECT page_count, freelist_count, page_size FROM pragma_page_count(), pragma_freelist_count(), pragma_page_size()`
+)
+
+// lastName is behind every key: no byte of UTF-8 is as high.
+const lastName = "\xff\xff\xff\xff\xff\xff\xff\xff"

@@ -2,14 +2,11 @@
 
 package sqlite
 
-import "strings"
+import (
+	"database/sql/driver"
 
-// driverName is what kine's driver registers with database/sql.
-const driverName = "sqlite3"
+	"github.com/mattn/go-sqlite3"
+)
 
-// checkDSN is dsn for the check before the start, which waits a second for
-// another program that has the file open.
-func checkDSN(dsn string) string {
-	path, _, _ := strings.Cut(dsn, "?")
-	return path + "?_busy_timeout=1000"
-}
+// implementation is SQLite itself, in C.
+func implementation() driver.Driver { return &sqlite3.SQLiteDriver{} }

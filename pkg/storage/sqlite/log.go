@@ -3,103 +3,419 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"sync/atomic"
+	"errors"
+	"fmt"
+	"sync"
 
-	"github.com/k3s-io/kine/pkg/logstructured/sqllog"
-	"github.com/k3s-io/kine/pkg/server"
+	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// log is kine's, with reads that fail where the database does. kine takes a
-// query that ends with an error for one that found no more rows
-// (https://github.com/k3s-io/kine/blob/v0.16.4/pkg/logstructured/sqllog/sql.go, RowsToEvents).
-// Its loop for new events may do so: it comes back to what it has not seen. And it
-// knows its own last row, where kine loses one of two that end at the same time.
+const (
+	// changesRows and changesBytes are how many rows of history are read at a
+	// time, and how many bytes.
+	changesRows  = 500
+	changesBytes = 1 << 20
+	// ask is how many rows are read before it is asked whether anybody waits.
+	ask = 256
+)
+
+// log is a revision.Log in a SQLite file. One goroutine writes (writer), a few
+// connections read. What a read may see is decided by current, which moves when a
+// transaction is on disk: a query has it as a bound, so no read sees more than
+// another one that began later.
 type log struct {
-	*sqllog.SQLLog
-	dialect *dialect
-	last    atomic.Int64
+	path   string // absolute, without links
+	lock   *filelock.Lock
+	follow revision.Follower
+	writer *writer
+	keeper *keeper
+	db     *sql.DB // reads
+	read   statements
+	work   sync.WaitGroup
+	stop   chan struct{}
+
+	mu     sync.RWMutex
+	closed bool
+	// current is the newest revision. compacted is the one below which nobody may
+	// read, asked the last one that somebody asked to compact: what lies between
+	// them the log did itself.
+	current, compacted, asked int64
+	// swept is up to where history was dropped from the file, and history how many
+	// bytes of it there are since.
+	swept, history int64
+	recent         recent
+	counts         revision.Counts
 }
 
-// Append implements logstructured.Log.
-func (l *log) Append(ctx context.Context, event *server.Event) (int64, error) {
-	revision, err := l.SQLLog.Append(ctx, event)
-	for old := l.last.Load(); revision > old && !l.last.CompareAndSwap(old, revision); {
-		old = l.last.Load()
-	}
-	return revision, err
+// statements are what is read most.
+type statements struct {
+	key, list, count, changes *sql.Stmt
 }
 
-// CurrentRevision implements logstructured.Log.
-func (l *log) CurrentRevision(ctx context.Context) (int64, error) {
-	revision, err := l.SQLLog.CurrentRevision(ctx)
-	return max(revision, l.last.Load()), err
+func prepare(ctx context.Context, db *sql.DB) (s statements, err error) {
+	for _, p := range []struct {
+		to   **sql.Stmt
+		text string
+	}{{&s.key, getKey}, {&s.list, list}, {&s.count, count}, {&s.changes, changes}} {
+		if *p.to, err = db.PrepareContext(ctx, p.text); err != nil {
+			return s, fmt.Errorf("prepare a query: %w", err)
+		}
+	}
+	return s, nil
 }
 
-// List implements logstructured.Log.
-//
-//nolint:revive // the parameters are logstructured.Log's
-func (l *log) List(
-	ctx context.Context, key, end string, limit, revision int64, includeDeleted, keysOnly bool,
-) (int64, server.Events, error) {
-	var rows *sql.Rows
-	var err error
-	if revision == 0 {
-		rows, err = l.dialect.ListCurrent(ctx, key, end, limit, includeDeleted, keysOnly)
-	} else {
-		rows, err = l.dialect.List(ctx, key, end, limit, revision, includeDeleted, keysOnly)
+// Append implements revision.Log.
+func (l *log) Append(ctx context.Context, changes []revision.Change) (revision.Result, error) {
+	r := &request{changes: changes, done: make(chan struct{})}
+	if err := l.writer.submit(ctx, r); err != nil {
+		return revision.Result{}, err
 	}
-	if err != nil {
-		return 0, nil, err
-	}
-	current, compacted, events, err := read(rows, !keysOnly, false)
-	if err == nil && len(events) == 0 { // which come with both revisions
-		current, compacted, err = l.revisions(ctx)
-	}
-	switch {
-	case err != nil:
-		return 0, nil, err
-	case revision > current:
-		return current, nil, server.ErrFutureRev
-	case revision > 0 && revision < compacted:
-		return current, nil, server.ErrCompacted
-	}
-	return current, events, nil
+	return r.result, r.err
 }
 
-// After implements logstructured.Log.
-func (l *log) After(ctx context.Context, key, end string, revision, limit int64) (int64, server.Events, error) {
-	rows, err := l.dialect.After(ctx, key, end, revision, limit)
-	if err != nil {
-		return 0, nil, err
+// publish makes what a transaction wrote known: to reads, then to the follower.
+func (l *log) publish(events []*revision.Event) {
+	l.mu.Lock()
+	for _, e := range events {
+		l.current = e.KV.Mod
+		l.history += weigh(e)
+		newest := latest{row: e.KV.Mod}
+		if !e.Delete {
+			newest.kv = &e.KV
+		}
+		l.recent.put(e.KV.Key, newest)
+		l.counts.Apply(e)
 	}
-	current, compacted, events, err := read(rows, true, true)
-	if err == nil && len(events) == 0 {
-		current, compacted, err = l.revisions(ctx)
-	}
-	switch {
-	case err != nil:
-		return 0, nil, err
-	case revision > 0 && revision < compacted:
-		return current, nil, server.ErrCompacted
-	}
-	return current, events, nil
+	l.mu.Unlock()
+	l.follow(events)
 }
 
-// read returns the current revision, that of the last compaction and the events
-// of all rows.
-func read(rows *sql.Rows, values, before bool) (current, compacted int64, events server.Events, err error) {
-	current, compacted, events, err = sqllog.RowsToEvents(rows, values, before)
-	if err == nil {
-		err = rows.Err()
+// weigh is how many bytes of history an event made, as the victims of a
+// compaction are weighed.
+func weigh(e *revision.Event) int64 {
+	var n int64
+	if e.Previous != nil {
+		n = rowWeight + int64(len(e.KV.Key)+len(e.Previous.Value))
 	}
-	return current, compacted, events, err
+	if e.Delete {
+		n += rowWeight + int64(len(e.KV.Key))
+	}
+	return n
 }
 
-// revisions are those that rows come with, where there are none.
-func (l *log) revisions(ctx context.Context) (current, compacted int64, err error) {
-	if current, err = l.CurrentRevision(ctx); err != nil {
+// rowWeight is what a row takes beside its name and value, in bytes.
+const rowWeight = 64
+
+// Current implements revision.Log.
+func (l *log) Current(context.Context) (current, compacted int64, err error) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	if l.closed {
+		return 0, 0, revision.ErrClosed
+	}
+	return l.current, l.compacted, nil
+}
+
+// begin returns the revision at which a query is answered, and the newest one.
+func (l *log) begin(ctx context.Context, asked int64) (at, current int64, err error) {
+	if err := ctx.Err(); err != nil {
 		return 0, 0, err
 	}
-	compacted, err = l.dialect.GetCompactRevision(ctx)
-	return current, compacted, err
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	switch {
+	case l.closed:
+		return 0, 0, revision.ErrClosed
+	case asked > l.current:
+		return 0, 0, revision.ErrFuture
+	case asked > 0 && asked < l.compacted:
+		return 0, 0, revision.ErrCompacted
+	case asked > 0:
+		return asked, l.current, nil
+	}
+	return l.current, l.current, nil
+}
+
+// overtaken tells whether history was dropped that a read at a revision needed.
+func (l *log) overtaken(at int64) bool {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return at < l.compacted
+}
+
+// Range implements revision.Log.
+func (l *log) Range(ctx context.Context, q revision.Query) (revision.Page, error) {
+	for {
+		page, at, err := l.page(ctx, q)
+		if err != nil {
+			return revision.Page{}, err
+		}
+		switch overtaken := l.overtaken(at); {
+		case !overtaken:
+			return page, nil
+		case q.Revision > 0:
+			return revision.Page{}, revision.ErrCompacted
+		}
+	}
+}
+
+func (l *log) page(ctx context.Context, q revision.Query) (page revision.Page, at int64, err error) {
+	if q.End == "" {
+		return l.pageOfKey(ctx, q)
+	}
+	at, current, err := l.begin(ctx, q.Revision)
+	if err != nil {
+		return page, 0, err
+	}
+	page.Revision = current
+	if !q.CountOnly {
+		limit := int64(-1)
+		if q.Limit > 0 {
+			limit = q.Limit
+		}
+		if page.KVs, err = l.list(ctx, q, at, limit); err != nil {
+			return page, 0, err
+		}
+		if n := int64(len(page.KVs)); limit < 0 || n < limit {
+			page.Count = n
+			l.keepCount(q.Span, at, n)
+			return page, at, nil
+		}
+	}
+	page.Count, err = l.count(q.Span, at)
+	return page, at, err
+}
+
+// pageOfKey answers a query for one key: from memory where that knows the newest row.
+func (l *log) pageOfKey(ctx context.Context, q revision.Query) (page revision.Page, at int64, err error) {
+	at, page.Revision, err = l.begin(ctx, q.Revision)
+	if err != nil {
+		return page, 0, err
+	}
+	l.mu.RLock()
+	known, ok := l.recent.get(q.Key)
+	if ok && q.Revision == 0 {
+		at, page.Revision = l.current, l.current
+	}
+	l.mu.RUnlock()
+	if ok = ok && known.row <= at; !ok {
+		if known, err = readKey(ctx, l.read.key, q.Key, at); err != nil {
+			return page, 0, fmt.Errorf("read %s: %w", q.Key, err)
+		}
+		l.keep(q.Key, known, at)
+	}
+	if known.kv == nil {
+		return page, at, nil
+	}
+	page.Count = 1
+	if !q.CountOnly {
+		kv := known.kv
+		if q.KeysOnly {
+			kv = withoutValue(kv)
+		}
+		page.KVs = []*revision.KeyValue{kv}
+	}
+	return page, at, nil
+}
+
+func withoutValue(kv *revision.KeyValue) *revision.KeyValue {
+	without := *kv
+	without.Value = nil
+	return &without
+}
+
+// keep remembers what was read of a key, unless something was written since.
+func (l *log) keep(key string, known latest, at int64) {
+	if known.row == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == at {
+		l.recent.put(key, known)
+	}
+}
+
+// keepCount remembers how many keys a span has, unless something was written since.
+func (l *log) keepCount(s revision.Span, at, n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == at {
+		l.counts.Set(s, n)
+	}
+}
+
+// readKey finds the newest row of a key that is not newer than a revision.
+func readKey(ctx context.Context, key *sql.Stmt, name string, at int64) (latest, error) {
+	if err := ctx.Err(); err != nil {
+		return latest{}, err
+	}
+	var r row
+	// To wait for the end of ctx takes a goroutine, more than one row is worth.
+	switch err := key.QueryRowContext(context.WithoutCancel(ctx), name, at).Scan(r.fields()...); {
+	case errors.Is(err, sql.ErrNoRows):
+		return latest{}, nil
+	case err != nil:
+		return latest{}, explain(err)
+	case r.deleted:
+		return latest{row: r.id}, nil
+	}
+	return latest{kv: r.keyValue(), row: r.id}, nil
+}
+
+// list reads the keys of a span at a revision.
+func (l *log) list(ctx context.Context, q revision.Query, at, limit int64) (kvs []*revision.KeyValue, err error) {
+	rows, err := l.read.list.QueryContext(context.WithoutCancel(ctx), q.Key, end(q.Span), at, limit)
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", q.Key, explain(err))
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var r row
+		if err := rows.Scan(r.fields()...); err != nil {
+			return nil, fmt.Errorf("list %s: %w", q.Key, explain(err))
+		}
+		kv := r.keyValue()
+		if q.KeysOnly {
+			kv.Value = nil
+		}
+		if kvs = append(kvs, kv); len(kvs)%ask == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, fmt.Errorf("list %s: %w", q.Key, explain(err))
+	}
+	return kvs, nil
+}
+
+// end is that of a span in SQL.
+func end(s revision.Span) string {
+	switch s.End {
+	case "":
+		return s.Key + "\x00"
+	case revision.NoEnd:
+		return lastName
+	}
+	return s.End
+}
+
+// count counts the keys of a span at a revision.
+func (l *log) count(s revision.Span, at int64) (n int64, err error) {
+	l.mu.RLock()
+	n, known := l.counts.Get(s)
+	known = known && l.current == at
+	l.mu.RUnlock()
+	if known {
+		return n, nil
+	}
+	if err := l.read.count.QueryRow(s.Key, end(s), at).Scan(&n); err != nil {
+		return 0, fmt.Errorf("count %s: %w", s.Key, explain(err))
+	}
+	l.keepCount(s, at, n)
+	return n, nil
+}
+
+// Changes implements revision.Log.
+func (l *log) Changes(ctx context.Context, s revision.Span, after int64) ([]*revision.Event, int64, error) {
+	current, _, err := l.begin(ctx, 0)
+	if err != nil {
+		return nil, 0, err
+	}
+	if after >= current {
+		return nil, after, nil
+	}
+	if l.overtaken(after + 1) {
+		return nil, 0, revision.ErrCompacted
+	}
+	events, through, err := l.changes(ctx, s, after, current)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read changes after revision %d: %w", after, err)
+	}
+	if l.overtaken(after + 1) {
+		return nil, 0, revision.ErrCompacted
+	}
+	return events, through, nil
+}
+
+func (l *log) changes(ctx context.Context, s revision.Span, after, current int64) (events []*revision.Event, through int64, err error) {
+	rows, err := l.read.changes.QueryContext(context.WithoutCancel(ctx), after, current, s.Key, end(s), changesRows)
+	if err != nil {
+		return nil, 0, explain(err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	n, size := 0, 0
+	for rows.Next() {
+		var r row
+		var p optional
+		if err := rows.Scan(append(r.fields(), p.fields()...)...); err != nil {
+			return nil, 0, explain(err)
+		}
+		n++
+		through = r.id
+		if !r.isObject() {
+			continue
+		}
+		e := event(&r, p.row())
+		events = append(events, e)
+		if size += e.Size(); size >= changesBytes {
+			return events, through, nil
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return nil, 0, explain(err)
+	}
+	if n < changesRows {
+		through = current
+	}
+	return events, through, nil
+}
+
+// event is the change that a row is, after the one before it.
+func event(r, previous *row) *revision.Event {
+	e := &revision.Event{Delete: r.deleted}
+	if e.Delete {
+		e.KV = revision.KeyValue{Key: r.name, Mod: r.id}
+	} else {
+		e.KV = *r.keyValue()
+	}
+	if previous != nil && !previous.deleted && !r.created {
+		e.Previous = previous.keyValue()
+	}
+	return e
+}
+
+// Expiring implements revision.Log.
+func (l *log) Expiring(ctx context.Context) (kvs []*revision.KeyValue, err error) {
+	rows, err := l.db.QueryContext(ctx, expiring)
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		kv := &revision.KeyValue{}
+		if err := rows.Scan(&kv.Key, &kv.Mod, &kv.Expires); err != nil {
+			return nil, explain(err)
+		}
+		kvs = append(kvs, kv)
+	}
+	return kvs, explain(rows.Err())
+}
+
+// Size implements revision.Log: what of the file is in use.
+func (l *log) Size(ctx context.Context) (int64, error) {
+	total, free, size, err := pagesOf(ctx, l.db)
+	return (total - free) * size, err
+}
+
+// querier is a connection or a pool of them.
+type querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// pagesOf is how many pages a file has, how many of them are free, and their size.
+func pagesOf(ctx context.Context, q querier) (total, free, size int64, err error) {
+	err = q.QueryRowContext(ctx, pages).Scan(&total, &free, &size)
+	return total, free, size, explain(err)
 }

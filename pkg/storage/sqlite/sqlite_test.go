@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 	"github.com/sailplane-dev/sailplane/pkg/storage/storagetest"
 )
 
@@ -32,7 +33,7 @@ func BenchmarkStart(b *testing.B)  { storagetest.BenchmarkStart(b, files(b)) }
 func BenchmarkCreate(b *testing.B) { storagetest.BenchmarkCreate(b, files(b)) }
 
 func TestFilesArePrivate(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "a", "b", "state.db")
+	path := filepath.Join(t.TempDir(), "a", "state.db")
 	s := File{Path: path}.Open()
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -68,23 +69,11 @@ func TestSynchronous(t *testing.T) {
 		"unsafe":  {true, 1, "only the file's consistency does: NORMAL"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := File{Path: filepath.Join(t.TempDir(), "state.db"), UnsafeNoSync: c.unsafe}.Open().(*storage)
-			if err := s.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			defer func() {
-				if err := s.Stop(context.Background()); err != nil {
-					t.Error(err)
-				}
-			}()
+			l := openLog(t, File{Path: filepath.Join(t.TempDir(), "state.db"), UnsafeNoSync: c.unsafe})
 			var level int
 			var mode string
-			if err := s.db.DB.QueryRow("PRAGMA synchronous").Scan(&level); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.db.DB.QueryRow("PRAGMA journal_mode").Scan(&mode); err != nil {
-				t.Fatal(err)
-			}
+			must(t, l.writer.db.QueryRow("PRAGMA synchronous").Scan(&level))
+			must(t, l.writer.db.QueryRow("PRAGMA journal_mode").Scan(&mode))
 			if level != c.want || mode != "wal" {
 				t.Errorf("%s: got synchronous=%d journal_mode=%s, want %d and wal", c.reason, level, mode, c.want)
 			}
@@ -201,7 +190,7 @@ func damage(t *testing.T, path string) {
 func TestDamagedRows(t *testing.T) {
 	const keys = 200
 	path := filepath.Join(t.TempDir(), "state.db")
-	s := File{Path: path}.Open().(*storage)
+	s := File{Path: path}.Open()
 	must(t, s.Start(t.Context()))
 	c, err := s.Client()
 	must(t, err)
@@ -220,7 +209,7 @@ func TestDamagedRows(t *testing.T) {
 	clear(data[middle : middle+20*page])
 	must(t, os.WriteFile(path, data, 0o600))
 
-	s = File{Path: path}.Open().(*storage)
+	s = File{Path: path}.Open()
 	must(t, s.Start(t.Context()))
 	defer func() { must(t, s.Stop(context.Background())) }()
 	c, err = s.Client()
@@ -242,6 +231,21 @@ func TestDamagedRows(t *testing.T) {
 	if r, err := c.Get(t.Context(), "/damaged/", clientv3.WithPrefix()); err == nil {
 		t.Errorf("the list has %d of %d, and there is no error", len(r.Kvs), keys)
 	}
+}
+
+// openLog opens a file until the test ends.
+func openLog(t testing.TB, f File) *log {
+	t.Helper()
+	opened, err := open(t.Context(), f, func([]*revision.Event) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := opened.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return opened.(*log)
 }
 
 func must(t *testing.T, err error) {

@@ -6,174 +6,337 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 
-	"github.com/k3s-io/kine/pkg/drivers/generic"
-	"github.com/k3s-io/kine/pkg/server"
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// maxTogether is how many rows share a transaction at most, so that none waits
-// for long.
-const maxTogether = 100
+const (
+	// maxTogether is how many requests share a transaction at most, so that none
+	// waits for long.
+	maxTogether = 100
+	// checkpointRows is after how many rows the file takes over what is in
+	// SQLite's log, and checkpointBytes after how many bytes.
+	checkpointRows  = 1000
+	checkpointBytes = 4 << 20
+)
 
-// addRow is kine's statement as one that adds a single row, which SQLite can undo
-// without a journal of its own.
-const addRow = `INSERT INTO kine(name, created, deleted, create_revision, prev_revision, lease, value, old_value)
-	VALUES (?, ?, ?, ?, ?, ?, ?, (SELECT value FROM kine WHERE id = ?))`
-
-// writer adds rows in the order in which they come, all that wait in one
-// transaction. SQLite has one writer at a time, and syncs the disk for each
-// transaction.
+// writer is the one that writes to a file. What waits shares a transaction:
+// SQLite has one writer at a time, and syncs the disk for each transaction.
 type writer struct {
-	db      *generic.Generic
-	queue   chan *row
-	stopped chan struct{}
+	log     *log
+	db      *sql.DB
+	queue   chan *request
+	steps   chan *step
+	stopped chan struct{} // closed when it takes no request any more
 
-	// What follows is run's own. conn is nil until a row comes, and after a
-	// transaction that failed.
-	conn   *sql.Conn
-	insert *sql.Stmt
+	// What follows is run's own. conn is nil until something is written, and
+	// after a transaction that failed.
+	conn        *sql.Conn
+	key         *sql.Stmt
+	row, sum    *sql.Stmt
+	clean       bool // as the file says
+	unsure      bool // a transaction failed: it may be in the file
+	rows, bytes int  // since the last checkpoint
+	due         chan<- struct{}
 }
 
-// row is a row to add; id and err may be read when done is closed.
-type row struct {
-	values []any
-	done   chan struct{}
-	id     int64
-	err    error
+// request is an Append that waits; result and err may be read when done is closed.
+type request struct {
+	changes []revision.Change
+	done    chan struct{}
+	result  revision.Result
+	err     error
 }
 
-func newWriter(db *generic.Generic) *writer {
-	return &writer{db: db, queue: make(chan *row), stopped: make(chan struct{})}
+// step is work between transactions that needs the connection.
+type step struct {
+	do   func(context.Context, *sql.Conn) error
+	done chan error
 }
 
-// add returns the number of the row that it added, which is on disk then, or
-// server.ErrKeyExists when another row follows the same one. A row whose turn
-// has come is added even if ctx ends.
-func (w *writer) add(ctx context.Context, values ...any) (int64, error) {
-	r := &row{values: values, done: make(chan struct{})}
+// submit has the writer decide on a request. One whose turn has come is decided
+// even if ctx ends.
+func (w *writer) submit(ctx context.Context, r *request) error {
 	select {
 	case w.queue <- r:
 		<-r.done
-		return r.id, r.err
+		return nil
 	case <-ctx.Done():
-		return 0, ctx.Err()
+		return ctx.Err()
 	case <-w.stopped:
-		return 0, errors.New("the storage stops")
+		return revision.ErrClosed
 	}
 }
 
-// run adds rows until ctx ends.
-func (w *writer) run(ctx context.Context) {
+// step runs f between two transactions.
+func (w *writer) step(f func(context.Context, *sql.Conn) error) error {
+	s := &step{do: f, done: make(chan error, 1)}
+	select {
+	case w.steps <- s:
+		return <-s.done
+	case <-w.stopped:
+		return revision.ErrClosed
+	}
+}
+
+// run decides on requests until stop is closed.
+func (w *writer) run(stop <-chan struct{}) {
 	defer close(w.stopped)
-	defer w.close()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-stop:
 			return
 		case first := <-w.queue:
-			w.write(w.waiting(first))
+			w.decide(w.waiting(first))
+		case s := <-w.steps:
+			s.done <- w.runStep(s)
 		}
 	}
 }
 
-// waiting returns first and the rows that wait behind it.
-func (w *writer) waiting(first *row) []*row {
-	rows := []*row{first}
-	for len(rows) < maxTogether {
+func (w *writer) runStep(s *step) error {
+	ctx := context.Background()
+	if err := w.open(ctx); err != nil {
+		return err
+	}
+	err := s.do(ctx, w.conn)
+	if err != nil {
+		w.close() // with whatever transaction it left
+	}
+	return err
+}
+
+// waiting returns first and the requests that wait behind it.
+func (w *writer) waiting(first *request) []*request {
+	requests := []*request{first}
+	for len(requests) < maxTogether {
 		select {
 		case r := <-w.queue:
-			rows = append(rows, r)
+			requests = append(requests, r)
 		default:
-			return rows
+			return requests
 		}
 	}
-	return rows
+	return requests
 }
 
-// write adds rows and tells who waits for them.
-func (w *writer) write(rows []*row) {
-	w.db.Lock()
-	defer w.db.Unlock()
-	if len(rows) == 1 || w.together(rows) != nil {
-		// One row needs no transaction of ours. When several failed, each gets
-		// a try, and an error, of its own.
-		for _, r := range rows {
-			r.id, r.err = w.one(r.values)
-		}
-	}
-	for _, r := range rows {
-		close(r.done)
-	}
-}
-
-// together adds rows in one transaction, all but those whose key exists, or
-// none when it returns an error. Where no transaction begins, because another
-// program holds the file, that is the error of each row: alone, each would wait
-// as long.
-func (w *writer) together(rows []*row) error {
-	if err := w.begin(); err != nil {
-		w.close()
-		for _, r := range rows {
-			r.err = err
-		}
-		return nil
-	}
-	var err error
-	for i := 0; i < len(rows) && err == nil; i++ {
-		r := rows[i]
-		if r.id, r.err = w.one(r.values); !errors.Is(r.err, server.ErrKeyExists) {
-			err = r.err
+// decide answers requests: with what they wrote, with what refuses them, or with
+// the error that undid all of them.
+func (w *writer) decide(requests []*request) {
+	b := &batch{writer: w, ctx: context.Background(), written: map[string]latest{}}
+	err := w.open(b.ctx)
+	if err == nil {
+		b.next, _, _ = w.log.Current(b.ctx)
+		for _, r := range requests {
+			if err = b.add(r); err != nil {
+				break
+			}
 		}
 	}
 	if err == nil {
-		_, err = w.conn.ExecContext(context.Background(), "COMMIT")
+		err = b.commit()
 	}
 	if err != nil {
-		// SQLite ends the transaction after some errors and not after others.
-		// The end of the connection ends it in any case.
+		err = fmt.Errorf("write: %w", explain(err))
+		w.unsure = w.unsure || b.begun
 		w.close()
+	} else if len(b.events) > 0 {
+		w.log.publish(b.events)
 	}
-	return err
+	for _, r := range requests {
+		if err != nil {
+			r.err = err
+		}
+		close(r.done)
+	}
+	w.checkpoint(b)
 }
 
-// begin begins a transaction that may write.
-func (w *writer) begin() error {
-	if err := w.open(); err != nil {
+// checkpoint says when it is time to take SQLite's log over.
+func (w *writer) checkpoint(b *batch) {
+	w.rows += len(b.events)
+	w.bytes += b.bytes
+	if w.rows < checkpointRows && w.bytes < checkpointBytes {
+		return
+	}
+	w.rows, w.bytes = 0, 0
+	select {
+	case w.due <- struct{}{}:
+	default:
+	}
+}
+
+// batch is what one transaction writes.
+type batch struct {
+	*writer
+	ctx     context.Context //nolint:containedctx // a batch lives as long as one call
+	begun   bool
+	next    int64 // the newest revision, with those of the batch
+	bytes   int
+	events  []*revision.Event
+	written map[string]latest // by the batch
+}
+
+// add writes a request, or refuses it. An error is one of the whole batch.
+func (b *batch) add(r *request) error {
+	r.result = revision.Result{Refused: -1, Before: make([]*revision.KeyValue, len(r.changes))}
+	found := make([]latest, len(r.changes))
+	for i, c := range r.changes {
+		known, err := b.latest(c.Key)
+		if err != nil {
+			return err
+		}
+		found[i], r.result.Before[i] = known, known.kv
+		var mod int64
+		if known.kv != nil {
+			mod = known.kv.Mod
+		}
+		if c.Expect != revision.AnyRevision && c.Expect != mod {
+			r.result.Refused, r.result.Revision = i, b.next
+			return nil
+		}
+	}
+	for i, c := range r.changes {
+		if c.Kind == revision.Check || c.Kind == revision.Delete && found[i].kv == nil {
+			continue
+		}
+		if err := b.write(c, found[i]); err != nil {
+			return err
+		}
+	}
+	r.result.Revision = b.next
+	return nil
+}
+
+// latest is the newest row of a key.
+func (b *batch) latest(key string) (latest, error) {
+	if known, ok := b.written[key]; ok {
+		return known, nil
+	}
+	b.log.mu.RLock()
+	known, ok := b.log.recent.get(key)
+	b.log.mu.RUnlock()
+	if ok {
+		return known, nil
+	}
+	return readKey(b.ctx, b.key, key, b.next)
+}
+
+// write adds the row of a change, which is allowed, after the one that was found.
+func (b *batch) write(c revision.Change, before latest) error {
+	if err := b.begin(); err != nil {
 		return err
 	}
-	_, err := w.conn.ExecContext(context.Background(), "BEGIN IMMEDIATE")
+	r := &row{id: b.next + 1, name: c.Key, prevRevision: before.row, deleted: c.Kind == revision.Delete, value: c.Value}
+	if r.created = before.kv == nil; !r.created {
+		r.createRevision = before.kv.Create
+	}
+	var lease int64 // as kine has it: seconds
+	if c.Expires != 0 {
+		r.expires = &c.Expires
+		lease = max(1, int64(time.Until(time.UnixMilli(c.Expires)).Seconds()))
+	}
+	_, err := b.row.ExecContext(b.ctx, r.id, r.name, r.created, r.deleted, r.createRevision, r.prevRevision, lease, r.value)
+	if err != nil {
+		return err
+	}
+	if _, err := b.sum.ExecContext(b.ctx, r.id, r.checksum(), r.expires); err != nil {
+		return err
+	}
+	b.next++
+	b.bytes += len(c.Key) + len(c.Value)
+	e := &revision.Event{Delete: r.deleted, Previous: before.kv}
+	now := latest{row: r.id}
+	if e.Delete {
+		e.KV = revision.KeyValue{Key: c.Key, Mod: r.id}
+	} else {
+		e.KV = revision.KeyValue{Key: c.Key, Value: c.Value, Create: r.createRevision, Mod: r.id, Expires: c.Expires}
+		if r.created {
+			e.KV.Create = r.id
+		}
+		now.kv = &e.KV
+	}
+	b.events = append(b.events, e)
+	b.written[c.Key] = now
+	return nil
+}
+
+// begin begins the transaction, with the first row.
+func (b *batch) begin() error {
+	if b.begun {
+		return nil
+	}
+	if _, err := b.conn.ExecContext(b.ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	b.begun = true
+	if !b.clean {
+		return nil
+	}
+	_, err := b.conn.ExecContext(b.ctx, setMeta, metaClean, 0)
 	return err
 }
 
-// one adds a row.
-func (w *writer) one(values []any) (int64, error) {
-	if err := w.open(); err != nil {
-		return 0, err
+func (b *batch) commit() error {
+	if !b.begun {
+		return nil
 	}
-	result, err := w.insert.Exec(values...)
-	if err != nil {
-		return 0, w.db.TranslateErr(err)
+	if _, err := b.conn.ExecContext(b.ctx, "COMMIT"); err != nil {
+		return err
 	}
-	return result.LastInsertId()
+	b.clean = false
+	return nil
 }
 
-// open makes a connection where there is none. It is the writer's own: SQLite
-// forgets the pages that a connection knows when another one writes.
-func (w *writer) open() error {
+// open makes the connection where there is none. After a transaction that failed
+// it finds out whether that is in the file all the same.
+func (w *writer) open(ctx context.Context) error {
 	if w.conn != nil {
 		return nil
 	}
-	ctx := context.Background()
-	conn, err := w.db.DB.Conn(ctx)
+	conn, err := w.db.Conn(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	w.conn = conn
-	if w.insert, err = conn.PrepareContext(ctx, addRow); err != nil {
-		w.close()
-		return fmt.Errorf("prepare to add rows: %w", err)
+	for _, p := range []struct {
+		to   **sql.Stmt
+		text string
+	}{{&w.key, getKey}, {&w.row, addRow}, {&w.sum, addSum}} {
+		if *p.to, err = conn.PrepareContext(ctx, p.text); err != nil {
+			w.close()
+			return fmt.Errorf("prepare to write: %w", err)
+		}
 	}
+	if !w.unsure {
+		return nil
+	}
+	if err := w.catchUp(ctx); err != nil {
+		w.close()
+		return err
+	}
+	w.unsure = false
 	return nil
+}
+
+// catchUp publishes what is in the file and nobody knows of.
+func (w *writer) catchUp(ctx context.Context) error {
+	var newest int64
+	if err := w.conn.QueryRowContext(ctx, getCurrent).Scan(&newest); err != nil {
+		return fmt.Errorf("read the newest revision: %w", err)
+	}
+	for {
+		current, _, err := w.log.Current(ctx)
+		if err != nil || current >= newest {
+			return err
+		}
+		events, _, err := w.log.changes(ctx, revision.Span{End: revision.NoEnd}, current, newest)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		w.log.publish(events)
+	}
 }
 
 // close ends the connection itself, where conn.Close would keep it for others.
@@ -183,9 +346,20 @@ func (w *writer) close() {
 	if w.conn == nil {
 		return
 	}
-	if w.insert != nil {
-		_ = w.insert.Close()
+	for _, s := range []*sql.Stmt{w.key, w.row, w.sum} {
+		if s != nil {
+			_ = s.Close()
+		}
 	}
 	_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
-	w.conn, w.insert = nil, nil
+	w.conn, w.key, w.row, w.sum = nil, nil, nil, nil
+}
+
+// rollback undoes the transaction of a step that failed.
+func rollback(ctx context.Context, conn *sql.Conn, err error) error {
+	if err == nil {
+		return nil
+	}
+	_, undone := conn.ExecContext(ctx, "ROLLBACK")
+	return errors.Join(err, undone)
 }

@@ -1,0 +1,54 @@
+package etcdapi
+
+import (
+	"context"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+// lease is etcd's Lease service as far as API servers use it: they grant leases
+// that end by themselves and never renew one. The number of a lease is the time at
+// which it ends, in milliseconds since 1970. So there is nothing to keep about it,
+// and what was put with it goes at that time, whoever runs then.
+type lease struct {
+	pb.UnimplementedLeaseServer
+	hub *hub
+}
+
+// LeaseGrant implements the etcd Lease service.
+func (l *lease) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	switch {
+	case r.ID != 0:
+		return nil, unsupported("a lease with a chosen number")
+	case r.TTL <= 0 || r.TTL > maxTTL:
+		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
+	}
+	id := time.Now().Add(time.Duration(r.TTL) * time.Second).UnixMilli()
+	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{Revision: l.hub.reached()}, ID: id, TTL: r.TTL}, nil
+}
+
+// maxTTL is etcd's longest time to live, in seconds.
+const maxTTL = 9_000_000_000
+
+// LeaseTimeToLive implements the etcd Lease service, without the keys.
+func (l *lease) LeaseTimeToLive(_ context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
+	if r.Keys {
+		return nil, unsupported("the keys of a lease")
+	}
+	left := time.Until(time.UnixMilli(r.ID))
+	ttl := int64(-1) // as etcd says of one that ended
+	if left > 0 {
+		ttl = int64(left.Seconds())
+	}
+	return &pb.LeaseTimeToLiveResponse{Header: &pb.ResponseHeader{Revision: l.hub.reached()}, ID: r.ID, TTL: ttl}, nil
+}
+
+// deadline is when what is put with a lease goes, in milliseconds since 1970.
+func deadline(id int64) (int64, error) {
+	if id != 0 && id <= time.Now().UnixMilli() {
+		return 0, rpctypes.ErrGRPCLeaseNotFound
+	}
+	return id, nil
+}

@@ -1,0 +1,308 @@
+package etcdapi
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
+)
+
+const (
+	// maxQueued and maxQueuedBytes are what waits for a watch that does not
+	// read. What comes after them it reads from the log when it goes on.
+	maxQueued      = 4096
+	maxQueuedBytes = 4 << 20
+	// readRetry is how long a watch waits after the log could not be read.
+	readRetry = time.Second
+)
+
+// watcher is the clientv3.Watcher of one client. It stands where etcd's own client
+// has a stream and four goroutines for its watches, and a buffer without a bound
+// for each of them.
+type watcher struct {
+	hub *hub
+
+	mu      sync.Mutex
+	closed  bool
+	watches map[*watch]struct{}
+	running sync.WaitGroup
+}
+
+var _ clientv3.Watcher = (*watcher)(nil)
+
+func newWatcher(h *hub) *watcher { return &watcher{hub: h, watches: map[*watch]struct{}{}} }
+
+// watch is a span of keys from a revision on. The lock of the hub guards what
+// changes.
+type watch struct {
+	span    revision.Span
+	options watchOptions
+	out     chan clientv3.WatchResponse
+	cancel  context.CancelFunc
+	wake    chan struct{}
+
+	queue []*revision.Event
+	bytes int
+	// next is the first revision that is neither in the queue nor was sent. A
+	// live watch has everything before the hub's revision in its queue.
+	next int64
+	live bool
+	// wanted is the revision from which on progress is to be told; 0: not asked.
+	wanted int64
+	busy   bool // had an event since the last notification
+}
+
+// watchOptions are what a watch was asked for beside keys.
+type watchOptions struct {
+	previous, progress, created, noPut, noDelete bool
+}
+
+// Watch implements clientv3.Watcher.
+func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	op := clientv3.OpGet(key, opts...)
+	asked := upstream.WatchOptionsOf(op)
+	ctx, cancel := context.WithCancel(ctx)
+	one := &watch{
+		span: storedSpan(op.KeyBytes(), op.RangeBytes()),
+		options: watchOptions{
+			previous: asked.PrevKV, progress: asked.ProgressNotify, created: asked.CreatedNotify,
+			noPut: asked.FilterPut, noDelete: asked.FilterDelete,
+		},
+		out: make(chan clientv3.WatchResponse), cancel: cancel, wake: make(chan struct{}, 1), next: op.Rev(),
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		cancel()
+		close(one.out)
+		return one.out
+	}
+	w.watches[one] = struct{}{}
+	w.hub.mu.Lock()
+	if one.next <= 0 {
+		one.next = w.hub.revision + 1
+	}
+	one.live = one.next > w.hub.revision
+	w.hub.add(one)
+	w.hub.mu.Unlock()
+	w.running.Go(func() {
+		defer close(one.out)
+		w.hub.serve(ctx, one)
+		w.forget(one)
+	})
+	return one.out
+}
+
+func (w *watcher) forget(one *watch) {
+	one.cancel()
+	w.hub.remove(one)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.watches, one)
+}
+
+// RequestProgress implements clientv3.Watcher: every watch of the client tells
+// how far it is once it has what was written before the call.
+func (w *watcher) RequestProgress(ctx context.Context) error {
+	current, _, err := w.hub.log.Current(ctx)
+	if err != nil {
+		return rpcError(err)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	for one := range w.watches {
+		one.ask(max(current, 1))
+	}
+	return nil
+}
+
+// Close implements clientv3.Watcher.
+func (w *watcher) Close() error {
+	w.mu.Lock()
+	w.closed = true
+	for one := range w.watches {
+		one.cancel()
+	}
+	w.mu.Unlock()
+	w.running.Wait()
+	return nil
+}
+
+// offer queues an event. The caller holds the lock of the hub, as for ask.
+func (w *watch) offer(e *revision.Event) {
+	if !w.live || e.KV.Mod < w.next {
+		return
+	}
+	if len(w.queue) >= maxQueued || w.bytes >= maxQueuedBytes {
+		w.live, w.next = false, e.KV.Mod
+		return
+	}
+	w.next = e.KV.Mod + 1
+	if e.Delete && w.options.noDelete || !e.Delete && w.options.noPut {
+		return
+	}
+	w.queue = append(w.queue, e)
+	w.bytes += e.Size()
+	w.busy = true
+	w.signal()
+}
+
+// ask has the watch tell that it is at a revision, as soon as it is.
+func (w *watch) ask(revision int64) {
+	w.wanted = max(w.wanted, revision)
+	w.signal()
+}
+
+func (w *watch) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// serve delivers a watch until it ends.
+func (h *hub) serve(ctx context.Context, w *watch) {
+	if w.options.created && !w.send(ctx, h, clientv3.WatchResponse{Header: header(h.reached()), Created: true}) {
+		return
+	}
+	for {
+		events, progress, behind := h.take(w)
+		switch {
+		case len(events) > 0:
+			if !w.sendEvents(ctx, h, events) {
+				return
+			}
+		case behind:
+			if !h.catchUp(ctx, w) {
+				return
+			}
+		case progress > 0:
+			if !w.send(ctx, h, clientv3.WatchResponse{Header: header(progress)}) {
+				return
+			}
+		default:
+			select {
+			case <-w.wake:
+			case <-ctx.Done():
+				return
+			case <-h.stop:
+				return
+			}
+		}
+	}
+}
+
+func (h *hub) reached() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.revision
+}
+
+// take returns what is to be done for a watch: events that wait, or progress to
+// tell, or that it has to read the log first.
+func (h *hub) take(w *watch) (events []*revision.Event, progress int64, behind bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(w.queue) > 0 {
+		events = w.queue
+		w.queue, w.bytes = nil, 0
+		return events, 0, false
+	}
+	if !w.live {
+		if w.next <= h.revision {
+			return nil, 0, true
+		}
+		w.live = true
+	}
+	if w.wanted > 0 && h.revision >= w.wanted {
+		w.wanted = 0
+		return nil, h.revision, false
+	}
+	return nil, 0, false
+}
+
+// catchUp reads what comes next for a watch from the log. It returns false where
+// that was the end of the watch.
+func (h *hub) catchUp(ctx context.Context, w *watch) bool {
+	events, through, err := h.log.Changes(ctx, w.span, w.next-1)
+	switch {
+	case errors.Is(err, revision.ErrCompacted):
+		_, compacted, _ := h.log.Current(ctx) // known: it has just been compared with
+		w.send(ctx, h, clientv3.WatchResponse{Header: header(h.reached()), Canceled: true, CompactRevision: max(compacted, 1)})
+		return false
+	case ctx.Err() != nil || errors.Is(err, revision.ErrClosed):
+		return false
+	case err != nil:
+		klog.FromContext(ctx).Error(err, "A watch could not read the history", "key", w.span.Key, "revision", w.next)
+		select {
+		case <-time.After(readRetry):
+			return true
+		case <-ctx.Done():
+			return false
+		case <-h.stop:
+			return false
+		}
+	}
+	events = slices.DeleteFunc(events, func(e *revision.Event) bool {
+		return e.Delete && w.options.noDelete || !e.Delete && w.options.noPut
+	})
+	if len(events) > 0 && !w.sendEvents(ctx, h, events) {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.next = through + 1
+	return true
+}
+
+func (w *watch) sendEvents(ctx context.Context, h *hub, events []*revision.Event) bool {
+	r := clientv3.WatchResponse{
+		Header: header(events[len(events)-1].KV.Mod), Events: make([]*clientv3.Event, len(events)),
+	}
+	for i, e := range events {
+		r.Events[i] = w.event(e)
+	}
+	return w.send(ctx, h, r)
+}
+
+// event is what the client gets of an event, whose values are its own.
+func (w *watch) event(e *revision.Event) *clientv3.Event {
+	event := &clientv3.Event{Type: mvccpb.PUT}
+	if e.Delete {
+		event.Type = mvccpb.DELETE
+		event.Kv = &mvccpb.KeyValue{Key: clientKey(e.KV.Key), ModRevision: e.KV.Mod}
+	} else {
+		event.Kv = keyValue(&e.KV)
+	}
+	if w.options.previous && e.Previous != nil {
+		event.PrevKv = keyValue(e.Previous)
+	}
+	return event
+}
+
+// send returns false where nobody takes the response any more.
+func (w *watch) send(ctx context.Context, h *hub, r clientv3.WatchResponse) bool {
+	select {
+	case w.out <- r:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-h.stop:
+		return false
+	}
+}
+
+func header(revision int64) etcdserverpb.ResponseHeader {
+	return etcdserverpb.ResponseHeader{Revision: revision}
+}

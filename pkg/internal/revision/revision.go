@@ -1,0 +1,165 @@
+// Package revision is the contract between a log of revisions and the etcd API
+// that is served from it ([pkg/internal/etcdapi]).
+//
+// A log holds keys and values. Every change of a key has a revision of its own:
+// 1, 2, 3 and so on, without gaps, in the order in which the changes became
+// visible. The log answers for any revision that was not compacted, and tells
+// one follower about every change, in order and once.
+package revision
+
+import (
+	"context"
+	"errors"
+)
+
+// MaxChanges is how many changes one Append may have: etcd's limit for the
+// operations of a transaction (--max-txn-ops).
+const MaxChanges = 128
+
+// AnyRevision expects nothing of a key: it may exist or not.
+const AnyRevision int64 = -1
+
+var (
+	// ErrCompacted: the history of the revision is gone.
+	ErrCompacted = errors.New("the revision has been compacted")
+	// ErrFuture: nothing has the revision yet.
+	ErrFuture = errors.New("the revision is in the future")
+	// ErrClosed: the log was closed, or was never open.
+	ErrClosed = errors.New("the storage is stopping")
+)
+
+// KeyValue is a key at a revision. Values are shared: nobody may change one.
+type KeyValue struct {
+	Key   string
+	Value []byte
+	// Create is the revision that made the key, Mod the one that wrote Value.
+	Create, Mod int64
+	// Expires is when the key is to go, in milliseconds since 1970. 0: never.
+	Expires int64
+}
+
+// Size is roughly what the key value takes in memory, in bytes.
+func (kv *KeyValue) Size() int {
+	const overhead = 192
+	if kv == nil {
+		return 0
+	}
+	return len(kv.Key) + len(kv.Value) + overhead
+}
+
+// Kind is what a change does.
+type Kind byte
+
+const (
+	// Put writes a value.
+	Put Kind = iota
+	// Delete removes a key. There is no revision for a key that is not there.
+	Delete
+	// Check writes nothing: the changes beside it depend on the key.
+	Check
+)
+
+// Change is one step of an Append.
+type Change struct {
+	Kind    Kind
+	Key     string
+	Value   []byte
+	Expires int64 // as in KeyValue
+	// Expect is the revision (KeyValue.Mod) that the key must have: 0 where it
+	// must not exist, AnyRevision where it does not matter.
+	Expect int64
+}
+
+// Result is what came of an Append.
+type Result struct {
+	// Revision is the newest one when it was decided: of the last change, where
+	// it wrote any.
+	Revision int64
+	// Refused is the index of the first change whose expectation did not hold,
+	// or -1. Where one did not, nothing was written.
+	Refused int
+	// Before is what each key was before; nil where it did not exist. Of a
+	// refused Append it is complete up to Refused.
+	Before []*KeyValue
+}
+
+// Event is a change that happened.
+type Event struct {
+	// KV is the key after the change; of a deletion it has Key and Mod only.
+	KV     KeyValue
+	Delete bool
+	// Previous is the key before the change; nil where it is new.
+	Previous *KeyValue
+}
+
+// Size is roughly what the event takes in memory, in bytes.
+func (e *Event) Size() int { return e.KV.Size() + e.Previous.Size() }
+
+// Span is a range of keys: from Key on, up to but without End.
+type Span struct {
+	Key string
+	// End is empty for Key alone, and [NoEnd] for all keys from Key on.
+	End string
+}
+
+// NoEnd is the end of a span that goes on to the last key, as in etcd's API.
+const NoEnd = "\x00"
+
+// Has tells whether the span has the key.
+func (s Span) Has(key string) bool {
+	if s.End == "" {
+		return key == s.Key
+	}
+	return key >= s.Key && (s.End == NoEnd || key < s.End)
+}
+
+// Query asks for keys.
+type Query struct {
+	Span
+	// Revision is at which revision. 0: the newest.
+	Revision int64
+	// Limit is how many keys at most. 0: all.
+	Limit int64
+	// KeysOnly leaves the values out, CountOnly the keys as well.
+	KeysOnly, CountOnly bool
+}
+
+// Page answers a query.
+type Page struct {
+	// Revision is the newest one that the query could see. It was read at this
+	// revision, unless it asked for an older one.
+	Revision int64
+	KVs      []*KeyValue // in the order of their bytes
+	// Count is how many keys the span has, whatever the limit.
+	Count int64
+}
+
+// Log is a history of changes. All methods may be called at the same time.
+// Reads see every change whose Append has returned, and none by halves.
+type Log interface {
+	// Append writes all changes or none. After an error other than the
+	// context's own it is not known whether it did. No two changes have one key.
+	Append(ctx context.Context, changes []Change) (Result, error)
+	// Range answers a query. Errors: ErrCompacted, ErrFuture.
+	Range(ctx context.Context, q Query) (Page, error)
+	// Changes returns the events of the span after a revision, in order, and
+	// the revision up to which these are all. It may return fewer than there
+	// are: a few megabytes at a time. Errors: ErrCompacted.
+	Changes(ctx context.Context, s Span, after int64) (events []*Event, through int64, err error)
+	// Compact drops what no read at the revision or later needs. Errors:
+	// ErrCompacted where that happened before, ErrFuture.
+	Compact(ctx context.Context, revision int64) error
+	// Current is the newest revision, and the one of the last compaction.
+	Current(ctx context.Context) (current, compacted int64, err error)
+	// Expiring are the keys that have an end: it may have more, with revisions
+	// that the keys have no longer.
+	Expiring(ctx context.Context) ([]*KeyValue, error)
+	// Size is what the log takes on disk, or in memory, in bytes.
+	Size(ctx context.Context) (int64, error)
+	// Close ends all work and releases every file.
+	Close(ctx context.Context) error
+}
+
+// Follower hears of every change, in order, before the Append that made it
+// returns. It must return soon and may not call the log.
+type Follower func(events []*Event)

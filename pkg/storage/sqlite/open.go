@@ -1,0 +1,241 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
+)
+
+// open locks a file, finds what is wrong with it, and starts the log.
+func open(ctx context.Context, f File, follow revision.Follower) (revision.Log, error) {
+	path, err := place(f.Path)
+	if err != nil {
+		return nil, err
+	}
+	lock, err := filelock.Take(path + ".lock")
+	if err != nil {
+		var held *filelock.HeldError
+		if errors.As(err, &held) {
+			return nil, fmt.Errorf("%w; stop that server or choose another file", err)
+		}
+		return nil, fmt.Errorf("lock: %w; the directory must be writable", err)
+	}
+	l := &log{path: path, lock: lock, follow: follow, recent: newRecent(), stop: make(chan struct{})}
+	if err := l.open(ctx, f); err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	return l, nil
+}
+
+// place is the absolute path of a file, without links, in a directory that exists.
+func place(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	// Only the last directory: the ones above may be a disk that is not mounted.
+	dir := filepath.Dir(path)
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return "", fmt.Errorf("create the directory: %w", err)
+	}
+	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return "", fmt.Errorf("create the directory: %s is a file; choose another path", dir)
+	}
+	if path, err = resolve(path); err != nil {
+		return "", err
+	}
+	if strings.ContainsAny(path, "?#%") {
+		return "", errors.New("the path contains one of ?, # and %, which SQLite reads as something else; choose another")
+	}
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return "", fmt.Errorf("is a %s, not a file; choose another path", kind(info))
+	}
+	return path, nil
+}
+
+// resolve follows the links of a path, also one to a file that is not there yet.
+func resolve(path string) (string, error) {
+	const most = 40 // links, as Linux has it
+	for range most {
+		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		if err != nil {
+			return "", err
+		}
+		path = filepath.Join(dir, filepath.Base(path))
+		to, err := os.Readlink(path)
+		if err != nil {
+			return path, nil //nolint:nilerr // it is no link
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(dir, to)
+		}
+		path = to
+	}
+	return "", errors.New("too many symbolic links")
+}
+
+func kind(info os.FileInfo) string {
+	if info.IsDir() {
+		return "directory"
+	}
+	return "special file"
+}
+
+// open opens the file, which is locked, and starts what works on it.
+func (l *log) open(ctx context.Context, f File) error {
+	if err := touch(l.path); err != nil {
+		return err
+	}
+	if err := upgrade(ctx, l.path); err != nil {
+		return err
+	}
+	sync := "PRAGMA synchronous = FULL"
+	if f.UnsafeNoSync {
+		// With a log this keeps the file consistent: only the order in which the
+		// log reaches the disk is left open.
+		sync = "PRAGMA synchronous = NORMAL"
+	}
+	l.db = connect(l.path, readers)
+	if err := onOne(ctx, l.db, "PRAGMA journal_mode = WAL"); err != nil {
+		return err
+	}
+	due := make(chan struct{}, 1)
+	l.writer = &writer{
+		log: l, queue: make(chan *request), steps: make(chan *step), stopped: make(chan struct{}), due: due,
+		db: connect(l.path, 1, sync, "PRAGMA wal_autocheckpoint = 0"),
+	}
+	l.keeper = &keeper{log: l, limit: f.HistoryBytes, due: due, step: firstStep}
+	if err := l.load(ctx); err != nil {
+		return err
+	}
+	var err error
+	if l.read, err = prepare(ctx, l.db); err != nil {
+		return err
+	}
+	l.work.Go(func() { l.writer.run(l.stop) })
+	background := context.WithoutCancel(ctx)
+	l.work.Go(func() { l.keeper.run(background, l.stop) })
+	l.work.Go(func() { scrub(background, l) })
+	return nil
+}
+
+// touch makes the file: SQLite gives its other files the mode of this one.
+func touch(path string) error {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// load reads where the log is. A file that was not closed in order is checked.
+func (l *log) load(ctx context.Context) error {
+	meta, err := readMeta(ctx, l.db)
+	if err != nil {
+		return err
+	}
+	if found := meta[metaLayout]; found != layout {
+		return fmt.Errorf("its tables have layout %d, and this version knows %d; use a newer version", found, layout)
+	}
+	l.writer.clean = meta[metaClean] == 1
+	if !l.writer.clean {
+		if err := check(ctx, l.db, l.path); err != nil {
+			return err
+		}
+	}
+	l.swept, l.history = meta[metaSwept], meta[metaHistory]
+	if err := l.db.QueryRowContext(ctx, getCurrent).Scan(&l.current); err != nil {
+		return fmt.Errorf("read the newest revision: %w", err)
+	}
+	if err := l.db.QueryRowContext(ctx, getCompacted).Scan(&l.compacted); err != nil {
+		return fmt.Errorf("read the compacted revision: %w", err)
+	}
+	l.asked = l.compacted
+	if l.writer.clean {
+		return nil
+	}
+	var rows int64
+	if err := l.db.QueryRowContext(ctx, weighHistory, l.swept).Scan(&l.history, &rows); err != nil {
+		return fmt.Errorf("weigh the history: %w", err)
+	}
+	l.history += rows * rowWeight
+	return nil
+}
+
+func readMeta(ctx context.Context, db *sql.DB) (meta map[string]int64, err error) {
+	rows, err := db.QueryContext(ctx, getMeta)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	meta = map[string]int64{}
+	for rows.Next() {
+		var name string
+		var value int64
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		meta[name] = value
+	}
+	return meta, rows.Err()
+}
+
+// Close implements revision.Log. It leaves one file, to be copied or moved.
+func (l *log) Close(ctx context.Context) error {
+	close(l.stop)
+	l.work.Wait()
+	ctx = context.WithoutCancel(ctx) // it is short
+	err := l.settle(ctx)
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	return errors.Join(err, l.release())
+}
+
+// settle notes that the stop was in order. Where that fails, the next start checks
+// the file.
+func (l *log) settle(ctx context.Context) error {
+	w := l.writer
+	if w.clean || w.unsure || w.open(ctx) != nil {
+		return nil
+	}
+	for _, s := range []struct {
+		text string
+		args []any
+	}{
+		{"BEGIN IMMEDIATE", nil},
+		{setMeta, []any{metaHistory, l.history}},
+		{setMeta, []any{metaClean, 1}},
+		{"COMMIT", nil},
+	} {
+		if _, err := w.conn.ExecContext(ctx, s.text, s.args...); err != nil {
+			return nil //nolint:nilerr // see above
+		}
+	}
+	return drain(ctx, w.conn, "PRAGMA wal_checkpoint(TRUNCATE)")
+}
+
+// release closes what is open and gives up the lock.
+func (l *log) release() error {
+	var errs []error
+	if l.writer != nil {
+		l.writer.close()
+		errs = append(errs, l.writer.db.Close())
+	}
+	for _, s := range []*sql.Stmt{l.read.key, l.read.list, l.read.count, l.read.changes} {
+		if s != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	if l.db != nil {
+		errs = append(errs, l.db.Close())
+	}
+	return errors.Join(append(errs, l.lock.Release())...)
+}

@@ -1,0 +1,88 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"strings"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
+)
+
+// row is one of the table kine: a change of a key.
+type row struct {
+	id               int64
+	name             string
+	created, deleted bool
+	createRevision   int64
+	prevRevision     int64
+	value            []byte
+	sum              *int64 // nil: kine wrote the row
+	expires          *int64
+}
+
+// fields are where a query puts its columns.
+func (r *row) fields() []any {
+	return []any{&r.id, &r.name, &r.created, &r.deleted, &r.createRevision, &r.prevRevision, &r.value, &r.sum, &r.expires}
+}
+
+// optional is a row that a query may not find.
+type optional struct {
+	id, createRevision, prevRevision, sum, expires *int64
+	name                                           *string
+	created, deleted                               *bool
+	value                                          []byte
+}
+
+func (o *optional) fields() []any {
+	return []any{&o.id, &o.name, &o.created, &o.deleted, &o.createRevision, &o.prevRevision, &o.value, &o.sum, &o.expires}
+}
+
+// row is the one that was found, or nil.
+func (o *optional) row() *row {
+	if o.id == nil {
+		return nil
+	}
+	return &row{
+		id: *o.id, name: *o.name, created: *o.created, deleted: *o.deleted, createRevision: *o.createRevision,
+		prevRevision: *o.prevRevision, value: o.value, sum: o.sum, expires: o.expires,
+	}
+}
+
+// isObject tells whether the row is a change of a key. kine fills a number that it
+// did not use with a row "gap-NUMBER".
+func (r *row) isObject() bool {
+	return r.name != "compact_rev_key" && !(r.deleted && r.prevRevision == 0 && strings.HasPrefix(r.name, "gap-"))
+}
+
+// keyValue is what the key has from the row on.
+func (r *row) keyValue() *revision.KeyValue {
+	kv := &revision.KeyValue{Key: r.name, Value: r.value, Create: r.createRevision, Mod: r.id}
+	if r.created {
+		kv.Create = r.id
+	}
+	if r.expires != nil {
+		kv.Expires = *r.expires
+	}
+	if r.sum != nil && *r.sum != r.checksum() {
+		kv.Value = revision.Damaged(fmt.Sprintf("row %d of key %s: its checksum is wrong", r.id, r.name))
+	}
+	return kv
+}
+
+// checksum is the CRC-32C of everything that the row says.
+func (r *row) checksum() int64 {
+	var head [27]byte
+	binary.LittleEndian.PutUint64(head[0:], uint64(r.id))
+	binary.LittleEndian.PutUint64(head[8:], uint64(r.createRevision))
+	binary.LittleEndian.PutUint64(head[16:], uint64(r.prevRevision))
+	if r.created {
+		head[24] = 1
+	}
+	if r.deleted {
+		head[25] = 1
+	}
+	table := crc32.MakeTable(crc32.Castagnoli) // the library keeps this one
+	sum := crc32.Update(crc32.Checksum(head[:], table), table, []byte(r.name))
+	return int64(crc32.Update(sum, table, r.value))
+}

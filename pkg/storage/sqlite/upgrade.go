@@ -1,0 +1,203 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// newSuffix is that of the copy which takes the place of an old file.
+const newSuffix = ".new"
+
+// copyRows is how many rows are copied at a time.
+const copyRows = 1000
+
+// upgrade makes the tables of a new file, and brings one that kine wrote up to
+// date: its rows are copied into a new file, which then takes its place. Until
+// then nothing happened; a copy that was interrupted begins again.
+func upgrade(ctx context.Context, path string) (err error) {
+	if err := os.Remove(path + newSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove what an interrupted upgrade left: %w", err)
+	}
+	db := connect(path, 1)
+	defer func() { err = errors.Join(err, closeAll(db)) }()
+	has, err := tables(ctx, db)
+	switch {
+	case err != nil:
+		return err
+	case has["sailplane_meta"]:
+		return nil
+	case len(has) == 0:
+		return createNew(ctx, db)
+	case !has["kine"]:
+		return errors.New("it is the database of another program; choose another path")
+	}
+	if err := fits(path); err != nil {
+		return err
+	}
+	if err := copyInto(ctx, db, path); err != nil {
+		return fmt.Errorf("bring the file up to date: %w", errors.Join(explain(err), os.Remove(path+newSuffix)))
+	}
+	return nil
+}
+
+func closeAll(db *sql.DB) error {
+	if db == nil {
+		return nil
+	}
+	return db.Close()
+}
+
+// tables are the names of what a file has.
+func tables(ctx context.Context, db *sql.DB) (has map[string]bool, err error) {
+	rows, err := db.QueryContext(ctx, "SELECT name FROM sqlite_master WHERE type = 'table'")
+	if err != nil {
+		return nil, explain(err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	has = map[string]bool{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, explain(err)
+		}
+		has[name] = true
+	}
+	return has, explain(rows.Err())
+}
+
+// createNew makes the tables in an empty file.
+func createNew(ctx context.Context, db *sql.DB) error {
+	statements := []string{"PRAGMA auto_vacuum = INCREMENTAL", "PRAGMA journal_mode = WAL", "BEGIN IMMEDIATE"}
+	statements = append(append(statements, create("main")...), index("main")...)
+	statements = append(statements, firstRow, fmt.Sprintf("INSERT INTO sailplane_meta VALUES ('%s', %d), ('%s', 1)",
+		metaLayout, layout, metaClean), "COMMIT")
+	return onOne(ctx, db, statements...)
+}
+
+// onOne runs statements on one connection.
+func onOne(ctx context.Context, db *sql.DB, statements ...string) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return explain(err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	for _, statement := range statements {
+		if err := drain(ctx, conn, statement); err != nil {
+			return explain(err)
+		}
+	}
+	return nil
+}
+
+// fits fails where there is no room for a copy of the file.
+func fits(path string) error {
+	need := sizeOf(path) + sizeOf(path+"-wal")
+	if free, known := freeSpace(filepath.Dir(path)); known && free < need+need/10 {
+		return fmt.Errorf("the file is of an older version and is copied to bring it up to date, "+
+			"for which %d MiB must be free and %d are: make room", (need+need/10)>>20+1, free>>20)
+	}
+	return nil
+}
+
+// copyInto copies the rows of a file that kine wrote into a new one, which takes
+// its place.
+func copyInto(ctx context.Context, db *sql.DB, path string) error {
+	// SQLite's log belongs to the old file: it must not be there beside the new one.
+	if err := onOne(ctx, db, "PRAGMA journal_mode = DELETE"); err != nil {
+		return err
+	}
+	if log := sizeOf(path + "-wal"); log > 0 {
+		return errors.New("SQLite's log could not be moved into the file: another program holds it open; stop that")
+	}
+	if err := touch(path + newSuffix); err != nil {
+		return err
+	}
+	if err := fill(ctx, db, path); err != nil {
+		return err
+	}
+	if err := db.Close(); err != nil {
+		return err
+	}
+	if err := syncFile(path + newSuffix); err != nil {
+		return err
+	}
+	if err := os.Rename(path+newSuffix, path); err != nil {
+		return err
+	}
+	return syncFile(filepath.Dir(path))
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// fill makes the new file, which is attached.
+func fill(ctx context.Context, db *sql.DB, path string) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	if _, err := conn.ExecContext(ctx, "ATTACH DATABASE ? AS new", path+newSuffix); err != nil {
+		return err
+	}
+	statements := append([]string{
+		"PRAGMA new.auto_vacuum = INCREMENTAL", "PRAGMA new.journal_mode = OFF", "PRAGMA new.synchronous = OFF",
+	}, create("new")...)
+	for _, statement := range statements {
+		if err := drain(ctx, conn, statement); err != nil {
+			return err
+		}
+	}
+	if err := copyTable(ctx, conn, path); err != nil {
+		return err
+	}
+	statements = append(index("new"),
+		fmt.Sprintf(`INSERT INTO new.sailplane_row (id, expires) SELECT id, %d + lease * 1000 FROM new.kine WHERE lease > 0 AND deleted = 0`,
+			time.Now().UnixMilli()),
+		fmt.Sprintf("INSERT INTO new.sailplane_meta VALUES ('%s', %d), ('%s', 0)", metaLayout, layout, metaClean),
+		"DETACH DATABASE new")
+	for _, statement := range statements {
+		if err := drain(ctx, conn, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyTable(ctx context.Context, conn *sql.Conn, path string) error {
+	var last, newest int64
+	if err := conn.QueryRowContext(ctx, "SELECT COALESCE(MAX(id), 0) FROM main.kine").Scan(&newest); err != nil {
+		return err
+	}
+	said := time.Now()
+	klog.InfoS("Bringing the file up to date: it is copied", "file", path, "bytes", sizeOf(path))
+	for last < newest {
+		_, err := conn.ExecContext(ctx, `INSERT INTO new.kine
+			(id, name, created, deleted, create_revision, prev_revision, lease, value)
+			SELECT id, name, created, deleted, create_revision, prev_revision, lease, value
+			FROM main.kine WHERE id > ? ORDER BY id LIMIT ?`, last, copyRows)
+		if err != nil {
+			return fmt.Errorf("copy rows after revision %d: %w", last, err)
+		}
+		if err := conn.QueryRowContext(ctx, "SELECT MAX(id) FROM new.kine").Scan(&last); err != nil {
+			return err
+		}
+		if time.Since(said) >= progressEvery {
+			said = time.Now()
+			klog.InfoS("Bringing the file up to date", "file", path, "revision", last, "of", newest)
+		}
+	}
+	return nil
+}
