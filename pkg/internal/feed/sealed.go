@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
 // encryptedPrefix starts every value that is encrypted, whatever with.
@@ -49,12 +51,15 @@ func (f *Feed) Unreadable() error {
 		all = append(all, fmt.Sprintf("%d of %s", n, resource))
 	}
 	slices.Sort(all)
-	return fmt.Errorf("stored objects cannot be decrypted (%s): %w", strings.Join(all, ", "), f.sealed.cause)
+	return fmt.Errorf("stored objects cannot be read (%s): %w", strings.Join(all, ", "), f.sealed.cause)
 }
 
 // open decrypts a value, if it is encrypted. A server without the encryption
 // that another one of the same storage has had cannot.
 func (f *Feed) open(ctx context.Context, key string, kv *mvccpb.KeyValue) ([]byte, error) {
+	if err := revision.DamageOf(kv.Value); err != nil {
+		return nil, err
+	}
 	if !bytes.HasPrefix(kv.Value, encryptedPrefix()) {
 		return kv.Value, nil
 	}
@@ -114,7 +119,7 @@ func (f *Feed) seal(ctx context.Context, key string, kv *mvccpb.KeyValue, cause 
 	_, there := f.index.objects[key]
 	f.mu.Unlock()
 	if first {
-		klog.FromContext(ctx).Error(cause, "Stored objects cannot be decrypted: their lifecycle waits until they can",
+		klog.FromContext(ctx).Error(cause, "Stored objects cannot be read: their lifecycle waits until they can",
 			"resource", resource, "key", string(kv.Key))
 	}
 	if !there {

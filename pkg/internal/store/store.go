@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
@@ -250,16 +251,21 @@ func (b *Backend) raw(s *spec) (storage.Interface, func(), error) {
 	}
 	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
 	wrapped := &kubernetes.Client{Client: client}
-	wrapped.Kubernetes = wrapped
+	wrapped.Kubernetes = limited{wrapped}
 	versioner := storage.APIObjectVersioner{}
+	decoder := newDecoder(etcd3.NewDefaultDecoder(config.Codec, versioner))
 	raw, err := etcd3.New(wrapped, b.Compactor, config.Codec, s.cache.NewFunc, s.cache.NewListFunc, config.Prefix,
 		s.cache.ResourcePrefix, config.GroupResource, config.Transformer, config.LeaseManagerConfig,
-		etcd3.NewDefaultDecoder(config.Codec, versioner), versioner)
+		decoder, versioner)
 	if err != nil {
 		_ = client.Close()
 		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 	}
-	return raw, func() { raw.Close(); _ = client.Close() }, nil
+	top := &readable{
+		Interface: raw, resource: config.GroupResource, prefix: s.cache.ResourcePrefix, mark: decoder.mark,
+		root: strings.TrimSuffix(config.Prefix, "/") + "/", client: wrapped,
+	}
+	return top, func() { raw.Close(); _ = client.Close() }, nil
 }
 
 // cacheWait bounds how long a request waits for a watch cache that is being

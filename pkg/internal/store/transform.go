@@ -12,6 +12,8 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
 	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
 // transformer is that of a resource.
@@ -36,6 +38,9 @@ type transformer struct {
 
 // TransformFromStorage implements value.Transformer.
 func (t *transformer) TransformFromStorage(ctx context.Context, data []byte, key value.Context) ([]byte, bool, error) {
+	if revision.DamageOf(data) != nil {
+		return data, false, nil // the decoder says so
+	}
 	out, stale, err := t.Transformer.TransformFromStorage(ctx, data, key)
 	if err != nil {
 		if ctx.Err() == nil {
@@ -71,10 +76,10 @@ func trackedOf(config *storagebackend.ConfigForResource) tracked {
 	return tr
 }
 
-// unreadableError ends the wait for a cache that cannot be filled.
-type unreadableError struct{}
+// undecryptableError ends the wait for a cache that cannot be filled.
+type undecryptableError struct{}
 
-func (unreadableError) Error() string { return "a stored value cannot be decrypted" }
+func (undecryptableError) Error() string { return "a stored value cannot be decrypted" }
 
 // await waits until the cache is filled, unless that cannot be.
 func (t tracked) await(ctx context.Context, c *cacher.Cacher) error {
@@ -85,7 +90,7 @@ func (t tracked) await(ctx context.Context, c *cacher.Cacher) error {
 		defer close(done)
 		select {
 		case <-t.unreadable:
-			cancel(unreadableError{})
+			cancel(undecryptableError{})
 		case <-waiting.Done():
 		}
 	}()
@@ -93,7 +98,7 @@ func (t tracked) await(ctx context.Context, c *cacher.Cacher) error {
 	cause := context.Cause(waiting)
 	cancel(nil)
 	<-done
-	if err != nil && errors.Is(cause, unreadableError{}) {
+	if err != nil && errors.Is(cause, undecryptableError{}) {
 		klog.FromContext(ctx).Error(cause, "A resource cannot be listed until its values can be read", "resource", t.resource)
 		return nil
 	}

@@ -1,0 +1,225 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/google/uuid"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/warning"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
+)
+
+// unreadableError says that a stored value is no object: bytes of it are wrong. What
+// cannot be converted or decrypted now is another matter, for later it may be.
+type unreadableError struct{ cause error }
+
+func (e *unreadableError) Error() string { return e.cause.Error() }
+func (e *unreadableError) Unwrap() error { return e.cause }
+
+// leftOut marks what takes the place of an unreadable object until the list that
+// has it is complete.
+const leftOut = "sailplane.dev/left-out"
+
+// decoder tells values that are no objects, and goes on where a list has one.
+type decoder struct {
+	etcd3.Decoder
+	mark string // of this process, which no client can know
+}
+
+func newDecoder(d etcd3.Decoder) *decoder { return &decoder{Decoder: d, mark: uuid.NewString()} }
+
+// Decode implements etcd3.Decoder.
+func (d *decoder) Decode(value []byte, into runtime.Object, rev int64) error {
+	if err := revision.DamageOf(value); err != nil {
+		return &unreadableError{err}
+	}
+	err := d.Decoder.Decode(value, into, rev)
+	if err != nil && !isObject(value) {
+		return &unreadableError{err}
+	}
+	return err
+}
+
+// DecodeListItem implements etcd3.Decoder.
+func (d *decoder) DecodeListItem(
+	ctx context.Context, data []byte, rev uint64, newItem func() runtime.Object,
+) (runtime.Object, error) {
+	err := revision.DamageOf(data)
+	if err == nil {
+		var object runtime.Object
+		if object, err = d.Decoder.DecodeListItem(ctx, data, rev, newItem); err == nil || isObject(data) {
+			return object, err
+		}
+	}
+	object := newItem()
+	accessor, wrong := meta.Accessor(object)
+	if wrong != nil {
+		return nil, err
+	}
+	accessor.SetAnnotations(map[string]string{leftOut: d.mark, "cause": err.Error()})
+	return object, nil
+}
+
+// isObject tells whether a value has the form of an object: whatever else is wrong
+// with it, its bytes are those that were written.
+func isObject(value []byte) bool {
+	if rest, found := bytes.CutPrefix(value, []byte{'k', '8', 's', 0}); found {
+		return (&runtime.Unknown{}).Unmarshal(rest) == nil
+	}
+	return json.Valid(value)
+}
+
+// readable is a store in which an unreadable object harms only itself: lists leave
+// it out and say so, reads say what is wrong with it, and it can be deleted.
+type readable struct {
+	storage.Interface
+	resource schema.GroupResource
+	prefix   string // of keys as the API knows them
+	root     string // before it, in the storage
+	mark     string
+	client   *kubernetes.Client
+
+	said sync.Map // resource versions and causes that were logged
+}
+
+// Get implements storage.Interface. Who wants to delete an unreadable object gets
+// one that has a name, and else nothing.
+func (r *readable) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	err := r.Interface.Get(ctx, key, opts, out)
+	var unreadable *unreadableError
+	if !errors.As(err, &unreadable) {
+		return err
+	}
+	if info, ok := request.RequestInfoFrom(ctx); ok && info.Verb == "delete" {
+		return r.name(key, out)
+	}
+	return r.explain(key, err)
+}
+
+func (r *readable) explain(key string, err error) error {
+	return apierrors.NewInternalError(fmt.Errorf(
+		"the stored value of %s %s is damaged: %w; restore the object from a copy of the storage, or delete it",
+		r.resource, strings.TrimPrefix(key, r.prefix+"/"), err))
+}
+
+// name gives an object the name that its key says.
+func (r *readable) name(key string, out runtime.Object) error {
+	if err := runtime.SetZeroValue(out); err != nil {
+		return err
+	}
+	accessor, err := meta.Accessor(out)
+	if err != nil {
+		return err
+	}
+	namespace, name, found := strings.Cut(strings.Trim(strings.TrimPrefix(strings.TrimPrefix(key, "/"), strings.Trim(r.prefix, "/")), "/"), "/")
+	if !found {
+		namespace, name = "", namespace
+	}
+	accessor.SetNamespace(namespace)
+	accessor.SetName(name)
+	return nil
+}
+
+// GetList implements storage.Interface.
+func (r *readable) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if err := r.Interface.GetList(ctx, key, opts, list); err != nil {
+		var unreadable *unreadableError
+		if errors.As(err, &unreadable) {
+			return r.explain(key, err)
+		}
+		return err
+	}
+	var causes []string
+	isLeftOut := func(object runtime.Object) bool {
+		accessor, err := meta.Accessor(object)
+		if err != nil || accessor.GetAnnotations()[leftOut] != r.mark {
+			return false
+		}
+		causes = append(causes, accessor.GetAnnotations()["cause"])
+		return true
+	}
+	if !anyItem(list, isLeftOut) {
+		return nil
+	}
+	causes = nil
+	var kept []runtime.Object
+	err := meta.EachListItem(list, func(object runtime.Object) error {
+		if !isLeftOut(object) {
+			kept = append(kept, object)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, cause := range causes {
+		if _, known := r.said.LoadOrStore(cause, true); !known {
+			klog.FromContext(ctx).Error(errors.New(cause), "Lists leave out an object whose stored value is damaged: "+
+				"restore it from a copy of the storage, or delete it", "resource", r.resource)
+		}
+	}
+	warning.AddWarning(ctx, "", fmt.Sprintf("%d of %s are left out: their stored values are damaged", len(causes), r.resource))
+	return meta.SetList(list, kept)
+}
+
+// anyItem tells whether a condition holds for an item of a list.
+func anyItem(list runtime.Object, holds func(runtime.Object) bool) bool {
+	found := false
+	_ = meta.EachListItem(list, func(object runtime.Object) error { // the condition has no error
+		found = found || holds(object)
+		return nil
+	})
+	return found
+}
+
+// Delete implements storage.Interface.
+//
+//nolint:revive // the parameters are storage.Interface's
+func (r *readable) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	err := r.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)
+	var unreadable *unreadableError
+	if !errors.As(err, &unreadable) {
+		return err
+	}
+	if preconditions != nil && (preconditions.UID != nil || preconditions.ResourceVersion != nil) {
+		return r.explain(key, fmt.Errorf("%w (its UID and resource version are not known, so a deletion must not ask for one)", err))
+	}
+	if err := r.name(key, out); err != nil {
+		return err
+	}
+	if err := validate(ctx, out); err != nil {
+		return err
+	}
+	stored := r.root + strings.TrimPrefix(key, "/")
+	for {
+		found, err := r.client.Kubernetes.Get(ctx, stored, kubernetes.GetOptions{})
+		switch {
+		case err != nil:
+			return err
+		case found.KV == nil:
+			return storage.NewKeyNotFoundError(key, 0)
+		}
+		deleted, err := r.client.OptimisticDelete(ctx, stored, found.KV.ModRevision, kubernetes.DeleteOptions{})
+		if err != nil || deleted.Succeeded {
+			return err
+		}
+	}
+}
