@@ -26,15 +26,16 @@ GOTESTSUM := bin/gotestsum-$(GOTESTSUM_VERSION)
 
 # The time is for a machine that is small and busy: what hangs is ended sooner, by tests.
 # A test that fails is run again, alone; the names of those that pass then are in FLAKY.
-# What all tests of a phase printed is in bin/tests.
+# What all tests of a phase printed is in bin/tests. `make lint` vets: here vet would
+# read all packages below for a second time, for minutes.
 FLAKY := bin/flaky-tests
 GOTEST := bin/gotest -gotestsum $(CURDIR)/$(GOTESTSUM) -flaky $(FLAKY)
-TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m
+TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m -vet=off
 # A profile beside a main package would compile everything below it once more.
 test-library test-around test-race lint: export GOFLAGS := $(GOFLAGS) -pgo=off
 # go test notices changed files in its own module only: the scripts and tests
 # around the library read those of the other one, so no result of theirs is kept.
-TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -count=1
+TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1
 
 # $(call phase,NAME,COMMAND) runs the command and says how long it took.
 phase = @echo "== $(1)"; begin=$$(date +%s); { $(2); } || exit $$?; echo "== $(1): $$(($$(date +%s) - begin)) s"
@@ -66,9 +67,9 @@ test-race: gotest
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! command -v "$$(go env CC)" >/dev/null || { \
-		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/storage/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... ./pkg/internal/store/... \
+		$(TEST) -race ./pkg/controlplane/... ./pkg/storage/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... ./pkg/internal/store/... \
 			./pkg/admit/... ./pkg/authz/... ./pkg/encryption/... ./pkg/planetest/... && \
-		$(TEST_AROUND) -race -vet=off ./stress/...; })
+		$(TEST_AROUND) -race ./stress/...; })
 
 lint: $(LINT)
 	$(call phase,lint of the library,$(LINT) run --allow-parallel-runners ./...)
