@@ -21,13 +21,21 @@ export CGO_ENABLED ?= 0
 LINT_VERSION := v2.15.0
 LINT := bin/golangci-lint-$(LINT_VERSION)
 
+GOTESTSUM_VERSION := v1.13.0
+GOTESTSUM := bin/gotestsum-$(GOTESTSUM_VERSION)
+
 # The time is for a machine that is small and busy: what hangs is ended sooner, by tests.
-TEST := go test -timeout 60m
+# A test that fails is run again, alone; the names of those that pass then are in FLAKY.
+# What all tests of a phase printed is in bin/tests. `make lint` vets: here vet would
+# read all packages below for a second time, for minutes.
+FLAKY := bin/flaky-tests
+GOTEST := bin/gotest -gotestsum $(CURDIR)/$(GOTESTSUM) -flaky $(FLAKY)
+TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m -vet=off
 # A profile beside a main package would compile everything below it once more.
 test-library test-around test-race lint: export GOFLAGS := $(GOFLAGS) -pgo=off
 # go test notices changed files in its own module only: the scripts and tests
 # around the library read those of the other one, so no result of theirs is kept.
-TEST_AROUND := go -C test test -timeout 60m -count=1
+TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1
 
 # $(call phase,NAME,COMMAND) runs the command and says how long it took.
 phase = @echo "== $(1)"; begin=$$(date +%s); { $(2); } || exit $$?; echo "== $(1): $$(($$(date +%s) - begin)) s"
@@ -38,26 +46,30 @@ run: build
 build:
 	go build -o bin/ ./cmd/sailplane
 
-test: test-library test-around test-race
+# The names of flaky tests come last, whatever failed. They are no failure.
+test:
+	@rm -f $(FLAKY)
+	@$(MAKE) --no-print-directory test-library test-around test-race; code=$$?; \
+	if test -s $(FLAKY); then cat $(FLAKY); elif test -e $(FLAKY); then echo "no flaky tests"; fi; exit $$code
 
-test-library:
+test-library: gotest
 	$(call phase,tests of the library,$(TEST) ./...)
 
-test-around:
+test-around: gotest
 	$(call phase,tests around the library,$(TEST_AROUND) ./...)
 
 # The race detector needs a C compiler, which also gives these tests the cgo
 # build of sqlite. Where there is none they are left out, but not in CI.
 test-race: export CGO_ENABLED = 1
-test-race:
+test-race: gotest
 	@command -v "$$(go env CC)" >/dev/null && exit 0; \
 	echo "== tests with the race detector: there is no C compiler ($$(go env CC)): install gcc"; \
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! command -v "$$(go env CC)" >/dev/null || { \
-		$(TEST) -race -vet=off ./pkg/controlplane/... ./pkg/storage/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... ./pkg/internal/store/... \
+		$(TEST) -race ./pkg/controlplane/... ./pkg/storage/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... ./pkg/internal/store/... \
 			./pkg/admit/... ./pkg/authz/... ./pkg/encryption/... ./pkg/planetest/... && \
-		$(TEST_AROUND) -race -vet=off ./stress/...; })
+		$(TEST_AROUND) -race ./stress/...; })
 
 lint: $(LINT)
 	$(call phase,lint of the library,$(LINT) run --allow-parallel-runners ./...)
@@ -70,11 +82,20 @@ fmt: $(LINT)
 	$(LINT) fmt ./...
 	cd test && ../$(LINT) fmt --config ../.golangci.yml ./...
 
-.PHONY: linter
-linter: $(LINT)
+# What `make test` and `make lint` need beside Go.
+.PHONY: tools gotest
+tools: $(LINT) $(GOTESTSUM)
+
+gotest: $(GOTESTSUM)
+	@CGO_ENABLED=0 go build -o bin/ ./hack/gotest
+
+$(GOTESTSUM):
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin go install gotest.tools/gotestsum@$(GOTESTSUM_VERSION) || { \
+		echo "gotestsum $(GOTESTSUM_VERSION), which runs the tests, was not downloaded and built: try again with a network, or set GOPROXY"; exit 1; }
+	mv bin/gotestsum $@
 
 $(LINT):
-	GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	CGO_ENABLED=0 GOBIN=$(CURDIR)/bin go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
 	mv bin/golangci-lint $@
 
 # The servers to compare with are built once, from test/bench/peers, into the user's

@@ -1,0 +1,94 @@
+// Package upgrade holds docs/upgrading.md to its word: programs of earlier
+// versions build and run after what the page says is done to them.
+package upgrade
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// row is one row of a table of the page: what was, and what is.
+type row struct{ kind, old, new string }
+
+// parse returns the rows of the tables of a page, in its order. The heading above
+// a table says what its rows are.
+func parse(page string) ([]row, error) {
+	var rows []row
+	kind := ""
+	for i, line := range strings.Split(page, "\n") {
+		if heading, found := strings.CutPrefix(line, "## "); found {
+			kind = heading
+		}
+		cells := strings.Split(line, "|")
+		if len(cells) < 4 || strings.TrimSpace(cells[1]) == "old" || strings.HasPrefix(cells[1], "---") {
+			continue
+		}
+		old, oldIsCode := code(cells[1])
+		fresh, newIsCode := code(cells[2])
+		if !oldIsCode || !newIsCode {
+			return nil, fmt.Errorf("line %d: %s: want the old and the new one in backquotes", i+1, line)
+		}
+		rows = append(rows, row{kind, old, fresh})
+	}
+	return rows, nil
+}
+
+// code is what a cell has between backquotes.
+func code(cell string) (string, bool) {
+	cell = strings.TrimSpace(cell)
+	text := strings.Trim(cell, "`")
+	return text, len(text) > 0 && cell == "`"+text+"`"
+}
+
+// apply does to a program what a row says, and tells whether that changed it.
+func (r row) apply(source []byte) ([]byte, bool, error) {
+	var changed []byte
+	var err error
+	switch r.kind {
+	case "Import paths":
+		changed = bytes.ReplaceAll(source, []byte(`"`+r.old+`"`), []byte(`"`+r.new+`"`))
+	case "Names", "Expressions":
+		changed, err = gofmt(r.rule(), source)
+	default:
+		err = fmt.Errorf("no program can be changed by a table below %q", r.kind)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("%s | %s: %w", r.old, r.new, err)
+	}
+	return changed, !bytes.Equal(source, changed), nil
+}
+
+// rule is the row as gofmt takes it: a field goes by its name alone.
+func (r row) rule() string {
+	old, fresh := r.old, r.new
+	if r.kind == "Names" && strings.Count(old, ".") == 2 {
+		old, fresh = old[strings.LastIndex(old, ".")+1:], fresh[strings.LastIndex(fresh, ".")+1:]
+	}
+	return old + " -> " + fresh
+}
+
+// gofmt rewrites a program by a rule.
+func gofmt(rule string, source []byte) ([]byte, error) {
+	name := "gofmt"
+	if runtime.GOOS == "windows" {
+		name += ".exe"
+	}
+	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env GOROOT: %w", err)
+	}
+	// It comes with Go, and is not always on the path.
+	cmd := exec.Command(filepath.Join(strings.TrimSpace(string(goroot)), "bin", name), "-r", rule)
+	cmd.Stdin = bytes.NewReader(source)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("gofmt -r %q: %w", rule, err)
+	}
+	return out, nil
+}
