@@ -25,7 +25,8 @@ func (l *lease) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest) (*pb.Leas
 	case r.TTL <= 0 || r.TTL > maxTTL:
 		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
 	}
-	id := time.Now().Add(time.Duration(r.TTL) * time.Second).UnixMilli()
+	// Rounded up: nothing goes before its time.
+	id := time.Now().Add(time.Duration(r.TTL)*time.Second).UnixMilli() + 1
 	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{Revision: l.hub.reached()}, ID: id, TTL: r.TTL}, nil
 }
 

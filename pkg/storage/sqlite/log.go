@@ -277,6 +277,9 @@ func (l *log) list(ctx context.Context, q revision.Query, at, limit int64) (kvs 
 			return nil, fmt.Errorf("list %s: %w", q.Key, explain(err))
 		}
 		kv := r.keyValue()
+		if n := len(kvs); n > 0 && kvs[n-1].Key >= kv.Key {
+			return nil, fmt.Errorf("list %s: %s comes after %s: the index is damaged; restore a copy", q.Key, kv.Key, kvs[n-1].Key)
+		}
 		if q.KeysOnly {
 			kv.Value = nil
 		}
