@@ -60,7 +60,6 @@ var mayImport = map[string][]string{
 	"pkg/storage/etcd":        {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
 	"pkg/storage/memory":      {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/revision"},
 	"pkg/storage/sqlite":      {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/filelock", "pkg/internal/revision"},
-	"pkg/storage/storagetest": {"pkg/controlplane"},
 
 	// Inside.
 	"pkg/internal/dialing":           {},

@@ -29,6 +29,9 @@ const (
 	// failedStop is how long a stop waits for an etcd that failed: parts of it
 	// may wait for a part that is gone.
 	failedStop = 2 * time.Second
+	// maxRequest leaves it to the store of a resource how large an object may be:
+	// a request has its key, too, and a transaction several.
+	maxRequest = 8 << 20
 	// memberName and memberURL name the only member in its own data. Nothing
 	// listens there.
 	memberName = "sailplane"
@@ -162,6 +165,7 @@ func (s *embedded) config(dir string) *embed.Config {
 	c.UnsafeNoFsync = s.description.UnsafeNoSync
 	c.QuotaBackendBytes = s.description.QuotaBytes
 	c.WatchProgressNotifyInterval = notifyInterval
+	c.MaxRequestBytes = maxRequest
 	if n := s.description.SnapshotCount; n > 0 {
 		c.SnapshotCount = n
 	}
