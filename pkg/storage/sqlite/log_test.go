@@ -46,9 +46,9 @@ func TestQueriesSortNothing(t *testing.T) {
 		args  []any
 		want  string
 	}{
-		"key":     {getKey, []any{"a", 1}, "kine_name_id_index"},
-		"list":    {list, []any{"a", "b", 1, -1}, "kine_name_id_index"},
-		"count":   {count, []any{"a", "b", 1}, "kine_name_id_index"},
+		"key":     {getKey, []any{"a", 1}, "INDEX sailplane_name"},
+		"list":    {list, []any{"a", "b", 1, -1}, "COVERING INDEX sailplane_name"},
+		"count":   {count, []any{"a", "b", 1}, "COVERING INDEX sailplane_name"},
 		"changes": {changes, []any{1, 2, "a", "b", 500}, "k USING INTEGER PRIMARY KEY"},
 	} {
 		rows, err := l.db.Query("EXPLAIN QUERY PLAN "+tc.query, tc.args...)
