@@ -3,6 +3,7 @@ package storagetest
 import (
 	"context"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -22,9 +23,9 @@ type fault struct {
 	stream func(in, out chan clientv3.WatchResponse)
 }
 
-// twice has every tenth revision be the one before.
+// twice has every fifth revision be the one before.
 func twice(revision int64) int64 {
-	if revision%10 == 0 {
+	if revision%5 == 0 {
 		return revision - 1
 	}
 	return revision
@@ -112,12 +113,19 @@ type faultyTxn struct {
 // If implements clientv3.Txn.
 func (f *faultyTxn) If(compares ...clientv3.Cmp) clientv3.Txn {
 	for i, c := range compares {
-		if f.kv.fault.blind && clientv3.Compare(clientv3.ModRevision(""), "=", 0).Target == c.Target {
-			// Whatever revision there is, is right.
-			r, err := f.kv.KV.Get(f.ctx, string(c.Key))
-			if err == nil && len(r.Kvs) == 1 {
-				compares[i] = clientv3.Compare(clientv3.ModRevision(string(c.Key)), "=", r.Kvs[0].ModRevision)
-			}
+		target, ok := c.TargetUnion.(*pb.Compare_ModRevision)
+		if !ok || !f.kv.fault.blind && f.kv.fault.revision == nil {
+			continue
+		}
+		r, err := f.kv.KV.Get(f.ctx, string(c.Key))
+		if err != nil || len(r.Kvs) == 0 {
+			continue
+		}
+		// Where updates are blind, whatever revision there is is right; else the
+		// one of which the client saw something else.
+		now := r.Kvs[0].ModRevision
+		if f.kv.fault.blind || f.kv.fault.revision(now) == target.ModRevision {
+			compares[i] = clientv3.Compare(clientv3.ModRevision(string(c.Key)), "=", now)
 		}
 	}
 	f.Txn = f.Txn.If(compares...)

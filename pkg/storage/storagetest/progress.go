@@ -70,6 +70,7 @@ func testProgressOrder(t *testing.T, h *harness) {
 			}
 		}
 	})
+	defer group.Wait()
 	progressed := int64(0)
 	for n := 0; n < events; {
 		r := w.next(t)
@@ -83,5 +84,4 @@ func testProgressOrder(t *testing.T, h *harness) {
 			progressed = r.Header.Revision
 		}
 	}
-	group.Wait()
 }

@@ -2,6 +2,7 @@ package storagetest
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -103,7 +104,7 @@ func (h *harness) write(t testing.TB, key string, revision int64, n int, wrote f
 // revision is lower than one it saw before, and every read shows exactly what was
 // there at the revision it names.
 func testNeverBack(t *testing.T, h *harness) {
-	const readers, rounds = 4, 80
+	const readers, rounds, least = 4, 80, 25
 	keys := busyKeys()
 	before, stale := map[string]int64{}, map[string]int64{}
 	for _, key := range keys {
@@ -123,9 +124,9 @@ func testNeverBack(t *testing.T, h *harness) {
 	seen := make([][]sight, readers)
 	for i := range readers {
 		reading.Go(func() {
-			r := &reader{harness: h.other(t), keys: keys, stale: stale, next: i}
+			r := &reader{harness: h.other(t), keys: keys, stale: stale, next: i, order: rand.New(rand.NewPCG(1, uint64(i)))}
 			defer hangUp(t, r.client)
-			for left.Load() > 0 && r.read(t) {
+			for n := 0; (left.Load() > 0 || n < least) && r.read(t); n++ {
 			}
 			seen[i] = r.seen
 		})
@@ -142,6 +143,7 @@ type reader struct {
 	*harness
 	keys  []string
 	stale map[string]int64 // revisions that keys had once
+	order *rand.Rand       // the same in every run
 	next  int
 	last  sight
 	seen  []sight
@@ -151,9 +153,8 @@ type reader struct {
 func (r *reader) read(t testing.TB) bool {
 	r.next++
 	key := r.keys[r.next%len(r.keys)]
-	// With five ways of reading, every one comes after every other.
 	ways := []func(testing.TB, string) sight{r.get, r.list, r.txn, r.count, r.page}
-	s := ways[(r.next/len(ways)+r.next*(1+r.next/11%4))%len(ways)](t, key)
+	s := ways[r.order.IntN(len(ways))](t, key)
 	if s.revision < r.last.revision {
 		t.Errorf("%s answers with revision %d, after %s had %d", s.what, s.revision, r.last.what, r.last.revision)
 		return false
@@ -220,7 +221,7 @@ func (r *reader) page(t testing.TB, _ string) sight {
 // client read: whoever reads after a write was acknowledged sees it, or what
 // came after it.
 func testAcknowledged(t *testing.T, h *harness) {
-	const rounds = 60
+	const rounds, least = 60, 25
 	var newest atomic.Int64
 	acknowledged := func(revision int64) {
 		for old := newest.Load(); revision > old && !newest.CompareAndSwap(old, revision); old = newest.Load() {
@@ -239,7 +240,7 @@ func testAcknowledged(t *testing.T, h *harness) {
 		})
 	}
 	r := &reader{harness: h.other(t), keys: keys}
-	for i := 0; left.Load() > 0; i++ {
+	for i := 0; left.Load() > 0 || i < least; i++ {
 		want := newest.Load()
 		ways := []func(testing.TB, string) sight{r.get, r.list, r.count, r.page}
 		if s := ways[i%len(ways)](t, keys[i/len(ways)%len(keys)]); s.revision < want {

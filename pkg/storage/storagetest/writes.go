@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -77,7 +78,7 @@ func increment(t testing.TB, h *harness) error {
 		return err
 	}
 	kv := r.KV
-	for {
+	for range 10_000 {
 		var n int
 		if _, err := fmt.Sscan(string(kv.Value), &n); err != nil {
 			return err
@@ -89,6 +90,7 @@ func increment(t testing.TB, h *harness) error {
 		}
 		kv = put.KV
 	}
+	return errors.New("the key has another revision each time it is written")
 }
 
 // testConcurrentDeletes has several delete a key at once. Who comes late finds
