@@ -159,6 +159,25 @@ func newCached(t *testing.T, s controlplane.Storage, keyFunc func(runtime.Object
 	return r
 }
 
+// Create stores an object and waits until the cache has it: tests that were
+// written for a store expect to read from a cache at once.
+func (s *stored) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil || !s.cached {
+		return err
+	}
+	for end := time.Now().Add(patience); ; {
+		err := s.Get(ctx, key, storage.GetOptions{ResourceVersion: "0"}, newPod())
+		if !storage.IsNotFound(err) || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 func namespaced(o runtime.Object) (string, error) { return storage.NamespaceKeyFunc(resourcePrefix, o) }
 func clustered(o runtime.Object) (string, error) {
 	return storage.NoNamespaceKeyFunc(resourcePrefix, o)

@@ -78,9 +78,6 @@ func special() map[string]func(context.Context, *testing.T, *stored) {
 		"WatchDispatchBookmarkEvents": func(ctx context.Context, t *testing.T, s *stored) {
 			kube.RunTestWatchDispatchBookmarkEvents(ctx, t, s, s.cached)
 		},
-		"Stats": func(ctx context.Context, t *testing.T, s *stored) {
-			kube.RunTestStats(ctx, t, s, s.codec, s.transformer, true)
-		},
 	}
 }
 
@@ -140,13 +137,13 @@ func TestWatchCache(t *testing.T) {
 func TestWatchCacheOfClusterScoped(t *testing.T) {
 	for name, open := range storages() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newCached(t, open(t.TempDir()), func(o runtime.Object) (string, error) { return clustered(o) })
 			kube.RunTestClusterScopedWatch(context.Background(), t, s)
 		})
 	}
 }
 
+// runAll runs one test at a time: some change feature gates of the process.
 func runAll(
 	t *testing.T, all map[string]func(context.Context, *testing.T, *stored),
 	open func(*testing.T, controlplane.Storage) *stored,
@@ -156,7 +153,6 @@ func runAll(
 	}
 	for name, describe := range storages() {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			for name, test := range all {
 				t.Run(name, func(t *testing.T) {
 					s := open(t, describe(t.TempDir()))
