@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/feature"
 	storagetesting "k8s.io/apiserver/pkg/storage/testing"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/utils/clock"
@@ -35,6 +37,7 @@ type stored struct {
 	codec       runtime.Codec
 	transformer *replaceable
 	cached      bool
+	awaits      bool // see Create
 	recorder    *storagetesting.KubernetesRecorder
 }
 
@@ -126,11 +129,37 @@ func (s *soonTimer) Reset(d time.Duration) bool {
 	return s.Timer.Reset(d)
 }
 
+// named is a client with the endpoint that Kubernetes wants to ask for its version;
+// one that calls a storage in this process has none.
+type named struct{ *kubernetes.Client }
+
+// Endpoints is what Kubernetes' feature checker asks for.
+func (named) Endpoints() []string { return []string{"in-process"} }
+
+// Status is what the storage says of itself.
+func (n named) Status(ctx context.Context, endpoint string) (*clientv3.StatusResponse, error) {
+	return n.Client.Status(ctx, endpoint)
+}
+
+// allowProgress has Kubernetes find out, once, that the storages answer requests
+// for the progress of watches. The check runs in a goroutine of its own.
+func allowProgress(t *testing.T, c *kubernetes.Client) {
+	t.Helper()
+	checker := feature.DefaultFeatureSupportChecker
+	checker.CheckClient(t.Context(), named{c}, storage.RequestWatchProgress)
+	for end := time.Now().Add(patience); !checker.Supports(storage.RequestWatchProgress); {
+		if <-time.After(time.Millisecond); time.Now().After(end) {
+			t.Fatal("the storage does not say that it has requests for the progress of watches")
+		}
+	}
+}
+
 // newCached puts a watch cache before a store, as API servers do.
 func newCached(t *testing.T, s controlplane.Storage, keyFunc func(runtime.Object) (string, error)) *stored {
 	t.Helper()
 	r := newStored(t, s)
 	raw := r.Interface
+	allowProgress(t, r.client)
 	c, err := cacher.NewCacherFromConfig(cacher.Config{
 		Storage:             raw,
 		Versioner:           storage.APIObjectVersioner{},
@@ -159,10 +188,17 @@ func newCached(t *testing.T, s controlplane.Storage, keyFunc func(runtime.Object
 	return r
 }
 
-// Create stores an object and waits until the cache has it: tests that were
-// written for a store expect to read from a cache at once.
+// awaited tests create objects of which the cache has to know at once.
+func awaited() []string {
+	return []string{
+		"SendInitialEventsBackwardCompatibility", "WatchSemantics", "WatchSemanticInitialEventsExtended", "WatchListMatchSingle",
+	}
+}
+
+// Create stores an object and, where the test is one of those, waits until the
+// cache has it, as Kubernetes does for them.
 func (s *stored) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil || !s.cached {
+	if err := s.Interface.Create(ctx, key, obj, out, ttl); err != nil || !s.cached || !s.awaits {
 		return err
 	}
 	for end := time.Now().Add(patience); ; {

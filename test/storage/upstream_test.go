@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 	"maps"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -156,6 +157,7 @@ func runAll(
 			for name, test := range all {
 				t.Run(name, func(t *testing.T) {
 					s := open(t, describe(t.TempDir()))
+					s.awaits = slices.Contains(awaited(), name)
 					// The tests watch until they stop it themselves.
 					test(context.Background(), t, s)
 				})
