@@ -27,6 +27,7 @@ require (
 require (
 	github.com/go-jose/go-jose/v3 v3.0.1 // indirect
 	github.com/klauspost/compress v1.19.2 // indirect
+	github.com/stretchr/testify v1.11.1 // indirect
 )
 
 require (

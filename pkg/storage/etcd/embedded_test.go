@@ -38,7 +38,17 @@ func unsynced(t testing.TB) func() controlplane.Storage {
 	}
 }
 
-func TestEmbedded(t *testing.T) { storagetest.Run(t, directories(t)) }
+func TestEmbedded(t *testing.T) { storagetest.Run(t, directories(t), storagetest.Size(size)) }
+
+// size is what the database takes. The log beside it is as large whatever is
+// written.
+func size(s controlplane.Storage) int64 {
+	info, err := os.Stat(filepath.Join(s.(Embedded).Dir, memberDir, "snap", "db"))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
 
 func TestEmbeddedPersistence(t *testing.T) {
 	for name, open := range map[string]func() controlplane.Storage{
@@ -48,7 +58,7 @@ func TestEmbeddedPersistence(t *testing.T) {
 			return Embedded{Dir: filepath.Join(t.TempDir(), "data"), SnapshotCount: 7}
 		},
 	} {
-		t.Run(name, func(t *testing.T) { storagetest.RunPersistent(t, open) })
+		t.Run(name, func(t *testing.T) { storagetest.RunPersistent(t, open, storagetest.RenewsLeases()) })
 	}
 }
 

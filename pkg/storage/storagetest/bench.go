@@ -29,7 +29,7 @@ func BenchmarkStart(b *testing.B, open func() controlplane.Storage) {
 		if err := s.Start(b.Context()); err != nil {
 			b.Fatal(err)
 		}
-		h := &harness{storage: s, client: connect(b, s)}
+		h := newSuite(open, nil).with(b, s)
 		for i := range 1000 {
 			h.create(b, fmt.Sprintf("/t/%d", i), string(bytes.Repeat([]byte("x"), 1024)))
 		}
@@ -46,7 +46,7 @@ func answer(b *testing.B, d controlplane.Storage) {
 	if err := s.Start(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	h := &harness{storage: s, client: connect(b, s)}
+	h := newSuite(nil, nil).with(b, s)
 	h.get(b, "/t/0", 0)
 	b.StopTimer()
 	stop(b, s)
@@ -59,7 +59,7 @@ func BenchmarkCreate(b *testing.B, open func() controlplane.Storage) {
 	value := bytes.Repeat([]byte("x"), 1024)
 	for _, writers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			h := start(b, open())
+			h := newSuite(open, nil).start(b, open())
 			var next atomic.Int64
 			var group sync.WaitGroup
 			b.ResetTimer()

@@ -1,251 +1,115 @@
-// Package storagetest is the contract that every storage keeps: what an API
-// server relies on when it talks to etcd, as tests that run on any storage.
 package storagetest
 
 import (
-	"context"
-	"errors"
-	"fmt"
 	"testing"
-	"time"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/kubernetes"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// patience bounds every wait of a test. It is only reached by a failure.
-const patience = 2 * time.Minute
-
-// Run tests the contract. Every call of open describes an empty storage.
-func Run(t *testing.T, open func() controlplane.Storage) {
-	for name, test := range map[string]func(*testing.T, *harness){
-		"transactions":        testTransactions,
-		"missing keys":        testMissingKeys,
-		"pages":               testPages,
-		"old revisions":       testOldRevisions,
-		"large values":        testLargeValues,
-		"values are copies":   testValuesAreCopies,
-		"concurrent writers":  testConcurrentWriters,
-		"concurrent deletes":  testConcurrentDeletes,
-		"leases":              testLeases,
-		"compaction":          testCompaction,
-		"compaction protocol": testCompactionProtocol,
-		"watch history":       testWatchHistory,
-		"watch previous":      testWatchPrevious,
-		"watch far back":      testWatchFarBack,
-		"watch storm":         testWatchStorm,
-		"empty lists":         testEmptyLists,
-		"watch compacted":     testWatchCompacted,
-		"watch after compact": testWatchAfterCompact,
-		"progress":            testProgress,
-		"progress order":      testProgressOrder,
-		"independent clients": testIndependentClients,
-	} {
-		t.Run(name, func(t *testing.T) { test(t, start(t, open())) })
-	}
-	t.Run("lifecycle", func(t *testing.T) { testLifecycle(t, open) })
-	t.Run("cycles", func(t *testing.T) { testCycles(t, open) })
+// Run tests what every storage promises. Every call of open describes an empty
+// storage. Each test starts one of its own, and stops it.
+func Run(t *testing.T, open func() controlplane.Storage, options ...Option) {
+	s := newSuite(open, options)
+	s.run(t, dataTests())
+	s.run(t, watchTests())
+	s.run(t, timeTests())
+	s.run(t, tests{
+		"traits": {
+			"MaxOps keys fit one transaction": testMaxOps,
+			"Shared is seen by other servers": testShared,
+			"CheapProgress answers at once":   testCheapProgress,
+		},
+		"scale": {
+			"50000 objects under a prefix":         testManyObjects,
+			"a watcher that stops reading":         testSlowWatcher,
+			"a day of compactions bounds the size": testDay,
+		},
+	})
+	t.Run("lifecycle", func(t *testing.T) { testLifecycle(t, s) })
+	t.Run("lifecycle/starts and stops leave nothing", func(t *testing.T) { testCycles(t, s) })
 }
 
 // RunPersistent tests what only a storage that outlives its server promises.
-func RunPersistent(t *testing.T, open func() controlplane.Storage) {
-	t.Run("restart", func(t *testing.T) { testRestart(t, open()) })
-	t.Run("second server", func(t *testing.T) { testSecondServer(t, open()) })
-}
-
-// harness is a running storage with one client.
-type harness struct {
-	storage controlplane.Backend
-	client  *kubernetes.Client
-}
-
-// start runs a storage until the test ends.
-func start(t testing.TB, d controlplane.Storage) *harness {
-	t.Helper()
-	s := d.Open()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := s.Start(ctx); err != nil {
-		t.Fatalf("start: %v", err)
-	}
-	t.Cleanup(func() { stop(t, s) })
-	return &harness{storage: s, client: connect(t, s)}
-}
-
-func stop(t testing.TB, s controlplane.Backend) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	if err := s.Stop(ctx); err != nil {
-		t.Errorf("stop: %v", err)
+func RunPersistent(t *testing.T, open func() controlplane.Storage, options ...Option) {
+	s := newSuite(open, options)
+	t.Run("restart", func(t *testing.T) {
+		t.Run("keeps keys, revisions and history", func(t *testing.T) { testRestart(t, s) })
+		t.Run("keeps compaction", func(t *testing.T) { testCompactedRestart(t, s) })
+		t.Run("lets leases go on", func(t *testing.T) { testLeaseRestart(t, s) })
+	})
+	if !open().Traits().Shared {
+		t.Run("a second server is refused", func(t *testing.T) { testSecondServer(t, s) })
 	}
 }
 
-// connect opens a client the way an API server uses it.
-func connect(t testing.TB, s controlplane.Backend) *kubernetes.Client {
-	t.Helper()
-	c, err := s.Client()
-	if err != nil {
-		t.Fatalf("client: %v", err)
-	}
-	k := &kubernetes.Client{Client: c}
-	k.Kubernetes = k
-	return k
-}
-
-func hangUp(t testing.TB, c *kubernetes.Client) {
-	t.Helper()
-	if err := c.Close(); err != nil && !errors.Is(err, context.Canceled) {
-		t.Errorf("close: %v", err)
-	}
-}
-
-// create writes a new key and returns its revision.
-func (h *harness) create(t testing.TB, key, value string) int64 {
-	t.Helper()
-	return h.put(t, key, value, 0)
-}
-
-// update writes a key that has the revision given.
-func (h *harness) update(t testing.TB, key, value string, revision int64) int64 {
-	t.Helper()
-	return h.put(t, key, value, revision)
-}
-
-func (h *harness) put(t testing.TB, key, value string, revision int64) int64 {
-	t.Helper()
-	r, err := h.client.OptimisticPut(t.Context(), key, []byte(value), revision,
-		kubernetes.PutOptions{GetOnFailure: revision != 0})
-	if err != nil {
-		t.Fatalf("put %s: %v", key, err)
-	}
-	if !r.Succeeded {
-		t.Fatalf("put %s at revision %d: refused", key, revision)
-	}
-	return r.Revision
-}
-
-// remove deletes a key that has the revision given.
-func (h *harness) remove(t testing.TB, key string, revision int64) int64 {
-	t.Helper()
-	r, err := h.client.OptimisticDelete(t.Context(), key, revision, kubernetes.DeleteOptions{GetOnFailure: true})
-	if err != nil {
-		t.Fatalf("delete %s: %v", key, err)
-	}
-	if !r.Succeeded {
-		t.Fatalf("delete %s at revision %d: refused", key, revision)
-	}
-	return r.Revision
-}
-
-// get reads a key, at a revision unless that is 0.
-func (h *harness) get(t testing.TB, key string, revision int64) kubernetes.GetResponse {
-	t.Helper()
-	r, err := h.client.Kubernetes.Get(t.Context(), key, kubernetes.GetOptions{Revision: revision})
-	if err != nil {
-		t.Fatalf("get %s at revision %d: %v", key, revision, err)
-	}
-	return r
-}
-
-// list reads the keys below a prefix.
-func (h *harness) list(t testing.TB, prefix string, o kubernetes.ListOptions) kubernetes.ListResponse {
-	t.Helper()
-	r, err := h.client.List(t.Context(), prefix, o)
-	if err != nil {
-		t.Fatalf("list %s %+v: %v", prefix, o, err)
-	}
-	return r
-}
-
-// watcher collects what a watch delivers.
-type watcher struct {
-	answers clientv3.WatchChan
-	cancel  context.CancelFunc
-}
-
-// watch starts a watch as API servers do, of a prefix from a revision on.
-func (h *harness) watch(t testing.TB, prefix string, revision int64, o ...clientv3.OpOption) *watcher {
-	return watchWith(t, h.client, prefix, revision, o...)
-}
-
-func watchWith(t testing.TB, c *kubernetes.Client, prefix string, revision int64, o ...clientv3.OpOption) *watcher {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(t.Context()))
-	t.Cleanup(cancel)
-	o = append([]clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(revision), clientv3.WithPrevKV()}, o...)
-	return &watcher{answers: c.Watch(ctx, prefix, o...), cancel: cancel}
-}
-
-// next returns the next answer.
-func (w *watcher) next(t testing.TB) clientv3.WatchResponse {
-	t.Helper()
-	select {
-	case r, ok := <-w.answers:
-		if !ok {
-			t.Fatal("the watch ended")
-		}
-		return r
-	case <-time.After(patience):
-		t.Fatal("the watch delivers nothing")
-	}
-	return clientv3.WatchResponse{}
-}
-
-// events returns the next n events and skips progress notifications.
-func (w *watcher) events(t testing.TB, n int) []*clientv3.Event {
-	t.Helper()
-	var events []*clientv3.Event
-	for len(events) < n {
-		r := w.next(t)
-		if err := r.Err(); err != nil {
-			t.Fatalf("watch: %v", err)
-		}
-		events = append(events, r.Events...)
-	}
-	return events
-}
-
-// expectEnd waits until the watch has ended and delivered no event more.
-func (w *watcher) expectEnd(t testing.TB) {
-	t.Helper()
-	deadline := time.After(patience)
-	for {
-		select {
-		case r, ok := <-w.answers:
-			if !ok {
-				return
-			}
-			if len(r.Events) > 0 {
-				t.Errorf("got %s, want the end of the watch", describe(r.Events[0]))
-			}
-		case <-deadline:
-			t.Fatal("the watch does not end")
-		}
+// dataTests are about what reads and writes answer.
+func dataTests() tests {
+	return tests{
+		"revisions": {
+			"are global and one for each write": testRevisions,
+			"are used once by 16 writers":       testRevisionsOnce,
+			"never go back for a client":        testNeverBack,
+			"show what was acknowledged":        testAcknowledged,
+		},
+		"writes": {
+			"hold only at the revision they expect": testTransactions,
+			"of 32 writers are all kept":            testConcurrentWriters,
+			"of many deletes only one happens":      testConcurrentDeletes,
+			"of several keys are all or nothing":    testSeveralKeys,
+		},
+		"reads": {
+			"of what is missing have a revision": testMissingKeys,
+			"of old revisions are exact":         testOldRevisions,
+			"are newest, at least and exact":     testReads,
+			"of an empty list can be followed":   testEmptyLists,
+			"in pages show one revision":         testPages,
+			"in pages end at a compaction":       testPagesCompacted,
+		},
+		"values": {
+			"of 0 bytes to 1.5 MiB are kept": testSizes,
+			"are copies":                     testValuesAreCopies,
+		},
+		"keys": {
+			"hold every byte":                 testKeyBytes,
+			"have bytewise order":             testKeyOrder,
+			"of a prefix end at its last one": testPrefixes,
+		},
+		"compaction": {
+			"ends older revisions only":     testCompaction,
+			"is agreed on by servers":       testCompactionProtocol,
+			"leaves a clean list and watch": testCleanList,
+		},
 	}
 }
 
-// describe returns an event in a form that tests compare.
-func describe(e *clientv3.Event) string {
-	what := "put"
-	switch {
-	case e.Type == clientv3.EventTypeDelete:
-		what = "delete"
-	case e.IsCreate():
-		what = "create"
+// watchTests are about what watches deliver.
+func watchTests() tests {
+	return tests{
+		"watches": {
+			"begin at their revision":                  testWatchHistory,
+			"replay what came after, in order":         testWatchReplay,
+			"tell the previous value":                  testWatchPrevious,
+			"begin 5000 events back":                   testWatchFarBack,
+			"miss nothing after a list":                testWatchStorm,
+			"of what was compacted are refused":        testWatchCompacted,
+			"survive compactions":                      testWatchAfterCompact,
+			"of one client end without those of other": testIndependentClients,
+		},
+		"progress": {
+			"reaches the newest revision": testProgress,
+			"comes after its events":      testProgressOrder,
+		},
 	}
-	s := fmt.Sprintf("%s %s=%s at %d", what, e.Kv.Key, e.Kv.Value, e.Kv.ModRevision)
-	if e.PrevKv != nil {
-		s += fmt.Sprintf(" was %s", e.PrevKv.Value)
-	}
-	return s
 }
 
-func describeAll(events []*clientv3.Event) []string {
-	var all []string
-	for _, e := range events {
-		all = append(all, describe(e))
+// timeTests are about keys that go by themselves.
+func timeTests() tests {
+	return tests{
+		"leases": {
+			"end the keys they hold, not before their time": testLeases,
+			"end in the order of their time":                testLeaseOrder,
+			"spare what was written again":                  testLeaseLeft,
+			"that nobody granted are refused":               testLeaseUnknown,
+		},
 	}
-	return all
 }

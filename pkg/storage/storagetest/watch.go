@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -56,7 +55,7 @@ func testWatchPrevious(t *testing.T, h *harness) {
 	one := h.create(t, "/t/a", "1")
 	two := h.update(t, "/t/a", "2", one)
 	ctx := clientv3.WithRequireLeader(t.Context())
-	without := &watcher{answers: h.client.Watch(ctx, "/t/a", clientv3.WithRev(two))}
+	without := &watcher{answers: h.client.Watch(ctx, "/t/a", clientv3.WithRev(two)), patience: h.suite.patience}
 	if e := without.events(t, 1)[0]; e.PrevKv != nil {
 		t.Errorf("got %s, want no previous value: nobody asked", describe(e))
 	}
@@ -153,27 +152,6 @@ func listAll(t testing.TB, h *harness, limit int64) (found int, revision int64, 
 	}
 }
 
-// testEmptyLists lists what is empty while the first key comes: the list has
-// it, or a watch from the revision of the list does.
-func testEmptyLists(t *testing.T, h *harness) {
-	for round := range 25 {
-		prefix := fmt.Sprintf("/t/%d/", round)
-		var writer sync.WaitGroup
-		writer.Go(func() { h.create(t, prefix+"first", "1") })
-		r := h.list(t, prefix, kubernetes.ListOptions{})
-		writer.Wait()
-		if len(r.Kvs) == 0 {
-			h.watch(t, prefix, r.Revision+1).events(t, 1)
-		}
-		writer.Go(func() { h.create(t, prefix+"second", "1") })
-		got := h.get(t, prefix+"second", 0)
-		writer.Wait()
-		if got.KV == nil {
-			h.watch(t, prefix+"second", got.Revision+1).events(t, 1)
-		}
-	}
-}
-
 func testWatchCompacted(t *testing.T, h *harness) {
 	one := h.create(t, "/t/a", "1")
 	two := h.update(t, "/t/a", "2", one)
@@ -211,89 +189,13 @@ func testWatchAfterCompact(t *testing.T, h *harness) {
 	}
 }
 
-// testProgress checks that a request for progress is answered with the current
-// revision although no key of the watch changed.
-func testProgress(t *testing.T, h *harness) {
-	w := h.watch(t, "/t/", h.create(t, "/t/a", "1")+1, clientv3.WithProgressNotify())
-	revision := h.create(t, "/other", "1")
-	if got := w.progress(t, h.client); got < revision {
-		t.Errorf("progress to %d, want %d or later", got, revision)
-	}
-}
-
-// progress asks until a progress notification comes. An etcd that has not yet
-// opened the watch drops the request, which is why API servers repeat it too.
-func (w *watcher) progress(t testing.TB, c *kubernetes.Client) int64 {
-	t.Helper()
-	deadline := time.After(patience)
-	for {
-		if err := c.RequestProgress(clientv3.WithRequireLeader(t.Context())); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case r := <-w.answers:
-			if r.IsProgressNotify() {
-				return r.Header.Revision
-			}
-			if err := r.Err(); err != nil {
-				t.Fatal(err)
-			}
-		case <-time.After(100 * time.Millisecond):
-		case <-deadline:
-			t.Fatal("no progress notification")
-		}
-	}
-}
-
-// testProgressOrder checks what consistent reads from a cache stand on: no
-// event comes after a notification of progress to its revision or beyond.
-func testProgressOrder(t *testing.T, h *harness) {
-	const events = 2000
-	w := h.watch(t, "/t/", h.create(t, "/t/first", "1")+1, clientv3.WithProgressNotify())
-	var group sync.WaitGroup
-	done := make(chan struct{})
-	group.Go(func() {
-		defer close(done)
-		for i := range events {
-			h.create(t, fmt.Sprintf("/t/%d", i), "1")
-		}
-	})
-	group.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(time.Millisecond):
-			}
-			if err := h.client.RequestProgress(clientv3.WithRequireLeader(t.Context())); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	progressed := int64(0)
-	for n := 0; n < events; {
-		r := w.next(t)
-		for _, e := range r.Events {
-			if e.Kv.ModRevision <= progressed {
-				t.Fatalf("%s comes after progress to %d", describe(e), progressed)
-			}
-		}
-		n += len(r.Events)
-		if r.IsProgressNotify() {
-			progressed = r.Header.Revision
-		}
-	}
-	group.Wait()
-}
-
 func testIndependentClients(t *testing.T, h *harness) {
-	other := connect(t, h.storage)
+	other := h.other(t)
 	revision := h.create(t, "/t/a", "1")
-	mine, theirs := h.watch(t, "/t/", revision), watchWith(t, other, "/t/", revision)
+	mine, theirs := h.watch(t, "/t/", revision), other.watch(t, "/t/", revision)
 	mine.events(t, 1)
 	theirs.events(t, 1)
-	hangUp(t, other)
+	hangUp(t, other.client)
 	theirs.expectEnd(t)
 	h.update(t, "/t/a", "2", revision)
 	if got := string(mine.events(t, 1)[0].Kv.Value); got != "2" {

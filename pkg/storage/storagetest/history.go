@@ -1,0 +1,69 @@
+package storagetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// history is what happened below a prefix, in the order a watch tells it.
+type history []*clientv3.Event
+
+// record watches the prefix from a revision on until it has n events.
+func (h *harness) record(t testing.TB, prefix string, from int64, n int) history {
+	t.Helper()
+	w := h.watch(t, prefix, from)
+	defer w.cancel()
+	return w.events(t, n)
+}
+
+// sight is what one read saw: the revisions of keys at the revision it names.
+type sight struct {
+	what     string
+	revision int64
+	// key is the one key that was read. Empty: all.
+	key   string
+	found map[string]int64 // key to revision
+}
+
+// check compares what reads saw with the history, which has every event: at the
+// revision it names a read sees just what was newest then.
+func (h history) check(t testing.TB, before map[string]int64, sights []sight) {
+	t.Helper()
+	slices.SortFunc(sights, func(a, b sight) int { return int(a.revision - b.revision) })
+	now, next := before, 0
+	for _, s := range sights {
+		for ; next < len(h) && h[next].Kv.ModRevision <= s.revision; next++ {
+			if key := string(h[next].Kv.Key); h[next].Type == clientv3.EventTypeDelete {
+				delete(now, key)
+			} else {
+				now[key] = h[next].Kv.ModRevision
+			}
+		}
+		if wrong := s.differs(now); wrong != "" {
+			t.Errorf("%s at revision %d: %s", s.what, s.revision, wrong)
+			return
+		}
+	}
+}
+
+// differs says what a read saw that was not so.
+func (s sight) differs(now map[string]int64) string {
+	if s.key != "" {
+		if s.found[s.key] != now[s.key] {
+			return fmt.Sprintf("%s has revision %d, which was %d then", s.key, s.found[s.key], now[s.key])
+		}
+		return ""
+	}
+	for key, revision := range now {
+		if s.found[key] != revision {
+			return fmt.Sprintf("%s has revision %d, which was %d then", key, s.found[key], revision)
+		}
+	}
+	if len(s.found) != len(now) {
+		return fmt.Sprintf("%d keys, of which there were %d then", len(s.found), len(now))
+	}
+	return ""
+}

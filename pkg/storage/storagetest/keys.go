@@ -1,0 +1,140 @@
+package storagetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+)
+
+// testKeyBytes has every byte in a key, and all of them in every value. Names of
+// some resources are any text without "/" and "%"; etcd takes every byte.
+func testKeyBytes(t *testing.T, h *harness) {
+	value := make([]byte, 256)
+	for i := range value {
+		value[i] = byte(i)
+	}
+	var keys []string
+	begin := h.create(t, "/s", "before")
+	for b := range 256 {
+		keys = append(keys, "/t/x"+string([]byte{byte(b)}), "/t/x"+string([]byte{byte(b)})+"y")
+	}
+	keys = append(keys, "/t/ἀρχή", "/t/日本語", "/t/a b", "/t/system:node:a", `/t/'";--\`, "/t/%_*?[a-z]")
+	for _, key := range keys {
+		h.create(t, key, string(value))
+	}
+	h.create(t, "/u", "after")
+	for i, e := range h.record(t, "/t/", begin, len(keys)) {
+		if string(e.Kv.Key) != keys[i] || string(e.Kv.Value) != string(value) {
+			t.Fatalf("event %d is of %q with %q, want %q with every byte", i, e.Kv.Key, e.Kv.Value, keys[i])
+		}
+	}
+	slices.Sort(keys)
+	if diff := cmp.Diff(keys, h.pages(t, "/t/", 50)); diff != "" {
+		t.Errorf("list in pages (-want +got):\n%s", diff)
+	}
+	for _, key := range keys {
+		r, err := h.client.OptimisticPut(t.Context(), key, nil, 0, kubernetes.PutOptions{GetOnFailure: true})
+		if err != nil || r.Succeeded || r.KV == nil || string(r.KV.Key) != key {
+			t.Fatalf("create %q again: got %+v, %v, want a refusal with what is there", key, r, err)
+		}
+		kv := h.get(t, key, 0).KV
+		if kv == nil || string(kv.Key) != key || string(kv.Value) != string(value) {
+			t.Fatalf("get %q: got %v", key, kv)
+		}
+		h.remove(t, key, kv.ModRevision)
+	}
+	if r := h.list(t, "/t/", kubernetes.ListOptions{}); len(r.Kvs) != 0 || r.Count != 0 {
+		t.Errorf("list: got %v after everything was deleted", keysOf(r))
+	}
+}
+
+// pages lists the keys below a prefix, some at a time.
+func (h *harness) pages(t testing.TB, prefix string, limit int64) []string {
+	t.Helper()
+	var keys []string
+	o := kubernetes.ListOptions{Limit: limit}
+	for {
+		r := h.list(t, prefix, o)
+		keys = append(keys, keysOf(r)...)
+		if r.Count <= int64(len(r.Kvs)) {
+			return keys
+		}
+		if o.Revision == 0 {
+			o.Revision = r.Revision
+		}
+		o.Continue = keys[len(keys)-1] + "\x00"
+	}
+}
+
+// lookalikes are keys that other orders, and patterns, take for each other.
+func lookalikes() []string {
+	return []string{
+		"/t/", "/t/a", "/t/a/", "/t/a/1", "/t/a/2/3", "/t/a-b", "/t/a-b/1", "/t/a.b", "/t/a.b/1", "/t/a0/1",
+		"/t/A/1", "/t/a_/1", "/t/a%/1", "/t/a*/1", "/t/ab", "/t/ab/1", "/t/a\xff/1", "/t/a\xff\xff", "/t/b", "/t/é", "/t/e",
+		"/t/\x01", "/t/\xff", "/t/\xff\xff", "/t/\xff\xff/a",
+	}
+}
+
+func testKeyOrder(t *testing.T, h *harness) {
+	keys := lookalikes()
+	for _, i := range rand.New(rand.NewPCG(1, 2)).Perm(len(keys)) { // in no order
+		h.create(t, keys[i], "1")
+	}
+	h.create(t, "/s", "before")
+	h.create(t, "/u", "after")
+	slices.Sort(keys)
+	for _, limit := range []int64{0, 1, 7} {
+		if diff := cmp.Diff(keys, h.pages(t, "/t/", limit), cmp.Transformer("quoted", func(s string) string { return fmt.Sprintf("%q", s) })); diff != "" {
+			t.Errorf("keys, %d at a time (-want +got):\n%s", limit, diff)
+		}
+	}
+}
+
+// testPrefixes lists, counts and watches below prefixes of which others are
+// nearly the same.
+func testPrefixes(t *testing.T, h *harness) {
+	keys := lookalikes()
+	begin := h.create(t, "/s", "before")
+	for _, key := range keys {
+		h.create(t, key, "1")
+	}
+	h.create(t, "/tt/a", "after")
+	for _, prefix := range []string{
+		"/t/", "/t/a", "/t/a/", "/t/a-b/", "/t/a.", "/t/a_", "/t/a%", "/t/a*", "/t/a\xff", "/t/A", "/t/\xff", "/t/\xff\xff", "/none/",
+	} {
+		t.Run(fmt.Sprintf("%q", prefix), func(t *testing.T) {
+			var want, written []string
+			for _, key := range keys {
+				if strings.HasPrefix(key, prefix) {
+					written = append(written, key)
+				}
+			}
+			want = append(want, written...)
+			slices.Sort(want)
+			if diff := cmp.Diff(want, keysOf(h.list(t, prefix, kubernetes.ListOptions{}))); diff != "" {
+				t.Errorf("list (-want +got):\n%s", diff)
+			}
+			if n, err := h.client.Count(t.Context(), prefix, kubernetes.CountOptions{}); err != nil || n != int64(len(want)) {
+				t.Errorf("count: got %d, %v, want %d", n, err, len(want))
+			}
+			var watched []string
+			for _, e := range h.record(t, prefix, begin, len(want)) {
+				watched = append(watched, string(e.Kv.Key))
+			}
+			if diff := cmp.Diff(written, watched); diff != "" {
+				t.Errorf("watch (-want +got):\n%s", diff)
+			}
+			end := clientv3.GetPrefixRangeEnd(prefix)
+			r, err := h.client.KV.Get(t.Context(), prefix, clientv3.WithRange(end), clientv3.WithLimit(1))
+			if err != nil || len(r.Kvs) != min(1, len(want)) || r.Count != int64(len(want)) || r.More != (len(want) > 1) {
+				t.Errorf("one of %d: got %v, %v", len(want), r, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,64 @@
+package storagetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// patience bounds every wait of a test. It is only reached by a failure.
+const patience = 2 * time.Minute
+
+// Option tells the tests something about the storage that they cannot find out.
+type Option func(*suite)
+
+// Size has the tests look at how much the storage takes on disk. The function
+// returns the bytes of everything that grows with what is written, for a
+// storage that the tests opened: what they were given by their open function.
+func Size(of func(controlplane.Storage) int64) Option {
+	return func(s *suite) { s.size = of }
+}
+
+// RenewsLeases says that a lease begins anew when the storage starts, as etcd
+// does it: the time that passed before is forgotten. Without it, RunPersistent
+// wants a key to go when the time of its lease is over, however often the
+// storage was started meanwhile.
+func RenewsLeases() Option {
+	return func(s *suite) { s.renewsLeases = true }
+}
+
+// within replaces the time a test waits for what never comes.
+func within(d time.Duration) Option {
+	return func(s *suite) { s.patience = d }
+}
+
+// suite is what all tests of one storage share.
+type suite struct {
+	open         func() controlplane.Storage
+	size         func(controlplane.Storage) int64
+	renewsLeases bool
+	patience     time.Duration
+}
+
+func newSuite(open func() controlplane.Storage, options []Option) *suite {
+	s := &suite{open: open, patience: patience}
+	for _, o := range options {
+		o(s)
+	}
+	return s
+}
+
+// tests are tests of one promise each, by group and name.
+type tests map[string]map[string]func(*testing.T, *harness)
+
+// run runs each test on a storage of its own.
+func (s *suite) run(t *testing.T, all tests) {
+	for group, members := range all {
+		t.Run(group, func(t *testing.T) {
+			for name, test := range members {
+				t.Run(name, func(t *testing.T) { test(t, s.start(t, s.open())) })
+			}
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package storagetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+)
+
+func testMissingKeys(t *testing.T, h *harness) {
+	revision := h.create(t, "/other", "1")
+	if r := h.get(t, "/t/none", 0); r.KV != nil || r.Revision < revision {
+		t.Errorf("get: got %+v, want nothing at revision %d or later", r, revision)
+	}
+	if r := h.list(t, "/t/", kubernetes.ListOptions{}); len(r.Kvs) != 0 || r.Count != 0 || r.Revision < revision {
+		t.Errorf("list: got %+v, want nothing at revision %d or later", r, revision)
+	}
+	put, err := h.client.OptimisticPut(t.Context(), "/t/none", []byte("x"), revision, kubernetes.PutOptions{GetOnFailure: true})
+	if err != nil || put.Succeeded || put.KV != nil {
+		t.Errorf("update: got %+v, %v, want a refusal", put, err)
+	}
+	del, err := h.client.OptimisticDelete(t.Context(), "/t/none", revision, kubernetes.DeleteOptions{GetOnFailure: true})
+	if err != nil || del.Succeeded || del.KV != nil {
+		t.Errorf("delete: got %+v, %v, want a refusal", del, err)
+	}
+}
+
+func testPages(t *testing.T, h *harness) {
+	const keys, limit = 25, 10
+	for i := range keys {
+		h.create(t, fmt.Sprintf("/t/%03d", i), fmt.Sprint(i))
+	}
+	h.create(t, "/u", "after the prefix")
+	first := h.list(t, "/t/", kubernetes.ListOptions{Limit: limit})
+	if len(first.Kvs) != limit || first.Count != keys {
+		t.Fatalf("first page: got %d of %d keys, want %d of %d", len(first.Kvs), first.Count, limit, keys)
+	}
+	// What changes between pages is not seen: they are read at one revision.
+	h.remove(t, "/t/020", h.get(t, "/t/020", 0).KV.ModRevision)
+	h.create(t, "/t/0205", "new")
+	var got, want []string
+	page := first
+	for {
+		for _, kv := range page.Kvs {
+			got = append(got, string(kv.Key)+"="+string(kv.Value))
+		}
+		if page.Count <= int64(len(page.Kvs)) {
+			break
+		}
+		last := string(page.Kvs[len(page.Kvs)-1].Key)
+		page = h.list(t, "/t/", kubernetes.ListOptions{Limit: limit, Continue: last + "\x00", Revision: first.Revision})
+	}
+	for i := range keys {
+		want = append(want, fmt.Sprintf("/t/%03d=%d", i, i))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+	if n, err := h.client.Count(t.Context(), "/t/", kubernetes.CountOptions{}); err != nil || n != keys {
+		t.Errorf("count: got %d, %v, want %d", n, err, keys)
+	}
+}
+
+func testOldRevisions(t *testing.T, h *harness) {
+	one := h.create(t, "/t/a", "1")
+	two := h.update(t, "/t/a", "2", one)
+	gone := h.remove(t, "/t/a", two)
+	for revision, want := range map[int64]string{one: "1", two: "2"} {
+		if kv := h.get(t, "/t/a", revision).KV; kv == nil || string(kv.Value) != want {
+			t.Errorf("get at %d: got %v, want %s", revision, kv, want)
+		}
+		r := h.list(t, "/t/", kubernetes.ListOptions{Revision: revision})
+		if len(r.Kvs) != 1 || string(r.Kvs[0].Value) != want || r.Revision < gone {
+			t.Errorf("list at %d: got %v with revision %d, want %s with the current one", revision, r.Kvs, r.Revision, want)
+		}
+	}
+	if kv := h.get(t, "/t/a", gone).KV; kv != nil {
+		t.Errorf("get at %d: got %v, want nothing", gone, kv)
+	}
+	_, err := h.client.Kubernetes.Get(t.Context(), "/t/a", kubernetes.GetOptions{Revision: gone + 1000})
+	if !errors.Is(err, rpctypes.ErrFutureRev) {
+		t.Errorf("get in the future: got %v, want %v", err, rpctypes.ErrFutureRev)
+	}
+}
+
+// testEmptyLists lists what is empty while the first key comes: the list has
+// it, or a watch from the revision of the list does.
+func testEmptyLists(t *testing.T, h *harness) {
+	for round := range 25 {
+		prefix := fmt.Sprintf("/t/%d/", round)
+		var writer sync.WaitGroup
+		writer.Go(func() { h.create(t, prefix+"first", "1") })
+		r := h.list(t, prefix, kubernetes.ListOptions{})
+		writer.Wait()
+		if len(r.Kvs) == 0 {
+			h.watch(t, prefix, r.Revision+1).events(t, 1)
+		}
+		writer.Go(func() { h.create(t, prefix+"second", "1") })
+		got := h.get(t, prefix+"second", 0)
+		writer.Wait()
+		if got.KV == nil {
+			h.watch(t, prefix+"second", got.Revision+1).events(t, 1)
+		}
+	}
+}
+
+// testReads reads as API servers do: what is newest, what is not older than a
+// revision somebody else named, and what was at a revision.
+func testReads(t *testing.T, h *harness) {
+	other := h.other(t)
+	revision := h.create(t, "/t/a", "0")
+	for i := range 50 {
+		before := revision
+		revision = h.update(t, "/t/a", fmt.Sprint(i+1), revision)
+		newest := other.list(t, "/t/", kubernetes.ListOptions{})
+		if newest.Revision < revision || len(newest.Kvs) != 1 || newest.Kvs[0].ModRevision != revision {
+			t.Fatalf("newest: got %v at %d, want revision %d, which another client wrote", newest.Kvs, newest.Revision, revision)
+		}
+		if kv := other.get(t, "/t/a", 0).KV; kv == nil || kv.ModRevision != revision {
+			t.Fatalf("newest: got %v, want revision %d, which another client wrote", kv, revision)
+		}
+		for at, want := range map[int64]string{before: fmt.Sprint(i), revision: fmt.Sprint(i + 1)} {
+			exact := other.list(t, "/t/", kubernetes.ListOptions{Revision: at})
+			if len(exact.Kvs) != 1 || string(exact.Kvs[0].Value) != want || exact.Kvs[0].ModRevision != at {
+				t.Fatalf("exactly at %d: got %v, want %s", at, exact.Kvs, want)
+			}
+		}
+		_, err := other.client.List(t.Context(), "/t/", kubernetes.ListOptions{Revision: revision + 1})
+		if !errors.Is(err, rpctypes.ErrFutureRev) {
+			t.Fatalf("at least and exactly a revision that is yet to come: got %v, want %v", err, rpctypes.ErrFutureRev)
+		}
+	}
+}
+
+// testPagesCompacted compacts between two pages: the next one is refused, and
+// API servers go on with what is newest from the same key on.
+func testPagesCompacted(t *testing.T, h *harness) {
+	const keys, limit = 10, 4
+	for i := range keys {
+		h.create(t, fmt.Sprintf("/t/%03d", i), "1")
+	}
+	first := h.list(t, "/t/", kubernetes.ListOptions{Limit: limit})
+	removed := h.remove(t, "/t/005", h.get(t, "/t/005", 0).KV.ModRevision)
+	from := string(first.Kvs[limit-1].Key) + "\x00"
+	next := h.list(t, "/t/", kubernetes.ListOptions{Limit: limit, Continue: from, Revision: first.Revision})
+	if got := fmt.Sprint(keysOf(next)); got != "[/t/004 /t/005 /t/006 /t/007]" {
+		t.Errorf("second page: got %s, want the keys at the revision of the first", got)
+	}
+	if _, err := h.client.Compact(t.Context(), removed); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.client.List(t.Context(), "/t/", kubernetes.ListOptions{Limit: limit, Continue: from, Revision: first.Revision})
+	if !errors.Is(err, rpctypes.ErrCompacted) {
+		t.Errorf("page at a compacted revision: got %v, want %v", err, rpctypes.ErrCompacted)
+	}
+	next = h.list(t, "/t/", kubernetes.ListOptions{Limit: limit, Continue: from})
+	if got := fmt.Sprint(keysOf(next)); got != "[/t/004 /t/006 /t/007 /t/008]" || next.Count != 5 {
+		t.Errorf("newest page: got %s of %d, want 4 of the 5 keys that are left", got, next.Count)
+	}
+}
+
+func keysOf(r kubernetes.ListResponse) []string {
+	var keys []string
+	for _, kv := range r.Kvs {
+		keys = append(keys, string(kv.Key))
+	}
+	return keys
+}

@@ -1,0 +1,74 @@
+package storagetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// testWatchReplay has 16 write while watches run. Each, from whatever revision,
+// has the same events in the same order; together they are what was written.
+func testWatchReplay(t *testing.T, h *harness) {
+	const rounds = 30
+	keys := busyKeys()
+	before := h.create(t, "/t/first", "1")
+	live := h.watch(t, "/t/", before+1)
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	wrote := map[int64]string{}
+	for _, key := range keys {
+		group.Go(func() {
+			h.write(t, key, 0, rounds, func(revision int64) {
+				mu.Lock()
+				defer mu.Unlock()
+				wrote[revision] = key
+			})
+		})
+	}
+	group.Wait()
+	n := len(keys) * rounds
+	all := history(live.events(t, n))
+	last := before
+	values := map[string]string{}
+	for _, e := range all {
+		key := string(e.Kv.Key)
+		if e.Kv.ModRevision <= last || wrote[e.Kv.ModRevision] != key {
+			t.Fatalf("%s after revision %d: out of order, or nobody wrote that", describe(e), last)
+		}
+		last = e.Kv.ModRevision
+		was, existed := values[key]
+		if had := e.PrevKv != nil; had != existed || had && string(e.PrevKv.Value) != was {
+			t.Fatalf("%s, want the value before, %q", describe(e), was)
+		}
+		if e.Type == clientv3.EventTypeDelete {
+			delete(values, key)
+		} else {
+			values[key] = string(e.Kv.Value)
+		}
+	}
+	for _, from := range []int{0, 1, n / 3, n / 2, n - 1} {
+		again := h.record(t, "/t/", all[from].Kv.ModRevision, n-from)
+		if diff := cmp.Diff(describeAll(all[from:]), describeAll(again)); diff != "" {
+			t.Fatalf("from event %d on, once more (-want +got):\n%s", from, diff)
+		}
+	}
+	for _, key := range keys[:2] {
+		var own []string
+		for _, e := range all {
+			if string(e.Kv.Key) == key {
+				own = append(own, describe(e))
+			}
+		}
+		if diff := cmp.Diff(own, describeAll(h.record(t, key, before, len(own)))); diff != "" {
+			t.Errorf("a watch of %s alone (-want +got):\n%s", key, diff)
+		}
+	}
+	// Nothing comes after the last one.
+	h.create(t, "/t/last", "1")
+	if got, want := describe(live.events(t, 1)[0]), fmt.Sprintf("create /t/last=1 at %d", last+1); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,183 @@
+package storagetest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+)
+
+func testTransactions(t *testing.T, h *harness) {
+	created := h.create(t, "/t/a", "1")
+	if r, err := h.client.OptimisticPut(t.Context(), "/t/a", []byte("x"), 0, kubernetes.PutOptions{}); err != nil || r.Succeeded {
+		t.Errorf("create of a key that exists: got %+v, %v, want a refusal", r, err)
+	}
+	updated := h.update(t, "/t/a", "2", created)
+	if updated <= created {
+		t.Errorf("revision went from %d to %d", created, updated)
+	}
+	stale, err := h.client.OptimisticPut(t.Context(), "/t/a", []byte("x"), created, kubernetes.PutOptions{GetOnFailure: true})
+	if err != nil || stale.Succeeded || stale.KV == nil || string(stale.KV.Value) != "2" || stale.KV.ModRevision != updated {
+		t.Errorf("stale update: got %+v, %v, want a refusal with the present value", stale, err)
+	}
+	kv := h.get(t, "/t/a", 0).KV
+	if kv == nil || string(kv.Value) != "2" || kv.CreateRevision != created || kv.ModRevision != updated {
+		t.Errorf("get: got %v, want value 2 created at %d and updated at %d", kv, created, updated)
+	}
+	gone, err := h.client.OptimisticDelete(t.Context(), "/t/a", created, kubernetes.DeleteOptions{GetOnFailure: true})
+	if err != nil || gone.Succeeded || gone.KV == nil || string(gone.KV.Value) != "2" {
+		t.Errorf("stale delete: got %+v, %v, want a refusal with the present value", gone, err)
+	}
+	deleted := h.remove(t, "/t/a", updated)
+	r := h.get(t, "/t/a", 0)
+	if r.KV != nil || r.Revision < deleted {
+		t.Errorf("get after delete: got %v at %d, want nothing at %d or later", r.KV, r.Revision, deleted)
+	}
+	again := h.create(t, "/t/a", "3")
+	if kv := h.get(t, "/t/a", 0).KV; kv == nil || kv.CreateRevision != again {
+		t.Errorf("get of a key created again: got %v, want created at %d", kv, again)
+	}
+}
+
+func testConcurrentWriters(t *testing.T, h *harness) {
+	const writers, rounds = 32, 10
+	revision := h.create(t, "/t/counter", "0")
+	w := h.watch(t, "/t/", revision+1)
+	var group sync.WaitGroup
+	for range writers {
+		group.Go(func() {
+			for range rounds {
+				if err := increment(t, h); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	if got, want := string(h.get(t, "/t/counter", 0).KV.Value), fmt.Sprint(writers*rounds); got != want {
+		t.Errorf("counter is %s, want %s: writes were lost", got, want)
+	}
+	for i, e := range w.events(t, writers*rounds) {
+		if got, want := string(e.Kv.Value), fmt.Sprint(i+1); got != want || e.Kv.ModRevision <= revision {
+			t.Fatalf("event %d is %s, want value %s after revision %d", i, describe(e), want, revision)
+		}
+		revision = e.Kv.ModRevision
+	}
+}
+
+// increment adds one to a counter the way API servers update objects.
+func increment(t testing.TB, h *harness) error {
+	r, err := h.client.Kubernetes.Get(t.Context(), "/t/counter", kubernetes.GetOptions{})
+	if err != nil {
+		return err
+	}
+	kv := r.KV
+	for range 10_000 {
+		var n int
+		if _, err := fmt.Sscan(string(kv.Value), &n); err != nil {
+			return err
+		}
+		put, err := h.client.OptimisticPut(t.Context(), "/t/counter", []byte(fmt.Sprint(n+1)), kv.ModRevision,
+			kubernetes.PutOptions{GetOnFailure: true})
+		if err != nil || put.Succeeded {
+			return err
+		}
+		kv = put.KV
+	}
+	return errors.New("the key has another revision each time it is written")
+}
+
+// testConcurrentDeletes has several delete a key at once. Who comes late finds
+// nothing there, and not the mark of the deletion.
+func testConcurrentDeletes(t *testing.T, h *harness) {
+	for i := range 20 {
+		key := fmt.Sprintf("/t/%d", i)
+		revision := h.create(t, key, "1")
+		var deletes sync.WaitGroup
+		var deleted atomic.Int32
+		for range 8 {
+			deletes.Go(func() {
+				r, err := h.client.OptimisticDelete(t.Context(), key, revision, kubernetes.DeleteOptions{GetOnFailure: true})
+				switch {
+				case err != nil:
+					t.Errorf("delete %s: %v", key, err)
+				case r.Succeeded:
+					deleted.Add(1)
+				case r.KV != nil && r.KV.ModRevision != revision:
+					t.Errorf("delete %s: it is gone, and there is %q of revision %d", key, r.KV.Value, r.KV.ModRevision)
+				}
+			})
+		}
+		deletes.Wait()
+		if n := deleted.Load(); n != 1 {
+			t.Errorf("%s was deleted %d times", key, n)
+		}
+	}
+}
+
+// testSeveralKeys writes several keys in one transaction, where the storage
+// claims that it can: all or none, at one revision.
+func testSeveralKeys(t *testing.T, h *harness) {
+	n := h.described.Traits().MaxOps
+	if n <= 1 {
+		t.Log("a transaction writes one key: Traits().MaxOps says so")
+		return
+	}
+	n = min(n, 10)
+	key := func(i int) string { return fmt.Sprintf("/t/%02d", i) }
+	write := func(value string, expected int64, stale int) *clientv3.TxnResponse {
+		t.Helper()
+		var compares []clientv3.Cmp
+		var puts, gets []clientv3.Op
+		for i := range n {
+			revision := expected
+			if i == stale {
+				revision++
+			}
+			compares = append(compares, clientv3.Compare(clientv3.ModRevision(key(i)), "=", revision))
+			puts = append(puts, clientv3.OpPut(key(i), value))
+			gets = append(gets, clientv3.OpGet(key(i)))
+		}
+		r, err := h.client.Txn(t.Context()).If(compares...).Then(puts...).Else(gets...).Commit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	before := h.create(t, "/t/other", "1")
+	r := write("1", 0, -1)
+	one := r.Header.Revision
+	if !r.Succeeded || one != before+1 {
+		t.Fatalf("create %d keys: got %v, want one revision after %d", n, r, before)
+	}
+	if r := write("x", one, n-1); r.Succeeded || r.Header.Revision != one || len(r.Responses) != n ||
+		string(r.Responses[0].GetResponseRange().Kvs[0].Value) != "1" {
+		t.Errorf("one of %d comparisons fails: got %v, want a refusal with what is there", n, r)
+	}
+	if r := write("2", one, -1); !r.Succeeded || r.Header.Revision != one+1 {
+		t.Errorf("update %d keys: got %v, want one revision after %d", n, r, one)
+	}
+	var want []string
+	for i := range n {
+		want = append(want, fmt.Sprintf("create %s=1 at %d", key(i), one))
+	}
+	for i := range n {
+		want = append(want, fmt.Sprintf("put %s=2 at %d was 1", key(i), one+1))
+	}
+	if diff := cmp.Diff(want, describeAll(h.record(t, "/t/", one, 2*n))); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	for revision, want := range map[int64]string{one: "1", one + 1: "2"} {
+		for _, kv := range h.list(t, "/t/0", kubernetes.ListOptions{Revision: revision}).Kvs {
+			if string(kv.Value) != want || kv.ModRevision != revision {
+				t.Errorf("at revision %d: got %v, want every key with %s", revision, kv, want)
+			}
+		}
+	}
+}

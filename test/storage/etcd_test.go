@@ -1,0 +1,155 @@
+package storage
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/storagetest"
+)
+
+// TestEtcdVersions runs the contract of storages on etcd servers of every version
+// that is supported, each a process of its own on loopback.
+func TestEtcdVersions(t *testing.T) {
+	if testing.Short() {
+		t.Skip("three etcds are compiled once, which takes minutes; run without -short")
+	}
+	for name, version := range map[string]string{"etcd35": "3.5.", "etcd36": "3.6.", "etcd37": "3.7."} {
+		t.Run(name, func(t *testing.T) {
+			program := build(t, name)
+			out, err := exec.CommandContext(t.Context(), program, "--version").Output()
+			if err != nil || !strings.Contains(string(out), "etcd Version: "+version) {
+				t.Fatalf("%s --version: %v, %s, want %s", program, err, out, version)
+			}
+			dir, n := t.TempDir(), 0
+			storagetest.Run(t, func() controlplane.Storage {
+				n++
+				data := filepath.Join(dir, fmt.Sprint(n))
+				return etcd.Cluster{Endpoints: []string{serve(t, program, data)}, DialTimeout: patience}
+			})
+		})
+	}
+}
+
+// build compiles the etcd of a module below this directory, once, into the user's
+// cache directory, and returns the program.
+func build(t *testing.T, module string) string {
+	t.Helper()
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.New()
+	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		b, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum.Write(b)
+	}
+	dir := filepath.Join(cache, "sailplane-test", module+"-"+hex.EncodeToString(sum.Sum(nil))[:16])
+	program := filepath.Join(dir, "etcd")
+	if _, err := os.Stat(program); err == nil {
+		return program
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Whoever is interrupted, or builds at the same time, leaves no half program.
+	half := fmt.Sprintf("%s.%d", program, os.Getpid())
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-buildvcs=false", "-ldflags", "-s -w", "-o", half,
+		"go.etcd.io/etcd/server/v3")
+	cmd.Dir = module
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", module, err, out)
+	}
+	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	t.Logf("built %s in %v of CPU time", module, used.Round(time.Second))
+	if err := os.Rename(half, program); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+// serve runs an etcd until the test ends and returns its client URL. The kernel
+// chooses the ports, so the address is in what etcd logs only.
+func serve(t *testing.T, program, dir string) string {
+	t.Helper()
+	const local = "http://127.0.0.1:0"
+	cmd := exec.Command(program, "--data-dir", dir, "--unsafe-no-fsync", "--logger", "zap",
+		"--heartbeat-interval", "10", "--election-timeout", "100",
+		"--listen-client-urls", local, "--advertise-client-urls", local,
+		"--listen-peer-urls", local, "--initial-advertise-peer-urls", local, "--initial-cluster", "default="+local)
+	log, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	address, end := make(chan string, 1), make(chan error, 1)
+	go func() { end <- read(log, address) }()
+	t.Cleanup(func() { shut(t, cmd, end) })
+	select {
+	case a := <-address:
+		return "http://" + a
+	case err := <-end:
+		end <- nil
+		t.Fatalf("%s ended before it served: %v", program, err)
+	case <-time.After(patience):
+		t.Fatalf("%s does not serve", program)
+	}
+	return ""
+}
+
+// read reads what an etcd logs until it ends, and sends the address it serves at.
+// Its error is what etcd said last.
+func read(log io.Reader, address chan<- string) error {
+	var last string
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		last = lines.Text()
+		var entry struct{ Msg, Address string }
+		if json.Unmarshal(lines.Bytes(), &entry) == nil && strings.HasPrefix(entry.Msg, "serving client traffic") {
+			select {
+			case address <- entry.Address:
+			default:
+			}
+		}
+	}
+	return errors.Join(lines.Err(), errors.New(last))
+}
+
+// shut ends an etcd, by force where it does not end when asked.
+func shut(t *testing.T, cmd *exec.Cmd, end <-chan error) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	forced := context.AfterFunc(ctx, func() { _ = cmd.Process.Kill() })
+	<-end
+	_ = cmd.Wait() // a signal is why it ended
+	if !forced() {
+		t.Errorf("etcd %d does not end when asked", cmd.Process.Pid)
+	}
+}
