@@ -103,10 +103,6 @@ func back(f *findings, ops []history.Op) {
 
 // snapshot finds lists of one prefix and one revision that differ.
 func snapshot(f *findings, ops []history.Op) {
-	type place struct {
-		prefix   string
-		revision int64
-	}
 	shown := map[place]*history.Op{}
 	for i := range ops {
 		op := &ops[i]

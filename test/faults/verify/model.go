@@ -3,7 +3,6 @@ package verify
 import (
 	"fmt"
 	"hash/fnv"
-	"math"
 	"slices"
 	"strings"
 
@@ -25,40 +24,6 @@ func (s state) find(key string) (history.Item, int, bool) {
 		return history.Item{}, i, false
 	}
 	return s.items[i], i, true
-}
-
-// learn returns the operations with what others learned of unanswered writes:
-// one whose value was read did happen, at the revision that was read, before
-// the first read that showed it returned. Events and reads without an answer
-// say nothing here.
-func learn(all []history.Op) []history.Op {
-	type sight struct{ revision, before int64 }
-	seen := map[string]sight{}
-	for i := range all {
-		if all[i].IsEvent() {
-			continue
-		}
-		for _, item := range all[i].Items {
-			s, found := seen[item.Value]
-			if !found || all[i].Return < s.before {
-				seen[item.Value] = sight{item.Revision, all[i].Return}
-			}
-		}
-	}
-	var ops []history.Op
-	for _, op := range all {
-		if op.IsEvent() || op.Outcome == history.Failed {
-			continue
-		}
-		if op.Outcome == history.Unknown {
-			op.Return = math.MaxInt64
-			if s, found := seen[op.Value]; found && op.Kind != history.Delete {
-				op.Outcome, op.Revision, op.Return = history.OK, s.revision, max(s.before, op.Call)
-			}
-		}
-		ops = append(ops, op)
-	}
-	return ops
 }
 
 // operations are those that the model explains. Reads of an old revision are

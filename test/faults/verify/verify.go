@@ -16,8 +16,9 @@ import (
 	"github.com/sailplane-dev/sailplane/test/faults/history"
 )
 
-// limit is how long the search for an order of the operations may take.
-const limit = time.Minute
+// limit is how long the search for an order of the operations may take, and
+// shortLimit how long where another check found something.
+const limit, shortLimit = time.Minute, 5 * time.Second
 
 // The checks, by what each finds. The search of Linearizable is complete; the
 // others are quick and say more precisely what is wrong.
@@ -75,21 +76,6 @@ func Picture(h *history.History, w io.Writer) error {
 func check(h *history.History, picture bool) ([]Violation, *porcupine.LinearizationInfo) {
 	f := &findings{}
 	ops := learn(h.Ops)
-	var info *porcupine.LinearizationInfo
-	result := porcupine.Unknown
-	if picture {
-		var i porcupine.LinearizationInfo
-		result, i = porcupine.CheckOperationsVerbose(model(), operations(ops), limit)
-		info = &i
-	} else {
-		result = porcupine.CheckOperationsTimeout(model(), operations(ops), limit)
-	}
-	switch result {
-	case porcupine.Illegal:
-		f.add(Linearizable, "no order of the %d operations explains their answers", len(ops))
-	case porcupine.Unknown:
-		f.add(Linearizable, "not decided within %v", limit)
-	}
 	unique(f, ops)
 	order(f, ops)
 	back(f, h.Ops)
@@ -99,7 +85,33 @@ func check(h *history.History, picture bool) ([]Violation, *porcupine.Linearizat
 	if h.Round.Watched {
 		watch(f, h.Ops)
 	}
+	info := search(f, ops, picture)
 	return f.all, info
+}
+
+// search looks for an order of the operations. Where it is known that
+// something is wrong it does not look for long.
+func search(f *findings, ops []history.Op, picture bool) (info *porcupine.LinearizationInfo) {
+	enough := limit
+	if len(f.all) > 0 {
+		enough = shortLimit
+	}
+	ops = relevant(ops)
+	var result porcupine.CheckResult
+	if picture {
+		var i porcupine.LinearizationInfo
+		result, i = porcupine.CheckOperationsVerbose(model(), operations(ops), enough)
+		info = &i
+	} else {
+		result = porcupine.CheckOperationsTimeout(model(), operations(ops), enough)
+	}
+	switch result {
+	case porcupine.Illegal:
+		f.add(Linearizable, "no order of the %d operations explains their answers", len(ops))
+	case porcupine.Unknown:
+		f.add(Linearizable, "not decided within %v", enough)
+	}
+	return info
 }
 
 // findings collects what checks find, one violation for each check.
