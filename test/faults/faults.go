@@ -89,6 +89,8 @@ type Result struct {
 	// Ops is how many operations there were, Unanswered how many of the writes
 	// have no answer, and Faults how many faults happened.
 	Ops, Unanswered, Faults int
+	// Lost is how many changes of files a loss of power undid.
+	Lost int
 	// Took is how long it ran, without the check.
 	Took time.Duration
 }
@@ -115,7 +117,7 @@ func (r Round) Run(ctx context.Context) (*Result, error) {
 	h := &history.History{Round: history.Round{Engine: r.Engine, Fault: r.Fault, Seed: r.Seed, Watched: ran == nil}, Ops: run.ops}
 	result := &Result{
 		History: filepath.Join(r.Histories, r.name()+".jsonl"),
-		Ops:     len(h.Ops), Faults: run.faults, Took: time.Since(run.begun),
+		Ops:     len(h.Ops), Faults: run.faults, Lost: run.lost, Took: time.Since(run.begun),
 	}
 	for i := range h.Ops {
 		if h.Ops[i].Outcome == history.Unknown {
@@ -142,6 +144,7 @@ type run struct {
 	progress *progress
 	place    *place
 	faults   int
+	lost     int      // changes that a disk lost
 	outside  *outside // the external etcd, if there is one
 	disk     *losses  // what the disk has, if power may be lost
 	marked   chan struct{}

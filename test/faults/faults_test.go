@@ -8,7 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"testing"
+
+	"github.com/sailplane-dev/sailplane/test/faults/disk"
+	"github.com/sailplane-dev/sailplane/test/faults/verify"
 )
 
 var (
@@ -61,9 +65,49 @@ func TestFaults(t *testing.T) {
 			for _, fault := range faults {
 				t.Run(fault, func(t *testing.T) {
 					t.Parallel()
+					if fault == Power {
+						needTrace(t)
+					}
 					several(t, Round{Engine: engine, Fault: fault})
 				})
 			}
+		})
+	}
+}
+
+// needTrace skips a test where no process can be traced, and in CI fails.
+func needTrace(t *testing.T) {
+	t.Helper()
+	err := disk.Available()
+	switch {
+	case err == nil:
+	case os.Getenv("SAILPLANE_CI") != "":
+		t.Fatal(err)
+	default:
+		t.Skip(err)
+	}
+}
+
+// TestPowerLossIsFound loses power under storages that do not sync. What is
+// lost is found, or else the tests of those that do sync say nothing.
+func TestPowerLossIsFound(t *testing.T) {
+	needTrace(t)
+	for _, engine := range []string{SQLite, Etcd} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			r := Round{Engine: engine, Fault: Power, NoSync: true, Programs: programs, Work: t.TempDir(), Histories: t.TempDir()}
+			const tries = 10
+			for r.Seed = range uint64(tries) {
+				result, err := r.Run(t.Context())
+				if result == nil {
+					t.Fatal(err)
+				}
+				if result.Lost > 0 && (err != nil || slices.ContainsFunc(result.Violations, func(v verify.Violation) bool { return v.Check == verify.Lost })) {
+					t.Logf("seed %d: %d changes lost: %v %v", r.Seed, result.Lost, err, result.Violations)
+					return
+				}
+			}
+			t.Errorf("power was lost in %d rounds, and no acknowledged write with it", tries)
 		})
 	}
 }
@@ -99,7 +143,8 @@ func one(t *testing.T, r Round) *Result {
 	t.Helper()
 	result, err := r.Run(t.Context())
 	if result != nil {
-		t.Logf("seed %d: %d faults, %d operations, %d writes unanswered, %v", r.Seed, result.Faults, result.Ops, result.Unanswered, result.Took)
+		t.Logf("seed %d: %d faults, %d operations, %d writes unanswered, %d changes lost, %v",
+			r.Seed, result.Faults, result.Ops, result.Unanswered, result.Lost, result.Took)
 	}
 	if err == nil && len(result.Violations) == 0 {
 		return result

@@ -61,7 +61,7 @@ func (r *run) start(ctx context.Context) error {
 	}
 	cmd := exec.Command(r.round.Programs.Server, args...)
 	if r.disk != nil {
-		cmd = r.disk.trace(cmd)
+		cmd = r.disk.traced(cmd)
 	}
 	c, err := startChild(ctx, cmd, func(e *history.Op) { r.deliver(ctx, e) })
 	if err != nil {
