@@ -180,8 +180,7 @@ func parse(line string) (*call, error) {
 		}
 	}
 	result, _, _ := strings.Cut(rest[at+len(" = "):], " ")
-	var err error
-	c.result, err = strconv.ParseInt(result, 0, 64)
-	c.failed = err != nil || c.result < 0
-	return c, nil
+	n, err := strconv.ParseInt(result, 0, 64)
+	c.result, c.failed = n, err != nil || n < 0
+	return c, nil //nolint:nilerr // a result that is no number is that of a call that did not return
 }

@@ -12,6 +12,7 @@ import (
 type version struct {
 	revision     int64
 	value        string // "": deleted
+	began        int64  // when the write was asked for; MaxInt64: not known
 	acknowledged int64  // when; MaxInt64: never
 	seen         int64  // when a read first showed it; MaxInt64: never
 }
@@ -30,7 +31,7 @@ func knownOf(ops []history.Op) known {
 			found[key] = map[int64]version{}
 		}
 		if old, exists := found[key][v.revision]; exists {
-			v.acknowledged, v.seen = min(v.acknowledged, old.acknowledged), min(v.seen, old.seen)
+			v.began, v.acknowledged, v.seen = min(v.began, old.began), min(v.acknowledged, old.acknowledged), min(v.seen, old.seen)
 		}
 		found[key][v.revision] = v
 	}
@@ -42,12 +43,12 @@ func knownOf(ops []history.Op) known {
 		}
 		switch {
 		case op.IsWrite() && op.Outcome == history.OK:
-			merge(op.Key, version{op.Revision, op.Value, op.Return, math.MaxInt64})
+			merge(op.Key, version{op.Revision, op.Value, op.Call, op.Return, math.MaxInt64})
 		case op.Kind == history.Delete && op.Outcome == history.Unknown:
 			k.perhaps = append(k.perhaps, op)
 		}
 		for _, item := range op.Items {
-			merge(item.Key, version{item.Revision, item.Value, math.MaxInt64, op.Return})
+			merge(item.Key, version{item.Revision, item.Value, math.MaxInt64, math.MaxInt64, op.Return})
 		}
 	}
 	for key, byRevision := range found {
@@ -67,6 +68,13 @@ func (k known) newest(key string, revision int64) (v version, found bool) {
 		}
 	}
 	return v, found
+}
+
+// early says whether a read that does not show a key shows a delete after its revision.
+func (k known) early(key string, read *history.Op) bool {
+	return slices.ContainsFunc(k.versions[key], func(v version) bool {
+		return v.value == "" && v.revision > read.Revision && v.began <= read.Return
+	})
 }
 
 // mayBeDeleted says whether an unanswered delete may explain that a read does
@@ -111,6 +119,8 @@ func (k known) compare(f *findings, op *history.Op, key string) {
 		return
 	case shown.Revision == 0 && (v.value == "" || k.mayBeDeleted(key, v, op)):
 		return
+	case shown.Revision == 0 && k.early(key, op):
+		f.add(Torn, "client %d: %s shows a delete after its revision", op.Client, describe(op))
 	case v.acknowledged < op.Call:
 		f.add(Lost, "client %d: %s does not show %s = %q @%d, acknowledged before", op.Client, describe(op), key, v.value, v.revision)
 	case v.seen < op.Call:

@@ -107,6 +107,12 @@ func TestIllegal(t *testing.T) {
 			did(1, 1, 4, create("a", "1", 2)),
 			did(2, 2, 3, list(1, item("a", "1", 2))),
 		}},
+		"a get shows a delete after its revision": {check: Torn, other: Linearizable, ops: []history.Op{
+			did(1, 1, 2, create("a", "1", 2)),
+			did(1, 3, 6, remove("a", 2, 3)),
+			did(2, 4, 5, get("a", 2)),
+			did(3, 4, 5, get("a", 2, item("a", "1", 2))),
+		}},
 		"a list at a revision is another than before": {check: Snapshot, ops: []history.Op{
 			did(1, 1, 2, create("a", "1", 2)),
 			did(2, 3, 4, list(2, item("a", "1", 2))),
