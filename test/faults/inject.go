@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sailplane-dev/sailplane/test/faults/history"
 	"github.com/sailplane-dev/sailplane/test/faults/wire"
@@ -16,6 +17,8 @@ const (
 	// outsideKills is how often an external etcd is killed. Its clients take a
 	// second to find the next one.
 	outsideKills = 2
+	// startTime is within what time a process that starts is killed.
+	startTime = 150 * time.Millisecond
 	// blocks is how small a disk may be.
 	blocks = 4
 	// fullDisks is how often a disk is full, and refusals how many operations
@@ -69,7 +72,30 @@ func (r *run) killOnce(ctx context.Context) error {
 		return r.outside.start()
 	}
 	r.place.now().kill()
+	for r.random.IntN(2) == 0 {
+		if err := r.killStarting(ctx); err != nil {
+			return err
+		}
+	}
 	return r.start(ctx)
+}
+
+// killStarting kills a process while it starts, or soon after that.
+func (r *run) killStarting(ctx context.Context) error {
+	cmd, err := r.command()
+	if err != nil {
+		return err
+	}
+	short, cancel := context.WithTimeout(ctx, time.Duration(r.random.Int64N(int64(startTime))))
+	defer cancel()
+	c, err := startChild(short, cmd, func(*history.Op) {})
+	if err != nil && short.Err() == nil {
+		return err // it ended by itself
+	}
+	if c != nil {
+		c.kill()
+	}
+	return nil
 }
 
 // fillOnce lets no file grow beyond a size until some operations failed, and
@@ -84,10 +110,8 @@ func (r *run) fillOnce(ctx context.Context) error {
 	if _, err := c.do(wire.Request{Kind: wire.Room, Revision: size}); err != nil {
 		return nil //nolint:nilerr // it ended by itself after the last full disk, and starts again
 	}
-	r.progress.mu.Lock()
-	failed := r.progress.failed + refusals
-	r.progress.mu.Unlock()
-	err = r.progress.wait(ctx, func(d, f int) bool { return f >= failed || d >= budget })
+	enough := r.progress.failures() + refusals
+	err = r.progress.wait(ctx, func(done, failed int) bool { return failed >= enough || done >= budget })
 	if err != nil {
 		return err
 	}

@@ -48,18 +48,25 @@ func (r *run) argument() (string, error) {
 	return "", fmt.Errorf("engine %q: want one of %s, %s, %s and %s", r.round.Engine, Memory, SQLite, Etcd, External)
 }
 
+// command is the process that has the storage.
+func (r *run) command() (*exec.Cmd, error) {
+	argument, err := r.argument()
+	if err != nil {
+		return nil, err
+	}
+	if r.round.NoSync {
+		return exec.Command(r.round.Programs.Server, "-unsafe-no-sync", argument), nil
+	}
+	return exec.Command(r.round.Programs.Server, argument), nil
+}
+
 // start starts a process on the data there is, with a watch that goes on where
 // the last one ended.
 func (r *run) start(ctx context.Context) error {
-	argument, err := r.argument()
+	cmd, err := r.command()
 	if err != nil {
 		return err
 	}
-	args := []string{argument}
-	if r.round.NoSync {
-		args = []string{"-unsafe-no-sync", argument}
-	}
-	cmd := exec.Command(r.round.Programs.Server, args...)
 	if r.disk != nil {
 		cmd = r.disk.traced(cmd)
 	}
@@ -122,18 +129,22 @@ func (r *run) settle(ctx context.Context) error {
 	last := newClient(r, reader)
 	for prefix := range prefixes {
 		for _, kind := range []history.Kind{history.List, history.Count} {
-			if err := last.insist(ctx, history.Op{Kind: kind, Key: prefixOf(prefix)}); err != nil {
+			if _, err := last.insist(ctx, history.Op{Kind: kind, Key: prefixOf(prefix)}); err != nil {
 				return err
 			}
 		}
 		for key := range keys {
-			if err := last.insist(ctx, history.Op{Kind: history.Get, Key: keyOf(prefix, key)}); err != nil {
+			if _, err := last.insist(ctx, history.Op{Kind: history.Get, Key: keyOf(prefix, key)}); err != nil {
 				return err
 			}
 		}
 	}
-	if err := last.insist(ctx, history.Op{Kind: history.Create, Key: marker, Value: "end"}); err != nil {
+	marked, err := last.insist(ctx, history.Op{Kind: history.Create, Key: marker, Value: "end"})
+	if err != nil {
 		return err
+	}
+	if r.lastSeen() > marked.Revision {
+		return nil // revisions went back: the watch is past it, and the check finds out
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -147,28 +158,26 @@ func (r *run) settle(ctx context.Context) error {
 
 // insist does an operation until it is answered. Every try is recorded. A try
 // to write may have happened though it was not answered, and then is refused.
-func (c *client) insist(ctx context.Context, op history.Op) error {
+func (c *client) insist(ctx context.Context, op history.Op) (history.Op, error) {
 	for try := range tries {
 		if op.Value != "" {
 			op.Value = fmt.Sprintf("%d-end-%d", c.id, try)
 		}
 		done, err := c.do(ctx, op)
 		if err != nil {
-			return err
+			return done, err
 		}
 		if done.Outcome == history.OK || done.Outcome == history.Refused {
-			return nil
+			return done, nil
 		}
 		select {
 		case <-time.After(10 * pause):
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return done, context.Cause(ctx)
 		}
-		if try == tries-1 {
-			return fmt.Errorf("after the faults, %s %s is not answered: %s", op.Kind, op.Key, done.Error)
-		}
+		op.Error = done.Error
 	}
-	return nil
+	return op, fmt.Errorf("after the faults, %s %s is not answered: %s", op.Kind, op.Key, op.Error)
 }
 
 // end stops what runs. After an error of the round nothing is asked to stop in order.

@@ -38,6 +38,13 @@ func (p *progress) add(failed bool) {
 	p.waiting = still
 }
 
+// failures is how many operations failed.
+func (p *progress) failures() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
 // wait returns when what is counted has reached something.
 func (p *progress) wait(ctx context.Context, reached func(done, failed int) bool) error {
 	p.mu.Lock()
