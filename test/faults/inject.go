@@ -19,8 +19,9 @@ const (
 	outsideKills = 2
 	// startTime is within what time a process that starts is killed.
 	startTime = 150 * time.Millisecond
-	// blocks is how small a disk may be.
-	blocks = 4
+	// blocks is how small a disk may be. A log of some hundred writes is larger
+	// than four times that.
+	blocks = 2
 	// fullDisks is how often a disk is full, and refusals how many operations
 	// fail before there is room again.
 	fullDisks, refusals = 2, 40

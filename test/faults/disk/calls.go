@@ -208,10 +208,26 @@ func (r *replay) changed(c *call, h *handle) error {
 		} else if c.args[1] != "FALLOC_FL_KEEP_SIZE" {
 			return fmt.Errorf("fallocate %s is not understood", c.args[1])
 		}
+	case "copy_file_range":
+		return r.copied(c, h)
 	case "fcntl": // locks and flags
 	default:
 		return fmt.Errorf("%s of %s is not understood", c.name, h.path)
 	}
+	return nil
+}
+
+// copied does what the kernel copied from one file to another.
+func (r *replay) copied(c *call, from *handle) error {
+	to := r.open[c.int(2)]
+	if c.args[1] != "NULL" || c.args[3] != "NULL" {
+		return fmt.Errorf("%s with offsets is not understood", c.name)
+	}
+	if to != nil {
+		r.disk.Copy(to.file, to.offset, from.file, from.offset, c.result)
+		to.offset += c.result
+	}
+	from.offset += c.result
 	return nil
 }
 

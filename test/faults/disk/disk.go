@@ -80,6 +80,32 @@ func (d *Disk) Write(f *file, offset int64, data []byte) {
 	f.seen = max(f.seen, offset+int64(len(data)))
 }
 
+// Copy writes a part of a file, as programs see it, to another. What is empty
+// is not written: the file grows over it.
+func (d *Disk) Copy(to *file, at int64, from *file, offset, length int64) {
+	view := &file{pages: map[int64]*[page]byte{}, size: from.size}
+	for n, p := range from.pages {
+		whole := *p
+		view.pages[n] = &whole
+	}
+	for _, c := range d.todo {
+		switch {
+		case c.file != from:
+		case c.data != nil:
+			view.write(c.offset, c.data)
+		default:
+			view.truncate(c.size(view.size))
+		}
+	}
+	d.resize(to, func(size int64) int64 { return max(size, at+length) })
+	for _, n := range slices.Sorted(maps.Keys(view.pages)) {
+		begin, end := max(n*page, offset), min(n*page+page, offset+length)
+		if begin < end {
+			d.Write(to, at+begin-offset, view.pages[n][begin-n*page:end-n*page])
+		}
+	}
+}
+
 func (d *Disk) resize(f *file, size func(int64) int64) {
 	d.do(&change{file: f, size: size})
 	f.seen = size(f.seen)

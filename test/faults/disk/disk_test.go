@@ -121,6 +121,21 @@ func TestLose(t *testing.T) {
 1 ftruncate(3, 1) = 0`,
 			want: map[string]string{"f": "abxd.."},
 		},
+		"a copy by the kernel": {
+			trace: `
+1 openat(AT_FDCWD, $f, O_RDWR|O_CREAT, 0600) = 3
+1 write(3, "\x61\x62\x63\x64", 4) = 4
+1 fsync(3) = 0
+1 pwrite64(3, "\x78", 1, 2) = 1
+1 fallocate(3, 0, 0, 6) = 0
+1 lseek(3, 1, SEEK_SET) = 1
+1 openat(AT_FDCWD, $g, O_RDWR|O_CREAT, 0600) = 4
+1 copy_file_range(3, NULL, 4, NULL, 1000, 0) = 5
+1 copy_file_range(3, NULL, 4, NULL, 1000, 0) = 0
+1 write(4, "\x79", 1) = 1
+1 fsync(4) = 0`,
+			want: map[string]string{"f": "abcd", "g": "bxd..y"},
+		},
 		"a rename of a directory": {
 			trace: `
 1 mkdirat(AT_FDCWD, $d, 0700) = 0

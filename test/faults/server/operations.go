@@ -13,7 +13,7 @@ import (
 )
 
 // patience is how long an operation waits for its answer.
-const patience = 5 * time.Second
+const patience = 2 * time.Second
 
 // server answers requests with a client of a storage.
 type server struct {
