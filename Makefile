@@ -3,6 +3,7 @@
 # make lint      the linters and formatters of .golangci.yml; stale generated files
 # make fmt       format as `make lint` wants it
 # make bench     measure, beside kube-apiserver, and write docs/performance; takes hours of a quiet machine
+# make soak      1,000 rounds of faults for each storage, in .soak/; takes hours, and goes on where it was stopped
 # make generate  write the generated OpenAPI definitions again
 # make vuln      known vulnerabilities in what both modules use; needs the network
 # make build     bin/sailplane
@@ -13,7 +14,7 @@
 # where concurrency lives. Every target shares the first; do not add flags
 # to one of them that change how packages are compiled (-trimpath, -tags, -gcflags).
 
-.PHONY: run build test test-library test-around test-race lint fmt bench generate vuln clean
+.PHONY: run build test test-library test-around test-race lint fmt bench soak generate vuln clean
 .NOTPARALLEL:
 
 export CGO_ENABLED ?= 0
@@ -32,7 +33,7 @@ FLAKY := bin/flaky-tests
 GOTEST := bin/gotest -gotestsum $(CURDIR)/$(GOTESTSUM) -flaky $(FLAKY)
 TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m -vet=off
 # A profile beside a main package would compile everything below it once more.
-test-library test-around test-race lint: export GOFLAGS := $(GOFLAGS) -pgo=off
+test-library test-around test-race lint soak: export GOFLAGS := $(GOFLAGS) -pgo=off
 # go test notices changed files in its own module only: the scripts and tests
 # around the library read those of the other one, so no result of theirs is kept.
 TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1
@@ -102,6 +103,10 @@ $(LINT):
 # cache. BENCH has further flags, as in: make bench BENCH="-only start,idle".
 bench:
 	go -C test run ./bench -docs ../docs/performance $(BENCH)
+
+# SOAK has further flags, as in: make soak SOAK="-engines sqlite -faults power".
+soak:
+	go -C test run ./faults/soak -rounds 1000 -dir ../.soak $(SOAK)
 
 generate:
 	go run ./hack/openapi
