@@ -57,9 +57,9 @@ var mayImport = map[string][]string{
 	"pkg/planetest": {"pkg/..."},
 
 	// Storage.
-	"pkg/storage/etcd":        {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
-	"pkg/storage/memory":      {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/revision"},
-	"pkg/storage/sqlite":      {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/filelock", "pkg/internal/revision"},
+	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
+	"pkg/storage/memory": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/revision"},
+	"pkg/storage/sqlite": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/filelock", "pkg/internal/revision"},
 
 	// Inside.
 	"pkg/internal/dialing":           {},

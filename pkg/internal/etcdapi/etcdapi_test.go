@@ -67,7 +67,9 @@ func receive(t testing.TB, watch clientv3.WatchChan, n int) []*clientv3.Event {
 // refused.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
-	is := func(key string, revision int64) clientv3.Cmp { return clientv3.Compare(clientv3.ModRevision(key), "=", revision) }
+	is := func(key string, revision int64) clientv3.Cmp {
+		return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+	}
 	for name, tc := range map[string]struct {
 		cmps         []clientv3.Cmp
 		then, orElse []clientv3.Op

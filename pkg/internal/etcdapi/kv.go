@@ -163,7 +163,7 @@ func (s *kv) append(ctx context.Context, changes []revision.Change) (revision.Re
 // to the bytes.
 func keyValue(kv *revision.KeyValue) *mvccpb.KeyValue {
 	c := &mvccpb.KeyValue{
-		Key: []byte(kv.Key), Value: slices.Clone(kv.Value), Lease: kv.Expires,
+		Key: []byte(kv.Key), Value: slices.Clone(kv.Value), Lease: leaseOf(kv.Expires),
 		CreateRevision: kv.Create, ModRevision: kv.Mod,
 	}
 	if kv.Key == compactKeyStored {

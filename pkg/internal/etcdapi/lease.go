@@ -2,6 +2,8 @@ package etcdapi
 
 import (
 	"context"
+	"encoding/binary"
+	"hash/crc32"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -10,8 +12,8 @@ import (
 
 // lease is etcd's Lease service as far as API servers use it: they grant leases
 // that end by themselves and never renew one. The number of a lease is the time at
-// which it ends, in milliseconds since 1970. So there is nothing to keep about it,
-// and what was put with it goes at that time, whoever runs then.
+// which it ends, in milliseconds since 1970, and a checksum of it. So there is nothing
+// to keep about it, and what was put with it goes at that time, whoever runs then.
 type lease struct {
 	pb.UnimplementedLeaseServer
 	hub *hub
@@ -26,8 +28,18 @@ func (l *lease) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest) (*pb.Leas
 		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
 	}
 	// Rounded up: nothing goes before its time.
-	id := time.Now().Add(time.Duration(r.TTL)*time.Second).UnixMilli() + 1
-	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{Revision: l.hub.reached()}, ID: id, TTL: r.TTL}, nil
+	expires := time.Now().Add(time.Duration(r.TTL)*time.Second).UnixMilli() + 1
+	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{Revision: l.hub.reached()}, ID: leaseOf(expires), TTL: r.TTL}, nil
+}
+
+// leaseOf is the number of the lease that ends at a time.
+func leaseOf(expires int64) int64 {
+	if expires == 0 {
+		return 0
+	}
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(expires))
+	return expires<<16 | int64(crc32.ChecksumIEEE(b[:])&0xffff)
 }
 
 // maxTTL is etcd's longest time to live, in seconds.
@@ -38,7 +50,7 @@ func (l *lease) LeaseTimeToLive(_ context.Context, r *pb.LeaseTimeToLiveRequest)
 	if r.Keys {
 		return nil, unsupported("the keys of a lease")
 	}
-	left := time.Until(time.UnixMilli(r.ID))
+	left := time.Until(time.UnixMilli(r.ID >> 16))
 	ttl := int64(-1) // as etcd says of one that ended
 	if left > 0 {
 		ttl = int64(left.Seconds())
@@ -48,8 +60,9 @@ func (l *lease) LeaseTimeToLive(_ context.Context, r *pb.LeaseTimeToLiveRequest)
 
 // deadline is when what is put with a lease goes, in milliseconds since 1970.
 func deadline(id int64) (int64, error) {
-	if id != 0 && id <= time.Now().UnixMilli() {
+	expires := id >> 16
+	if id != 0 && (leaseOf(expires) != id || expires <= time.Now().UnixMilli()) {
 		return 0, rpctypes.ErrGRPCLeaseNotFound
 	}
-	return id, nil
+	return expires, nil
 }

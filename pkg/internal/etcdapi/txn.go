@@ -215,7 +215,7 @@ func compare(c *pb.Compare, kv *revision.KeyValue) (bool, error) {
 	case pb.Compare_CREATE:
 		order = cmp.Compare(found.Create, c.GetCreateRevision())
 	case pb.Compare_LEASE:
-		order = cmp.Compare(found.Expires, c.GetLease())
+		order = cmp.Compare(leaseOf(found.Expires), c.GetLease())
 	case pb.Compare_VALUE:
 		if kv == nil {
 			return false, nil // as etcd: there is no value to compare

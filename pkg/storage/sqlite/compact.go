@@ -23,9 +23,12 @@ const (
 	// sparePages how many free ones are kept in any case.
 	vacuumPages = 32
 	sparePages  = 256
-	// longLog is how many pages SQLite's log may have before writes wait for the
-	// file to take them over. Else it does that beside them.
-	longLog = 16_000
+	// longLog is how many pages SQLite's log may have. Then writes wait until the file
+	// has taken over what came since it did that beside them.
+	longLog = 2000
+	// checkpointSteps is after how many steps of a compaction the file takes over what
+	// they have put into SQLite's log.
+	checkpointSteps = 50
 )
 
 // keeper drops history, and moves what SQLite's log has into the file.
@@ -92,7 +95,11 @@ func (l *log) Compact(ctx context.Context, at int64) error {
 	if err := k.sweep(ctx, at-1); err != nil {
 		return fmt.Errorf("compact to revision %d: %w", at, err)
 	}
-	return k.shrink(ctx)
+	if err := k.shrink(ctx); err != nil {
+		return err
+	}
+	k.checkpoint(ctx)
+	return nil
 }
 
 // trim drops the oldest history where there is too much, and a tenth more.
@@ -130,7 +137,10 @@ func (k *keeper) tooMuch() int64 {
 // sweep drops what revisions up to one made history, in steps that leave writes
 // as much time as they take.
 func (k *keeper) sweep(ctx context.Context, to int64) error {
-	for {
+	for n := 1; ; n++ {
+		if n%checkpointSteps == 0 {
+			k.checkpoint(ctx)
+		}
 		k.log.mu.RLock()
 		from, compacted := k.log.swept, k.log.compacted
 		k.log.mu.RUnlock()
@@ -240,15 +250,15 @@ func drain(ctx context.Context, conn *sql.Conn, statement string) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// checkpoint moves what SQLite's log has into the file, beside the writes. Where
-// they never pause, so that the log grows, they wait once.
+// checkpoint moves what SQLite's log has into the file, beside the writes. Where it
+// is long all the same, they wait for the last of it, and it begins anew.
 func (k *keeper) checkpoint(ctx context.Context) {
 	var busy, length, moved int64
 	err := k.log.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &length, &moved)
 	if err == nil && length > longLog {
 		err = k.log.writer.step(func(ctx context.Context, conn *sql.Conn) error {
 			for _, statement := range []string{
-				"PRAGMA busy_timeout = 20", "PRAGMA wal_checkpoint(RESTART)", "PRAGMA busy_timeout = 5000",
+				"PRAGMA busy_timeout = 20", "PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA busy_timeout = 5000",
 			} {
 				if err := drain(ctx, conn, statement); err != nil {
 					return err

@@ -3,6 +3,7 @@ package storagetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -122,7 +123,8 @@ func testConcurrentDeletes(t *testing.T, h *harness) {
 }
 
 // testSeveralKeys writes several keys in one transaction, where the storage
-// claims that it can: all or none, at one revision.
+// claims that it can: all or none. They have one revision, as in etcd, or such as
+// follow each other, and no list at the newest has some of them.
 func testSeveralKeys(t *testing.T, h *harness) {
 	n := h.described.Traits().MaxOps
 	if n <= 1 {
@@ -130,54 +132,63 @@ func testSeveralKeys(t *testing.T, h *harness) {
 		return
 	}
 	n = min(n, 10)
-	key := func(i int) string { return fmt.Sprintf("/t/%02d", i) }
-	write := func(value string, expected int64, stale int) *clientv3.TxnResponse {
-		t.Helper()
-		var compares []clientv3.Cmp
-		var puts, gets []clientv3.Op
-		for i := range n {
-			revision := expected
-			if i == stale {
-				revision++
-			}
-			compares = append(compares, clientv3.Compare(clientv3.ModRevision(key(i)), "=", revision))
-			puts = append(puts, clientv3.OpPut(key(i), value))
-			gets = append(gets, clientv3.OpGet(key(i)))
-		}
-		r, err := h.client.Txn(t.Context()).If(compares...).Then(puts...).Else(gets...).Commit()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
 	before := h.create(t, "/t/other", "1")
-	r := write("1", 0, -1)
-	one := r.Header.Revision
-	if !r.Succeeded || one != before+1 {
-		t.Fatalf("create %d keys: got %v, want one revision after %d", n, r, before)
-	}
-	if r := write("x", one, n-1); r.Succeeded || r.Header.Revision != one || len(r.Responses) != n ||
-		string(r.Responses[0].GetResponseRange().Kvs[0].Value) != "1" {
-		t.Errorf("one of %d comparisons fails: got %v, want a refusal with what is there", n, r)
-	}
-	if r := write("2", one, -1); !r.Succeeded || r.Header.Revision != one+1 {
-		t.Errorf("update %d keys: got %v, want one revision after %d", n, r, one)
-	}
+	created := h.writeKeys(t, "1", make([]int64, n), true, before)
+	stale := slices.Clone(created)
+	stale[n-1]--
+	h.writeKeys(t, "x", stale, false, created[n-1])
+	updated := h.writeKeys(t, "2", created, true, created[n-1])
 	var want []string
-	for i := range n {
-		want = append(want, fmt.Sprintf("create %s=1 at %d", key(i), one))
+	for i, revision := range created {
+		want = append(want, fmt.Sprintf("create %s=1 at %d", numbered(i), revision))
 	}
-	for i := range n {
-		want = append(want, fmt.Sprintf("put %s=2 at %d was 1", key(i), one+1))
+	for i, revision := range updated {
+		want = append(want, fmt.Sprintf("put %s=2 at %d was 1", numbered(i), revision))
 	}
-	if diff := cmp.Diff(want, describeAll(h.record(t, "/t/", one, 2*n))); diff != "" {
+	if diff := cmp.Diff(want, describeAll(h.record(t, "/t/", created[0], 2*n))); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	for revision, want := range map[int64]string{one: "1", one + 1: "2"} {
+	for revision, want := range map[int64]string{created[n-1]: "1", updated[n-1]: "2"} {
 		for _, kv := range h.list(t, "/t/0", kubernetes.ListOptions{Revision: revision}).Kvs {
-			if string(kv.Value) != want || kv.ModRevision != revision {
+			if string(kv.Value) != want {
 				t.Errorf("at revision %d: got %v, want every key with %s", revision, kv, want)
 			}
 		}
 	}
+}
+
+func numbered(i int) string { return fmt.Sprintf("/t/%02d", i) }
+
+// writeKeys writes keys that have the revisions given in one transaction, and
+// returns those that they have then. One that is to be refused changes nothing.
+func (h *harness) writeKeys(t testing.TB, value string, expected []int64, succeed bool, before int64) []int64 {
+	t.Helper()
+	var compares []clientv3.Cmp
+	var puts, gets []clientv3.Op
+	for i, revision := range expected {
+		compares = append(compares, clientv3.Compare(clientv3.ModRevision(numbered(i)), "=", revision))
+		puts = append(puts, clientv3.OpPut(numbered(i), value))
+		gets = append(gets, clientv3.OpGet(numbered(i)))
+	}
+	r, err := h.client.Txn(t.Context()).If(compares...).Then(puts...).Else(gets...).Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Succeeded != succeed || len(r.Responses) != len(expected) || (r.Header.Revision > before) != succeed {
+		t.Fatalf("write %s after revision %d: got %v, want success %v", value, before, r, succeed)
+	}
+	var revisions []int64
+	for i, kv := range h.list(t, "/t/0", kubernetes.ListOptions{}).Kvs {
+		if succeed && (string(kv.Value) != value || i > 0 && kv.ModRevision-revisions[i-1] > 1) {
+			t.Errorf("after write %s: got %v", value, kv)
+		}
+		if !succeed && kv.ModRevision > before {
+			t.Errorf("a transaction that was refused wrote %v", kv)
+		}
+		revisions = append(revisions, kv.ModRevision)
+	}
+	if len(revisions) != len(expected) || succeed && revisions[len(revisions)-1] != r.Header.Revision {
+		t.Fatalf("after write %s at %d: got revisions %v", value, r.Header.Revision, revisions)
+	}
+	return revisions
 }
