@@ -92,6 +92,15 @@ type Event struct {
 	Previous *KeyValue
 }
 
+// After is the event for who sees no further back than a compaction: as in etcd,
+// what was before a change at that revision is history.
+func (e *Event) After(compacted int64) *Event {
+	if e.Previous == nil || e.KV.Mod > compacted {
+		return e
+	}
+	return &Event{KV: e.KV, Delete: e.Delete}
+}
+
 // Size is roughly what the event takes in memory, in bytes.
 func (e *Event) Size() int { return e.KV.Size() + e.Previous.Size() }
 

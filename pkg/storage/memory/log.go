@@ -260,7 +260,7 @@ func (l *log) Changes(ctx context.Context, s revision.Span, after int64) (events
 		if !s.Has(e.KV.Key) {
 			continue
 		}
-		events = append(events, e)
+		events = append(events, e.After(l.compacted))
 		if size += e.Size(); size >= changesLimit {
 			break
 		}

@@ -326,10 +326,14 @@ func (l *log) Changes(ctx context.Context, s revision.Span, after int64) ([]*rev
 	if err != nil {
 		return nil, 0, err
 	}
+	_, compacted, err := l.Current(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
 	if after >= current {
 		return nil, after, nil
 	}
-	if l.overtaken(after + 1) {
+	if after+1 < compacted {
 		return nil, 0, revision.ErrCompacted
 	}
 	events, through, err := l.changes(ctx, s, after, current)
@@ -338,6 +342,9 @@ func (l *log) Changes(ctx context.Context, s revision.Span, after int64) ([]*rev
 	}
 	if l.overtaken(after + 1) {
 		return nil, 0, revision.ErrCompacted
+	}
+	if len(events) > 0 {
+		events[0] = events[0].After(compacted)
 	}
 	return events, through, nil
 }
