@@ -88,6 +88,7 @@ func (w *watcher) expectDelete(t testing.TB, l leased, keys ...string) {
 
 // testLeases has keys go with their lease: the event is a deletion as any other.
 func testLeases(t *testing.T, h *harness) {
+	t.Parallel() // they wait, each on a storage of its own
 	kept := h.create(t, "/t/kept", "1")
 	keys := []string{"/t/leased/a", "/t/leased/b", "/t/leased/c"}
 	l := h.lease(t, 3, keys...)
@@ -107,6 +108,7 @@ func testLeases(t *testing.T, h *harness) {
 
 // testLeaseOrder has a short lease that was granted after a long one.
 func testLeaseOrder(t *testing.T, h *harness) {
+	t.Parallel() // they wait, each on a storage of its own
 	revision := h.create(t, "/t/kept", "1")
 	long := h.lease(t, 6, "/t/long")
 	short := h.lease(t, 2, "/t/short")
@@ -118,6 +120,7 @@ func testLeaseOrder(t *testing.T, h *harness) {
 // testLeaseLeft writes keys again before their lease ends: without one, and with
 // a longer one. The first lease has no power over them then.
 func testLeaseLeft(t *testing.T, h *harness) {
+	t.Parallel() // they wait, each on a storage of its own
 	begin := h.create(t, "/t/begin", "1")
 	first := h.lease(t, 4, "/t/free", "/t/longer", "/t/leased")
 	list := h.list(t, "/t/", kubernetes.ListOptions{})
@@ -146,6 +149,7 @@ func testLeaseLeft(t *testing.T, h *harness) {
 // testLeaseUnknown writes with a lease that there is not: a key that was written
 // so would stay for ever.
 func testLeaseUnknown(t *testing.T, h *harness) {
+	t.Parallel() // they wait, each on a storage of its own
 	l := h.grant(t, 60)
 	_, err := h.client.OptimisticPut(t.Context(), "/t/a", []byte("1"), 0, kubernetes.PutOptions{LeaseID: l.id + 1})
 	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
