@@ -1,0 +1,110 @@
+//go:build unix
+
+package kine
+
+import (
+	"context"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	client "github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/storage/kine/nats"
+)
+
+// natsPassword needs no percent-encoding, which kine does not decode.
+const natsPassword = "s3cr3t-p4ss.w~rd"
+
+// startTimeout is how long a database may take to start on a busy machine.
+const startTimeout = 2 * time.Minute
+
+func natsEngine() engine {
+	return engine{
+		start: func(t *testing.T) string {
+			return "nats://sailplane:" + natsPassword + "@" + startNATS(t) + "?bucket=contract_%d"
+		},
+		password: natsPassword,
+		storage: func(url string, timeout time.Duration) controlplane.Storage {
+			return settling{nats.JetStream{URL: url, DialTimeout: timeout}}
+		},
+		breaks: map[string]string{
+			"watch previous": alwaysPrevious,
+			"old revisions":  "a list at a revision answers with that one, not with the current one",
+			"compaction":     "a compaction of the future or of what was compacted is no error",
+		},
+		random: map[string]string{
+			"compaction protocol": "a watch of the key by which API servers agree on compactions hears nothing",
+			"progress order":      "an event may come after the notification of progress to its revision",
+			"cycles":              "a stop right after a start ends the process with a nil pointer",
+			"watch history":       watchFromNow,
+			"watch storm":         lateCommits,
+			"empty lists":         lateCommits,
+			"progress":            earlyProgress,
+		},
+	}
+}
+
+// startNATS runs a NATS server with JetStream until the test ends and returns its
+// address.
+func startNATS(t *testing.T) string {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, Username: "sailplane", Password: natsPassword,
+		JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(func() {
+		s.Shutdown()
+		s.WaitForShutdown()
+	})
+	if !s.ReadyForConnections(startTimeout) {
+		t.Fatal("the NATS server does not start")
+	}
+	return s.Addr().String()
+}
+
+// settling is a storage that a test may stop at any time. kine's driver starts to
+// watch for compactions after its start, and ends the process with a nil pointer
+// where it is stopped before that.
+type settling struct{ nats.JetStream }
+
+// Open implements controlplane.Storage.
+func (s settling) Open() controlplane.Backend { return settled{s.JetStream.Open(), s.URL} }
+
+type settled struct {
+	controlplane.Backend
+	url string
+}
+
+// Start implements controlplane.Backend. It returns when the driver has both of
+// its watches, which are consumers of the stream that has the bucket.
+func (s settled) Start(ctx context.Context) error {
+	if err := s.Backend.Start(ctx); err != nil {
+		return err
+	}
+	u, err := url.Parse(s.url)
+	if err != nil {
+		return err
+	}
+	conn, err := client.Connect("nats://"+u.Host, client.UserInfo("sailplane", natsPassword))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	stream, err := js.Stream(ctx, "KV_"+u.Query().Get("bucket"))
+	for err == nil && stream.CachedInfo().State.Consumers < 2 {
+		_, err = stream.Info(ctx)
+	}
+	return err
+}
