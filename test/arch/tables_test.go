@@ -60,6 +60,11 @@ var mayImport = map[string][]string{
 	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
 	"pkg/storage/memory": {"pkg/controlplane", "pkg/internal/kine"},
 	"pkg/storage/sqlite": {"pkg/controlplane", "pkg/internal/filelock", "pkg/internal/kine"},
+	"pkg/storage/kine":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/secretfile"},
+
+	"pkg/storage/kine/postgres": {"pkg/controlplane", "pkg/storage/kine"},
+	"pkg/storage/kine/mysql":    {"pkg/controlplane", "pkg/storage/kine"},
+	"pkg/storage/kine/nats":     {"pkg/controlplane", "pkg/storage/kine"},
 
 	// Inside.
 	"pkg/internal/dialing":           {},
@@ -125,13 +130,14 @@ var onlyIn = map[string]home{
 		[]string{"pkg/storage/etcd"}, "etcd's server logs with it; everything else logs through the context",
 	},
 	"github.com/sirupsen/logrus": {
-		[]string{"pkg/internal/kine"}, "kine logs with it; everything else logs through the context",
+		[]string{"pkg/internal/kine", "pkg/storage/kine"}, "kine logs with it; everything else logs through the context",
 	},
 	"github.com/k3s-io/kine": {
-		[]string{"pkg/internal/kine", "pkg/kine/..."}, "who keeps objects elsewhere must not link kine",
+		[]string{"pkg/internal/kine", "pkg/storage/memory", "pkg/storage/sqlite", "pkg/storage/kine/..."},
+		"who keeps objects elsewhere must not link kine",
 	},
 	"github.com/k3s-io/kine/pkg/drivers": {
-		[]string{"pkg/internal/kine", "pkg/storage/memory", "pkg/storage/sqlite"},
+		[]string{"pkg/internal/kine", "pkg/storage/memory", "pkg/storage/sqlite", "pkg/storage/kine/..."},
 		"the types all drivers share are light",
 	},
 	"github.com/k3s-io/kine/pkg/drivers/memory": {
@@ -140,9 +146,25 @@ var onlyIn = map[string]home{
 	"github.com/k3s-io/kine/pkg/drivers/sqlite": {
 		[]string{"pkg/storage/sqlite"}, "each driver is linked by its own package only",
 	},
-	"github.com/k3s-io/kine/pkg/drivers/pgsql": {nil, "each driver is linked by its own package only"},
-	"github.com/k3s-io/kine/pkg/drivers/mysql": {nil, "each driver is linked by its own package only"},
-	"github.com/k3s-io/kine/pkg/drivers/nats":  {nil, "each driver is linked by its own package only"},
+	"github.com/k3s-io/kine/pkg/drivers/pgsql": {
+		[]string{"pkg/storage/kine/postgres"}, "each driver is linked by its own package only",
+	},
+	"github.com/jackc": {
+		[]string{"pkg/storage/kine/postgres"}, "each driver is linked by its own package only",
+	},
+	"github.com/k3s-io/kine/pkg/drivers/mysql": {
+		[]string{"pkg/storage/kine/mysql"}, "each driver is linked by its own package only",
+	},
+	"github.com/go-sql-driver": {
+		[]string{"pkg/storage/kine/mysql"}, "each driver is linked by its own package only",
+	},
+	"github.com/k3s-io/kine/pkg/drivers/nats": {
+		[]string{"pkg/storage/kine/nats"}, "each driver is linked by its own package only",
+	},
+	"github.com/nats-io": {
+		[]string{"pkg/storage/kine/nats"}, "each driver is linked by its own package only",
+	},
+	"github.com/nats-io/nats-server": {nil, "a storage is no server of NATS"},
 	"github.com/k3s-io/kine/pkg/endpoint": {
 		nil, "it links every driver, a NATS server and an S3 engine",
 	},
@@ -213,11 +235,37 @@ var weights = map[string]weight{
 		},
 		reason: "sqlite needs neither etcd's server nor another database",
 	},
+	"kine's runner": {
+		packages: []string{"pkg/storage/kine"},
+		without: []string{
+			"github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io", "github.com/mattn/go-sqlite3", "modernc.org/sqlite",
+			"go.etcd.io/etcd/server/v3/embed", "go.etcd.io/bbolt", "testing",
+		},
+		reason: "what all of kine's drivers share links none of them",
+	},
+	"postgres": {
+		packages: []string{"pkg/storage/kine/postgres"},
+		without:  []string{"github.com/go-sql-driver", "github.com/nats-io", "modernc.org/sqlite", "go.etcd.io/bbolt", "testing"},
+		reason:   "one database needs no other",
+	},
+	"mysql": {
+		packages: []string{"pkg/storage/kine/mysql"},
+		without:  []string{"github.com/jackc", "github.com/nats-io", "modernc.org/sqlite", "go.etcd.io/bbolt", "testing"},
+		reason:   "one database needs no other",
+	},
+	"nats": {
+		packages: []string{"pkg/storage/kine/nats"},
+		without:  []string{"github.com/jackc", "github.com/go-sql-driver", "modernc.org/sqlite", "go.etcd.io/bbolt"},
+		reason:   "one database needs no other",
+	},
+	"all parts": {
+		packages: []string{"pkg/preset", "pkg/crd", "pkg/aggregator", "pkg/authn", "pkg/authz", "pkg/builtin/kube", "pkg/encryption"},
+		without:  []string{"github.com/k3s-io/kine", "github.com/nats-io", "github.com/jackc", "github.com/go-sql-driver"},
+		reason:   "parts choose no storage",
+	},
 	"everything": {
 		packages: []string{"./..."},
-		without: []string{
-			"k8s.io/kubernetes", "github.com/k3s-io/kine/pkg/endpoint", "github.com/nats-io", "github.com/jackc", "github.com/go-sql-driver",
-		},
-		reason: "the whole library stays clear of what no part needs",
+		without:  []string{"k8s.io/kubernetes", "github.com/k3s-io/kine/pkg/endpoint"},
+		reason:   "the whole library stays clear of what no part needs",
 	},
 }

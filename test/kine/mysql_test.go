@@ -30,12 +30,13 @@ func mysqlEngine() engine {
 			"watch compacted": newestStays,
 		},
 		random: map[string]string{
-			"watch storm":        lateCommits,
-			"empty lists":        lateCommits,
-			"concurrent deletes": deleteOfDeleted,
-			"watch history":      watchFromNow,
-			"progress":           earlyProgress,
-			"cycles":             "every start leaves a connection and its goroutine until the process ends",
+			"watch storm":         lateCommits,
+			"empty lists":         lateCommits,
+			"concurrent deletes":  deleteOfDeleted,
+			"watch history":       watchFromNow,
+			"watch after compact": dropsUnread,
+			"progress":            earlyProgress,
+			"cycles":              "every start leaves a connection and its goroutine until the process ends",
 		},
 	}
 }

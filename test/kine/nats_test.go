@@ -33,6 +33,7 @@ func natsEngine() engine {
 		},
 		breaks: map[string]string{
 			"watch previous": alwaysPrevious,
+			"watch history":  "the event of a deletion has the value that was deleted",
 			"old revisions":  "a list at a revision answers with that one, not with the current one",
 			"compaction":     "a compaction of the future or of what was compacted is no error",
 		},
@@ -40,9 +41,7 @@ func natsEngine() engine {
 			"compaction protocol": "a watch of the key by which API servers agree on compactions hears nothing",
 			"progress order":      "an event may come after the notification of progress to its revision",
 			"cycles":              "a stop right after a start ends the process with a nil pointer",
-			"watch history":       watchFromNow,
-			"watch storm":         lateCommits,
-			"empty lists":         lateCommits,
+			"concurrent deletes":  "each of several who delete a key at the same time is told that it did",
 			"progress":            earlyProgress,
 		},
 	}

@@ -37,11 +37,12 @@ func postgresEngine() engine {
 			"watch compacted": newestStays,
 		},
 		random: map[string]string{
-			"watch storm":        lateCommits,
-			"empty lists":        lateCommits,
-			"concurrent deletes": deleteOfDeleted,
-			"watch history":      watchFromNow,
-			"progress":           earlyProgress,
+			"watch storm":         lateCommits,
+			"empty lists":         lateCommits,
+			"concurrent deletes":  deleteOfDeleted,
+			"watch history":       watchFromNow,
+			"watch after compact": dropsUnread,
+			"progress":            earlyProgress,
 		},
 	}
 }

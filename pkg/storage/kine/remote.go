@@ -29,6 +29,12 @@ const (
 // ErrRefused is the error of a Driver.Check whose answer another try does not change.
 var ErrRefused = errors.New("refused")
 
+// LimitsOfSQL are the Driver.Limits of PostgreSQL and MySQL, whose revisions are
+// given before their writes are visible.
+const LimitsOfSQL = "a client that lists and then watches may miss writes that others make at the same time, a compaction may " +
+	"drop what a watch was not told yet, and the driver ends the process when the database is lost during one; " +
+	"see docs/storage/kine.md"
+
 // Remote says where a database is and how to log in to it.
 type Remote struct {
 	// URL is the address, for example "postgres://user@10.0.0.1:5432/name". It may

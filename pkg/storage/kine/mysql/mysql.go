@@ -41,9 +41,8 @@ func (DB) Traits() controlplane.Traits { return controlplane.Traits{Shared: true
 // Open implements controlplane.Storage.
 func (d DB) Open() controlplane.Backend {
 	return kine.Open(kine.Driver{
-		Name:   d.String(),
-		Limits: "TODO",
-		New:    driver.New, Config: d.config, Check: check, DialTimeout: kine.Remote(d).Timeout(),
+		Name: d.String(), Limits: kine.LimitsOfSQL,
+		New: driver.New, Config: d.config, Check: check, DialTimeout: kine.Remote(d).Timeout(),
 	})
 }
 

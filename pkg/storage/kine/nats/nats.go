@@ -1,6 +1,7 @@
 // Package nats keeps a server's objects in a key-value bucket of a NATS server
 // with JetStream, with kine's driver. docs/storage/kine.md says what does not
-// hold there. No NATS server is linked.
+// hold there. The program has no NATS server in it: kine's driver imports the package of
+// one, and the linker drops the server.
 package nats
 
 import (
@@ -38,8 +39,10 @@ func (JetStream) Traits() controlplane.Traits { return controlplane.Traits{Share
 // Open implements controlplane.Storage.
 func (j JetStream) Open() controlplane.Backend {
 	return kine.Open(kine.Driver{
-		Name:   j.String(),
-		Limits: "TODO",
+		Name: j.String(),
+		Limits: "several who delete a key at once may all succeed, an event may come after the progress of its revision, " +
+			"what is acknowledged may be lost with the power, and the driver may end the process when the server is lost " +
+			"right after the start; see docs/storage/kine.md",
 		New:    driver.NewLegacy, // the only one that never starts a server of its own
 		Config: j.config, Check: check, DialTimeout: kine.Remote(j).Timeout(),
 	})

@@ -38,9 +38,7 @@ func (DB) Traits() controlplane.Traits { return controlplane.Traits{Shared: true
 // Open implements controlplane.Storage.
 func (d DB) Open() controlplane.Backend {
 	return kine.Open(kine.Driver{
-		Name: d.String(),
-		Limits: "a client that lists and then watches may miss writes of others at the same time; " +
-			"see docs/storage/kine.md",
+		Name: d.String(), Limits: kine.LimitsOfSQL,
 		New: pgsql.New, Config: d.config, Check: check, DialTimeout: kine.Remote(d).Timeout(),
 	})
 }
