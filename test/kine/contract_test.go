@@ -64,6 +64,7 @@ const (
 	deleteOfDeleted = "who deletes a key at the same time as another is given the mark of the deletion"
 	dropsUnread     = "a compaction may drop what a watch has not been told yet"
 	watchFromNow    = "a watch from now on may begin with older events"
+	lateEvents      = "an event may come after the notification of progress to its revision"
 	earlyProgress   = "a notification of progress may be older than the request for it"
 )
 

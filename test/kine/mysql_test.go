@@ -36,6 +36,7 @@ func mysqlEngine() engine {
 			"watch history":       watchFromNow,
 			"watch after compact": dropsUnread,
 			"progress":            earlyProgress,
+			"progress order":      lateEvents,
 			"cycles":              "every start leaves a connection and its goroutine until the process ends",
 		},
 	}

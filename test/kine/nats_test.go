@@ -39,7 +39,7 @@ func natsEngine() engine {
 		},
 		random: map[string]string{
 			"compaction protocol": "a watch of the key by which API servers agree on compactions hears nothing",
-			"progress order":      "an event may come after the notification of progress to its revision",
+			"progress order":      lateEvents,
 			"cycles":              "a stop right after a start ends the process with a nil pointer",
 			"concurrent deletes":  "each of several who delete a key at the same time is told that it did",
 			"progress":            earlyProgress,

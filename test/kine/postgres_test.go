@@ -43,6 +43,7 @@ func postgresEngine() engine {
 			"watch history":       watchFromNow,
 			"watch after compact": dropsUnread,
 			"progress":            earlyProgress,
+			"progress order":      lateEvents,
 		},
 	}
 }

@@ -101,7 +101,8 @@ func (b *backend) Start(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", b.driver.Name, redact(err, secrets))
 	}
 	b.ready = true
-	klog.FromContext(ctx).Info("The storage keeps a part of what API servers rely on",
+	// An error, because programs that log little must show it too.
+	klog.FromContext(ctx).Error(nil, "The storage does not keep all that API servers rely on",
 		"storage", b.driver.Name, "limits", b.driver.Limits)
 	return nil
 }

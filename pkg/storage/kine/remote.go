@@ -31,8 +31,8 @@ var ErrRefused = errors.New("refused")
 
 // LimitsOfSQL are the Driver.Limits of PostgreSQL and MySQL, whose revisions are
 // given before their writes are visible.
-const LimitsOfSQL = "a client that lists and then watches may miss writes that others make at the same time, a compaction may " +
-	"drop what a watch was not told yet, and the driver ends the process when the database is lost during one; " +
+const LimitsOfSQL = "a client that lists and then watches may miss writes that others make at the same time, an event may come " +
+	"after the progress of its revision, a compaction may drop what a watch was not told yet, and the driver ends the process when the database is lost during one; " +
 	"see docs/storage/kine.md"
 
 // Remote says where a database is and how to log in to it.
