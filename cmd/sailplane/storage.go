@@ -12,6 +12,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/mysql"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/nats"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/postgres"
+	"github.com/sailplane-dev/sailplane/pkg/storage/kine/t4"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
@@ -33,7 +34,7 @@ func (l login) files() bool { return l.ca+l.cert+l.key != "" }
 // storageForms are the values of --storage.
 func storageForms() []string {
 	return []string{"memory", "sqlite:PATH", "etcd:DIR", "etcd+http(s)://HOST:PORT,...",
-		"postgres://USER@HOST/DATABASE", "mysql://USER@HOST/DATABASE", "nats://USER@HOST?bucket=NAME"}
+		"postgres://USER@HOST/DATABASE", "mysql://USER@HOST/DATABASE", "nats://USER@HOST?bucket=NAME", "t4://DIR"}
 }
 
 // database describes the database of a URL, or is nil where it is not of one.
@@ -48,6 +49,8 @@ func database(url string, l login) controlplane.Storage {
 		return mysql.DB(remote)
 	case "nats":
 		return nats.JetStream(remote)
+	case "t4":
+		return t4.Node(remote)
 	}
 	return nil
 }
@@ -77,7 +80,7 @@ func parseStorage(value, dataDir string, l login) (controlplane.Storage, error) 
 		return nil, fmt.Errorf("--storage-ca, --storage-cert, --storage-key: they go with an external storage only (etcd+https:// or a database)")
 	}
 	if l.passwordFile != "" {
-		return nil, errors.New("--storage-password-file: it goes with a database only (postgres://, mysql://, nats://)")
+		return nil, errors.New("--storage-password-file: it goes with a database only (postgres://, mysql://, nats://, t4://)")
 	}
 	scheme, rest, found := strings.Cut(value, ":")
 	switch {
@@ -107,7 +110,7 @@ func parseCluster(value string, l login, wrong func(string) error) (controlplane
 		endpoints = append(endpoints, scheme+"://"+h)
 	}
 	if l.passwordFile != "" {
-		return nil, errors.New("--storage-password-file: it goes with a database only (postgres://, mysql://, nats://)")
+		return nil, errors.New("--storage-password-file: it goes with a database only (postgres://, mysql://, nats://, t4://)")
 	}
 	if scheme == "http" && l.files() {
 		return nil, wrong("TLS files with plain http")

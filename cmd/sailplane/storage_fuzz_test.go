@@ -9,6 +9,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/mysql"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/nats"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/postgres"
+	"github.com/sailplane-dev/sailplane/pkg/storage/kine/t4"
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
@@ -17,7 +18,7 @@ import (
 func FuzzStorage(f *testing.F) {
 	for _, seed := range []string{
 		"", "memory", "memory:", "sqlite:", "sqlite", "sqlite:a.db", "etcd:", "etcd:dir", "etcd", "etcd+http://a:1", "etcd+https://a:1,b:2", "etcd+http://",
-		"etcd+http://a,,b", "etcd+http://a,etcd+http://b", "etcd+https://a,http://b", "etcd+ftp://a", "nats://a", "postgres://a", "mysql://u:p@a/b", "postgresql://u@a/b", "postgre://u:p@a/b", ":", "etcd+http://a,https://b",
+		"etcd+http://a,,b", "etcd+http://a,etcd+http://b", "etcd+https://a,http://b", "etcd+ftp://a", "nats://a", "t4:///a", "postgres://a", "mysql://u:p@a/b", "postgresql://u@a/b", "postgre://u:p@a/b", ":", "etcd+http://a,https://b",
 	} {
 		f.Add(seed, "", "", "", "")
 		f.Add(seed, "ca", "cert", "key", "")
@@ -45,6 +46,8 @@ func FuzzStorage(f *testing.F) {
 			isSame(t, s.URL, value, s.PasswordFile, passwordFile)
 		case nats.JetStream:
 			isSame(t, s.URL, value, s.PasswordFile, passwordFile)
+		case t4.Node:
+			isSame(t, s.URL, value, s.PasswordFile, passwordFile)
 		case sqlite.File:
 			if s.Path == "" {
 				t.Error("no path")
@@ -55,7 +58,7 @@ func FuzzStorage(f *testing.F) {
 			}
 		}
 		scheme, _, _ := strings.Cut(value, "://")
-		isDatabase := slices.Contains([]string{"postgres", "postgresql", "mysql", "nats"}, scheme)
+		isDatabase := slices.Contains([]string{"postgres", "postgresql", "mysql", "nats", "t4"}, scheme)
 		if storage != nil && ca+cert+key != "" && scheme != "etcd+https" && !isDatabase {
 			t.Errorf("%q is taken with files of TLS", value)
 		}

@@ -65,6 +65,7 @@ var mayImport = map[string][]string{
 	"pkg/storage/kine/postgres": {"pkg/controlplane", "pkg/storage/kine"},
 	"pkg/storage/kine/mysql":    {"pkg/controlplane", "pkg/storage/kine"},
 	"pkg/storage/kine/nats":     {"pkg/controlplane", "pkg/storage/kine"},
+	"pkg/storage/kine/t4":       {"pkg/controlplane", "pkg/storage/kine"},
 
 	// Inside.
 	"pkg/internal/dialing":           {},
@@ -164,6 +165,9 @@ var onlyIn = map[string]home{
 	"github.com/nats-io": {
 		[]string{"pkg/storage/kine/nats"}, "each driver is linked by its own package only",
 	},
+	"github.com/k3s-io/kine/pkg/drivers/t4": {
+		[]string{"pkg/storage/kine/t4"}, "each driver is linked by its own package only",
+	},
 	"github.com/nats-io/nats-server": {nil, "a storage is no server of NATS"},
 	"github.com/k3s-io/kine/pkg/endpoint": {
 		nil, "it links every driver, a NATS server and an S3 engine",
@@ -207,7 +211,7 @@ var weights = map[string]weight{
 			"k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator",
 			"go.etcd.io/etcd/server/v3/embed", "go.etcd.io/etcd/server/v3/storage", "go.etcd.io/bbolt", "go.etcd.io/raft/v3",
 			"github.com/mattn/go-sqlite3", "modernc.org/sqlite", "github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io",
-			"testing",
+			"github.com/t4db", "testing",
 		},
 		reason: "a server without CRDs, aggregation and a database links none of them",
 	},
@@ -238,29 +242,34 @@ var weights = map[string]weight{
 	"kine's runner": {
 		packages: []string{"pkg/storage/kine"},
 		without: []string{
-			"github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io", "github.com/mattn/go-sqlite3", "modernc.org/sqlite",
-			"go.etcd.io/etcd/server/v3/embed", "go.etcd.io/bbolt", "testing",
+			"github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io", "github.com/t4db", "github.com/mattn/go-sqlite3",
+			"modernc.org/sqlite", "go.etcd.io/etcd/server/v3/embed", "go.etcd.io/bbolt", "testing",
 		},
 		reason: "what all of kine's drivers share links none of them",
 	},
 	"postgres": {
 		packages: []string{"pkg/storage/kine/postgres"},
-		without:  []string{"github.com/go-sql-driver", "github.com/nats-io", "modernc.org/sqlite", "go.etcd.io/bbolt", "testing"},
+		without:  []string{"github.com/go-sql-driver", "github.com/nats-io", "github.com/t4db", "modernc.org/sqlite", "go.etcd.io/bbolt", "testing"},
 		reason:   "one database needs no other",
 	},
 	"mysql": {
 		packages: []string{"pkg/storage/kine/mysql"},
-		without:  []string{"github.com/jackc", "github.com/nats-io", "modernc.org/sqlite", "go.etcd.io/bbolt", "testing"},
+		without:  []string{"github.com/jackc", "github.com/nats-io", "github.com/t4db", "modernc.org/sqlite", "go.etcd.io/bbolt", "testing"},
 		reason:   "one database needs no other",
 	},
 	"nats": {
 		packages: []string{"pkg/storage/kine/nats"},
-		without:  []string{"github.com/jackc", "github.com/go-sql-driver", "modernc.org/sqlite", "go.etcd.io/bbolt"},
+		without:  []string{"github.com/jackc", "github.com/go-sql-driver", "github.com/t4db", "modernc.org/sqlite", "go.etcd.io/bbolt"},
+		reason:   "one database needs no other",
+	},
+	"t4": {
+		packages: []string{"pkg/storage/kine/t4"},
+		without:  []string{"github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io", "modernc.org/sqlite"},
 		reason:   "one database needs no other",
 	},
 	"all parts": {
 		packages: []string{"pkg/preset", "pkg/crd", "pkg/aggregator", "pkg/authn", "pkg/authz", "pkg/builtin/kube", "pkg/encryption"},
-		without:  []string{"github.com/k3s-io/kine", "github.com/nats-io", "github.com/jackc", "github.com/go-sql-driver"},
+		without:  []string{"github.com/k3s-io/kine", "github.com/nats-io", "github.com/jackc", "github.com/go-sql-driver", "github.com/t4db"},
 		reason:   "parts choose no storage",
 	},
 	"everything": {

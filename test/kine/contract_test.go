@@ -34,7 +34,7 @@ type engine struct {
 	// start runs the database until the test ends and returns the URL of what is
 	// in it, with %d for a number.
 	start func(t *testing.T) string
-	// password is that of the URL, as it is.
+	// password is that of the URL, as it is. Empty: nobody logs in.
 	password string
 	// storage describes the storage at a URL, for which a start waits as long as
 	// given.
@@ -52,20 +52,22 @@ func engines() map[string]engine {
 		"postgres": postgresEngine(),
 		"mysql":    mysqlEngine(),
 		"nats":     natsEngine(),
+		"t4":       t4Engine(),
 	}
 }
 
 // Why a test of the contract does not hold.
 const (
-	deleteOfNothing = "the deletion of a key that never was succeeds"
-	alwaysPrevious  = "every event has its previous value, asked for or not, and no event is filtered"
-	newestStays     = "a compaction keeps the newest revision, and says so"
-	lateCommits     = "a revision is given before its write is visible: who lists and then watches misses writes"
-	deleteOfDeleted = "who deletes a key at the same time as another is given the mark of the deletion"
-	dropsUnread     = "a compaction may drop what a watch has not been told yet"
-	watchFromNow    = "a watch from now on may begin with older events"
-	lateEvents      = "an event may come after the notification of progress to its revision"
-	earlyProgress   = "a notification of progress may be older than the request for it"
+	deleteOfNothing  = "the deletion of a key that never was succeeds"
+	alwaysPrevious   = "every event has its previous value, asked for or not, and no event is filtered"
+	newestStays      = "a compaction keeps the newest revision, and says so"
+	lateCommits      = "a revision is given before its write is visible: who lists and then watches misses writes"
+	deleteOfDeleted  = "who deletes a key at the same time as another is given the mark of the deletion"
+	dropsUnread      = "a compaction may drop what a watch has not been told yet"
+	watchFromNow     = "a watch from now on may begin with older events"
+	lateEvents       = "an event may come after the notification of progress to its revision"
+	compactsAnything = "a compaction of the future or of what was compacted is no error, and a read at the compacted revision is one"
+	earlyProgress    = "a notification of progress may be older than the request for it"
 )
 
 // TestContract compares what holds on each database with what this package and

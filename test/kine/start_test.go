@@ -22,6 +22,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/mysql"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/nats"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/postgres"
+	"github.com/sailplane-dev/sailplane/pkg/storage/kine/t4"
 )
 
 // wrong is the password of logins that are refused.
@@ -32,6 +33,9 @@ const wrong = "wr0ng-p4ssw.rd"
 func TestFailingStartsSayNoPassword(t *testing.T) {
 	t.Parallel()
 	for name, e := range engines() {
+		if e.password == "" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			output := child(t, name, e.start(t), 0, "-test.run=^TestChildFails$")
@@ -122,17 +126,24 @@ func TestDescriptions(t *testing.T) {
 		storage controlplane.Storage
 		want    string
 	}{
-		"two passwords":      {postgres.DB{URL: "postgres://u:s3cret@127.0.0.1/d", Password: "s3cret"}, "use one of them"},
-		"nobody's password":  {postgres.DB{URL: "postgres://127.0.0.1/d", Password: "s3cret"}, "no user"},
-		"no database":        {postgres.DB{URL: "postgres://u:s3cret@127.0.0.1/"}, "names no database"},
-		"another scheme":     {postgres.DB{URL: "mysql://u:s3cret@127.0.0.1/d"}, "must begin with postgres://"},
-		"half a certificate": {postgres.DB{URL: "postgres://u@127.0.0.1/d", CertFile: "cert"}, "needs its key"},
-		"a file for all":     {mysql.DB{URL: "mysql://u@127.0.0.1/d", PasswordFile: secret}, "chmod 0600"},
-		"a bare password":    {mysql.DB{URL: "mysql://u:12?s3cret@127.0.0.1/d"}, "percent-encoding"},
-		"parameters":         {mysql.DB{URL: "mysql://u:s3cret@127.0.0.1/d?timeout=x"}, "parameters of the URL"},
-		"decoded by nobody":  {nats.JetStream{URL: "nats://u@127.0.0.1", Password: "s3cret/"}, "credsFile"},
-		"a context":          {nats.JetStream{URL: "nats://u:s3cret@127.0.0.1?contextFile=x"}, "contextFile"},
-		"several servers":    {nats.JetStream{URL: "nats://u:s3cret@a:1,b"}, "percent-encoding"},
+		"two passwords":       {postgres.DB{URL: "postgres://u:s3cret@127.0.0.1/d", Password: "s3cret"}, "use one of them"},
+		"nobody's password":   {postgres.DB{URL: "postgres://127.0.0.1/d", Password: "s3cret"}, "no user"},
+		"no database":         {postgres.DB{URL: "postgres://u:s3cret@127.0.0.1/"}, "names no database"},
+		"another scheme":      {postgres.DB{URL: "mysql://u:s3cret@127.0.0.1/d"}, "must begin with postgres://"},
+		"half a certificate":  {postgres.DB{URL: "postgres://u@127.0.0.1/d", CertFile: "cert"}, "needs its key"},
+		"a file for all":      {mysql.DB{URL: "mysql://u@127.0.0.1/d", PasswordFile: secret}, "chmod 0600"},
+		"a bare password":     {mysql.DB{URL: "mysql://u:12?s3cret@127.0.0.1/d"}, "percent-encoding"},
+		"parameters":          {mysql.DB{URL: "mysql://u:s3cret@127.0.0.1/d?timeout=x"}, "parameters of the URL"},
+		"decoded by nobody":   {nats.JetStream{URL: "nats://u@127.0.0.1", Password: "s3cret/"}, "credsFile"},
+		"a context":           {nats.JetStream{URL: "nats://u:s3cret@127.0.0.1?contextFile=x"}, "contextFile"},
+		"a key and no bucket": {t4.Node{URL: "t4://u@/" + t.TempDir(), Password: "s3cret"}, "no bucket"},
+		"half a key":          {t4.Node{URL: "t4://u@/" + t.TempDir() + "?bucket=bucket"}, "credentials"},
+		"several nodes":       {t4.Node{URL: "t4:///" + t.TempDir() + "?service-name=a.b"}, "one server"},
+		"nobody at S3": {
+			t4.Node{URL: "t4://u@/" + t.TempDir() + "?bucket=bucket&endpoint=http://" + unusedAddress(t), Password: "s3cret"},
+			"connection refused",
+		},
+		"several servers": {nats.JetStream{URL: "nats://u:s3cret@a:1,b"}, "percent-encoding"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
