@@ -43,6 +43,7 @@ func natsEngine() engine {
 			"progress order":      lateEvents,
 			"cycles":              "a stop right after a start ends the process with a nil pointer",
 			"concurrent deletes":  "each of several who delete a key at the same time is told that it did",
+			"leases":              "a key whose lease ended may still be read when its deletion was told",
 			"watch storm":         "who lists and then watches may miss writes",
 			"empty lists":         "who lists and then watches may miss writes",
 			"progress":            earlyProgress,
