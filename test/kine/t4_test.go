@@ -22,8 +22,9 @@ func t4Engine() engine {
 			"watch previous": alwaysPrevious,
 		},
 		random: map[string]string{
-			"progress":       earlyProgress,
-			"progress order": lateEvents,
+			"watch after compact": dropsUnread,
+			"progress":            earlyProgress,
+			"progress order":      lateEvents,
 		},
 	}
 }

@@ -36,7 +36,7 @@ func (Node) Traits() controlplane.Traits { return controlplane.Traits{Durable: t
 func (n Node) Open() controlplane.Backend {
 	return kine.Open(kine.Driver{
 		Name: n.String(),
-		Limits: "an event may come after the progress of its revision, and a compaction of what was compacted is no error; " +
+		Limits: "an event may come after the progress of its revision, and a compaction may drop what a watch was not told yet; " +
 			"see docs/storage/kine.md",
 		New: driver.New, Config: n.config,
 	})
