@@ -43,7 +43,7 @@ type serve struct {
 	encryption string
 	traces     traceFlags
 	verbosity  verbosity
-	tls        tlsFiles
+	login      login
 }
 
 func serveCommand() *cobra.Command {
@@ -79,16 +79,18 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	f.Int32Var(&s.traces.samples, "otlp-samples", 0,
 		"how many of a million requests are traced whose callers do not say")
 	f.VarP(&s.verbosity, "v", "v", "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
-	f.StringVar(&s.tls.ca, "storage-ca", "", "CA file to verify an external etcd with")
-	f.StringVar(&s.tls.cert, "storage-cert", "", "client certificate file for an external etcd")
-	f.StringVar(&s.tls.key, "storage-key", "", "client key file for an external etcd")
+	f.StringVar(&s.login.ca, "storage-ca", "", "CA file to verify an external storage with")
+	f.StringVar(&s.login.cert, "storage-cert", "", "client certificate file for an external storage")
+	f.StringVar(&s.login.key, "storage-key", "", "client key file for an external storage")
+	f.StringVar(&s.login.passwordFile, "storage-password-file", "",
+		"file with the password of a database (default the environment variable "+passwordVariable+")")
 	_ = c.MarkFlagDirname("data-dir")
 	_ = c.MarkFlagDirname("crds")
 	_ = c.MarkFlagFilename("audit-policy")
 	_ = c.MarkFlagFilename("encryption-config")
 	_ = c.RegisterFlagCompletionFunc("webhook-deny", cobra.FixedCompletions([]string{privateNetworks}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("storage", cobra.FixedCompletions(
-		[]string{"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://"}, cobra.ShellCompDirectiveNoSpace))
+		[]string{"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://", "postgres://", "mysql://", "nats://", "t4://"}, cobra.ShellCompDirectiveNoSpace))
 	return c
 }
 
@@ -98,7 +100,10 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 	if s.kubeconfig == "" {
 		s.kubeconfig = filepath.Join(s.dataDir, "admin.kubeconfig")
 	}
-	storage, err := parseStorage(s.storage, s.dataDir, s.tls)
+	if s.login.passwordFile == "" {
+		s.login.password = os.Getenv(passwordVariable)
+	}
+	storage, err := parseStorage(s.storage, s.dataDir, s.login)
 	if err != nil {
 		return err
 	}

@@ -1,34 +1,86 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/kine"
+	"github.com/sailplane-dev/sailplane/pkg/storage/kine/mysql"
+	"github.com/sailplane-dev/sailplane/pkg/storage/kine/nats"
+	"github.com/sailplane-dev/sailplane/pkg/storage/kine/postgres"
+	"github.com/sailplane-dev/sailplane/pkg/storage/kine/t4"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
-// tlsFiles are how an external etcd is verified and logged in to.
-type tlsFiles struct{ ca, cert, key string }
+// passwordVariable has the password of a database, which is in the list of
+// processes when it is in --storage.
+const passwordVariable = "SAILPLANE_STORAGE_PASSWORD"
+
+// login is how an external storage is verified and logged in to.
+type login struct {
+	ca, cert, key string // files
+	passwordFile  string
+	password      string // of the environment; only databases have one
+}
+
+// files says that a flag names a file of a login.
+func (l login) files() bool { return l.ca+l.cert+l.key != "" }
 
 // storageForms are the values of --storage.
 func storageForms() []string {
-	return []string{"memory", "sqlite:PATH", "etcd:DIR", "etcd+http(s)://HOST:PORT,..."}
+	return []string{"memory", "sqlite:PATH", "etcd:DIR", "etcd+http(s)://HOST:PORT,...",
+		"postgres://USER@HOST/DATABASE", "mysql://USER@HOST/DATABASE", "nats://USER@HOST?bucket=NAME", "t4://DIR"}
+}
+
+// database describes the database of a URL, or is nil where it is not of one.
+func database(url string, l login) controlplane.Storage {
+	remote := kine.Remote{
+		URL: url, Password: l.password, PasswordFile: l.passwordFile, CAFile: l.ca, CertFile: l.cert, KeyFile: l.key,
+	}
+	switch scheme, _, _ := strings.Cut(url, "://"); scheme {
+	case "postgres", "postgresql":
+		return postgres.DB(remote)
+	case "mysql":
+		return mysql.DB(remote)
+	case "nats":
+		return nats.JetStream(remote)
+	case "t4":
+		return t4.Node(remote)
+	}
+	return nil
+}
+
+// withoutLogin is a value of --storage to show: what is before an @ may be a password.
+func withoutLogin(value string) string {
+	at := strings.LastIndex(value, "@")
+	if at < 0 {
+		return value
+	}
+	scheme, _, _ := strings.Cut(value[:at], ":")
+	return scheme + ":xxxxx" + value[at:]
 }
 
 // parseStorage reads --storage. Empty is an embedded etcd in the data directory.
-func parseStorage(value, dataDir string, tls tlsFiles) (controlplane.Storage, error) {
+func parseStorage(value, dataDir string, l login) (controlplane.Storage, error) {
 	wrong := func(why string) error {
-		return fmt.Errorf("--storage %q: %s: want %s", value, why, strings.Join(storageForms(), ", "))
+		return fmt.Errorf("--storage %q: %s: want %s", withoutLogin(value), why, strings.Join(storageForms(), ", "))
 	}
 	if strings.HasPrefix(value, "etcd+http://") || strings.HasPrefix(value, "etcd+https://") {
-		return parseCluster(value, tls, wrong)
+		return parseCluster(value, l, wrong)
 	}
-	if tls != (tlsFiles{}) {
-		return nil, fmt.Errorf("--storage-ca, --storage-cert, --storage-key: they go with an external etcd only (etcd+https://)")
+	if d := database(value, l); d != nil {
+		return d, nil
+	}
+	if l.files() {
+		return nil, fmt.Errorf("--storage-ca, --storage-cert, --storage-key: they go with an external storage only (etcd+https:// or a database)")
+	}
+	if l.passwordFile != "" {
+		return nil, errors.New("--storage-password-file: it goes with a database only (postgres://, mysql://, nats://, t4://)")
 	}
 	scheme, rest, found := strings.Cut(value, ":")
 	switch {
@@ -47,7 +99,7 @@ func parseStorage(value, dataDir string, tls tlsFiles) (controlplane.Storage, er
 }
 
 // parseCluster reads etcd+http(s)://host:port,host:port.
-func parseCluster(value string, tls tlsFiles, wrong func(string) error) (controlplane.Storage, error) {
+func parseCluster(value string, l login, wrong func(string) error) (controlplane.Storage, error) {
 	scheme, hosts, _ := strings.Cut(strings.TrimPrefix(value, "etcd+"), "://")
 	var endpoints []string
 	for _, h := range strings.Split(hosts, ",") {
@@ -57,11 +109,14 @@ func parseCluster(value string, tls tlsFiles, wrong func(string) error) (control
 		}
 		endpoints = append(endpoints, scheme+"://"+h)
 	}
-	if scheme == "http" && tls != (tlsFiles{}) {
+	if l.passwordFile != "" {
+		return nil, errors.New("--storage-password-file: it goes with a database only (postgres://, mysql://, nats://, t4://)")
+	}
+	if scheme == "http" && l.files() {
 		return nil, wrong("TLS files with plain http")
 	}
-	if (tls.cert == "") != (tls.key == "") {
+	if (l.cert == "") != (l.key == "") {
 		return nil, fmt.Errorf("--storage-cert and --storage-key go together")
 	}
-	return etcd.Cluster{Endpoints: endpoints, CAFile: tls.ca, CertFile: tls.cert, KeyFile: tls.key}, nil
+	return etcd.Cluster{Endpoints: endpoints, CAFile: l.ca, CertFile: l.cert, KeyFile: l.key}, nil
 }

@@ -60,6 +60,12 @@ var mayImport = map[string][]string{
 	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock"},
 	"pkg/storage/memory": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/revision"},
 	"pkg/storage/sqlite": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/filelock", "pkg/internal/revision"},
+	"pkg/storage/kine":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/secretfile"},
+
+	"pkg/storage/kine/postgres": {"pkg/controlplane", "pkg/storage/kine"},
+	"pkg/storage/kine/mysql":    {"pkg/controlplane", "pkg/storage/kine"},
+	"pkg/storage/kine/nats":     {"pkg/controlplane", "pkg/storage/kine"},
+	"pkg/storage/kine/t4":       {"pkg/controlplane", "pkg/storage/kine"},
 
 	// Inside.
 	"pkg/internal/dialing":           {},
@@ -125,11 +131,39 @@ var onlyIn = map[string]home{
 	"go.uber.org/zap": {
 		[]string{"pkg/storage/etcd"}, "etcd's server logs with it; everything else logs through the context",
 	},
-	"github.com/sirupsen/logrus":               {nil, "everything logs through the context"},
-	"github.com/k3s-io/kine":                   {nil, "who keeps objects elsewhere must not link kine"},
-	"github.com/k3s-io/kine/pkg/drivers/pgsql": {nil, "each driver is linked by its own package only"},
-	"github.com/k3s-io/kine/pkg/drivers/mysql": {nil, "each driver is linked by its own package only"},
-	"github.com/k3s-io/kine/pkg/drivers/nats":  {nil, "each driver is linked by its own package only"},
+	"github.com/sirupsen/logrus": {
+		[]string{"pkg/storage/kine"}, "kine logs with it; everything else logs through the context",
+	},
+	"github.com/k3s-io/kine": {
+		[]string{"pkg/storage/kine/..."},
+		"who keeps objects elsewhere must not link kine",
+	},
+	"github.com/k3s-io/kine/pkg/drivers": {
+		[]string{"pkg/storage/kine/..."},
+		"the types all drivers share are light",
+	},
+	"github.com/k3s-io/kine/pkg/drivers/pgsql": {
+		[]string{"pkg/storage/kine/postgres"}, "each driver is linked by its own package only",
+	},
+	"github.com/jackc": {
+		[]string{"pkg/storage/kine/postgres"}, "each driver is linked by its own package only",
+	},
+	"github.com/k3s-io/kine/pkg/drivers/mysql": {
+		[]string{"pkg/storage/kine/mysql"}, "each driver is linked by its own package only",
+	},
+	"github.com/go-sql-driver": {
+		[]string{"pkg/storage/kine/mysql"}, "each driver is linked by its own package only",
+	},
+	"github.com/k3s-io/kine/pkg/drivers/nats": {
+		[]string{"pkg/storage/kine/nats"}, "each driver is linked by its own package only",
+	},
+	"github.com/nats-io": {
+		[]string{"pkg/storage/kine/nats"}, "each driver is linked by its own package only",
+	},
+	"github.com/k3s-io/kine/pkg/drivers/t4": {
+		[]string{"pkg/storage/kine/t4"}, "each driver is linked by its own package only",
+	},
+	"github.com/nats-io/nats-server": {nil, "a storage is no server of NATS"},
 	"github.com/k3s-io/kine/pkg/endpoint": {
 		nil, "it links every driver, a NATS server and an S3 engine",
 	},
@@ -172,7 +206,7 @@ var weights = map[string]weight{
 			"k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator",
 			"go.etcd.io/etcd/server/v3/embed", "go.etcd.io/etcd/server/v3/storage", "go.etcd.io/bbolt", "go.etcd.io/raft/v3",
 			"github.com/mattn/go-sqlite3", "modernc.org/sqlite", "github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io",
-			"testing",
+			"github.com/t4db", "testing",
 		},
 		reason: "a server without CRDs, aggregation and a database links none of them",
 	},
@@ -200,11 +234,42 @@ var weights = map[string]weight{
 		},
 		reason: "sqlite needs neither etcd's server nor another database",
 	},
+	"kine's runner": {
+		packages: []string{"pkg/storage/kine"},
+		without: []string{
+			"github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io", "github.com/t4db", "github.com/mattn/go-sqlite3",
+			"modernc.org/sqlite", "go.etcd.io/etcd/server/v3/embed", "go.etcd.io/bbolt", "testing",
+		},
+		reason: "what all of kine's drivers share links none of them",
+	},
+	"postgres": {
+		packages: []string{"pkg/storage/kine/postgres"},
+		without:  []string{"github.com/go-sql-driver", "github.com/nats-io", "github.com/t4db", "modernc.org/sqlite", "go.etcd.io/bbolt", "testing"},
+		reason:   "one database needs no other",
+	},
+	"mysql": {
+		packages: []string{"pkg/storage/kine/mysql"},
+		without:  []string{"github.com/jackc", "github.com/nats-io", "github.com/t4db", "modernc.org/sqlite", "go.etcd.io/bbolt", "testing"},
+		reason:   "one database needs no other",
+	},
+	"nats": {
+		packages: []string{"pkg/storage/kine/nats"},
+		without:  []string{"github.com/jackc", "github.com/go-sql-driver", "github.com/t4db", "modernc.org/sqlite", "go.etcd.io/bbolt"},
+		reason:   "one database needs no other",
+	},
+	"t4": {
+		packages: []string{"pkg/storage/kine/t4"},
+		without:  []string{"github.com/jackc", "github.com/go-sql-driver", "github.com/nats-io", "modernc.org/sqlite"},
+		reason:   "one database needs no other",
+	},
+	"all parts": {
+		packages: []string{"pkg/preset", "pkg/crd", "pkg/aggregator", "pkg/authn", "pkg/authz", "pkg/builtin/kube", "pkg/encryption"},
+		without:  []string{"github.com/k3s-io/kine", "github.com/nats-io", "github.com/jackc", "github.com/go-sql-driver", "github.com/t4db"},
+		reason:   "parts choose no storage",
+	},
 	"everything": {
 		packages: []string{"./..."},
-		without: []string{
-			"k8s.io/kubernetes", "github.com/k3s-io/kine/pkg/endpoint", "github.com/nats-io", "github.com/jackc", "github.com/go-sql-driver",
-		},
-		reason: "the whole library stays clear of what no part needs",
+		without:  []string{"k8s.io/kubernetes", "github.com/k3s-io/kine/pkg/endpoint"},
+		reason:   "the whole library stays clear of what no part needs",
 	},
 }

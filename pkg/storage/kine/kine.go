@@ -1,0 +1,207 @@
+// Package kine runs the drivers of kine (https://github.com/k3s-io/kine) as
+// storages of a server: kine's own translation of the etcd API, called as
+// functions, with nothing repaired. Each driver is a package below this one, so
+// that a program links only those it imports.
+//
+// These storages do not keep all of the contract in pkg/storage/storagetest.
+// docs/storage/kine.md says which part each keeps; the log says so at the start.
+package kine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/k3s-io/kine/pkg/drivers"
+	"github.com/k3s-io/kine/pkg/server"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/etcdclient"
+)
+
+const (
+	// emulatedVersion is the version of etcd in the status: one that API servers
+	// ask for the progress of watches.
+	emulatedVersion = "3.6.0"
+	// notifyInterval is how often an idle watch hears how far it is: what
+	// Kubernetes asks of etcd.
+	notifyInterval = 5 * time.Second
+	// retryCheck is how long a start waits before it asks an unreachable
+	// database again.
+	retryCheck = 500 * time.Millisecond
+)
+
+// Driver is what differs between the storages of this package.
+type Driver struct {
+	// Name says what and where the storage is, without credentials. It starts
+	// every error and log line.
+	Name string
+	// Limits say in one line which promises of a storage the driver breaks. The
+	// log has it at every start.
+	Limits string
+	// New is kine's constructor.
+	New drivers.Constructor
+	// Config reads the description, its files too. It returns what New wants and
+	// the secrets that must not appear in an error.
+	Config func() (config drivers.Config, secrets []string, err error)
+	// Check connects once, in place of the five minutes in which kine tries each
+	// second. Nil: New fails by itself.
+	Check func(context.Context, drivers.Config) error
+	// DialTimeout is how long Check is repeated.
+	DialTimeout time.Duration
+}
+
+// Open returns a storage of the driver that was not started yet.
+func Open(d Driver) controlplane.Backend {
+	return &backend{driver: d}
+}
+
+// backend implements controlplane.Backend.
+type backend struct {
+	driver  Driver
+	clients etcdclient.Pool
+
+	mu      sync.Mutex
+	started bool
+	ready   bool // running.servers are there
+	running *running
+}
+
+// running is what Start made and Stop must end.
+type running struct {
+	opening  sync.WaitGroup // the driver's constructor, which may outlive the start
+	waits    waits
+	servers  etcdclient.Servers
+	stopWork context.CancelFunc // ends the driver's background work
+	closeAll context.CancelFunc // ends the driver's connections
+	closed   sync.WaitGroup     // they have ended
+}
+
+// Start implements controlplane.Backend.
+func (b *backend) Start(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.started {
+		return fmt.Errorf("%s: started before; open the storage again", b.driver.Name)
+	}
+	b.started = true
+	quiet()
+	config, secrets, err := b.driver.Config()
+	if err == nil {
+		err = b.check(ctx, config)
+	}
+	if err == nil {
+		err = b.run(ctx, config)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", b.driver.Name, redact(err, secrets))
+	}
+	b.ready = true
+	// An error, because programs that log little must show it too.
+	klog.FromContext(ctx).Error(nil, "The storage does not keep all that API servers rely on",
+		"storage", b.driver.Name, "limits", b.driver.Limits)
+	return nil
+}
+
+// check asks the database until it answers or the time is over.
+func (b *backend) check(ctx context.Context, config drivers.Config) error {
+	if b.driver.Check == nil {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, b.driver.DialTimeout)
+	defer cancel()
+	var last error
+	for {
+		err := b.driver.Check(limited, config)
+		if err == nil || errors.Is(err, ErrRefused) {
+			return err
+		}
+		// The end of the time says less than what went wrong before it.
+		if last == nil || limited.Err() == nil {
+			last = err
+		}
+		select {
+		case <-time.After(retryCheck):
+		case <-limited.Done():
+			return fmt.Errorf("no answer within %v: %w; check that it runs, its address and the certificates",
+				b.driver.DialTimeout, errors.Join(context.Cause(ctx), last))
+		}
+	}
+}
+
+// run starts the driver. Its constructors heed no context everywhere, so where
+// that of the start ends they are left to fail; Stop waits for them.
+func (b *backend) run(ctx context.Context, config drivers.Config) error {
+	life, closeAll := context.WithCancel(context.Background())
+	work, stopWork := context.WithCancel(life)
+	r := &running{closeAll: closeAll, stopWork: stopWork}
+	b.running = r
+	done := make(chan error, 1)
+	r.opening.Go(func() { done <- r.open(life, work, b.driver, &config) })
+	select {
+	case err := <-done:
+		if err != nil {
+			closeAll()
+		}
+		return err
+	case <-ctx.Done():
+		closeAll()
+		return context.Cause(ctx)
+	}
+}
+
+func (r *running) open(life, work context.Context, d Driver, config *drivers.Config) error {
+	_, driver, err := d.New(life, &r.closed, config)
+	if err != nil {
+		return fmt.Errorf("open: %w", err)
+	}
+	if err := driver.Start(work); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	bridge := server.New(&bounded{Backend: driver, waits: &r.waits}, config.Scheme, notifyInterval, emulatedVersion)
+	r.servers = etcdclient.Servers{KV: bridge, Watch: bridge, Lease: bridge, Maintenance: bridge, Cluster: bridge}
+	return nil
+}
+
+// Client implements controlplane.Backend.
+func (b *backend) Client() (*clientv3.Client, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ready {
+		return nil, fmt.Errorf("%s: not running", b.driver.Name)
+	}
+	return b.clients.Add(etcdclient.InProcess(b.running.servers))
+}
+
+// Stop implements controlplane.Backend: clients first, then what the driver
+// does by itself, then its connections.
+func (b *backend) Stop(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.started, b.ready = true, false
+	b.clients.Close()
+	r := b.running
+	b.running = nil
+	if r == nil {
+		return nil
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.waits.end()
+		r.stopWork()
+		r.closeAll()
+		r.opening.Wait()
+		r.closed.Wait()
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("%s: stop: waiting for the driver: %w", b.driver.Name, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,114 @@
+// Package nats keeps a server's objects in a key-value bucket of a NATS server
+// with JetStream, with kine's driver. docs/storage/kine.md says what does not
+// hold there. The program has no NATS server in it: kine's driver imports the package of
+// one, and the linker drops the server.
+package nats
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/k3s-io/kine/pkg/drivers"
+	driver "github.com/k3s-io/kine/pkg/drivers/nats"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/storage/kine"
+)
+
+// JetStream is a bucket of a NATS server that runs somewhere else. The URL is
+// nats://user@host:4222?bucket=name of one server, from which the client learns of
+// the others of its cluster. In its query are kine's settings: bucket ("kine"
+// unless given), replicas, revHistory, slowMethod and credsFile, a file with a
+// user's JWT and key. A user without password is a token.
+type JetStream kine.Remote
+
+var _ controlplane.Storage = JetStream{}
+
+// String leaves the credentials out.
+func (j JetStream) String() string { return kine.Remote(j).Name("nats") }
+
+// Traits implements controlplane.Storage. A NATS server acknowledges before it
+// syncs to disk, unless its sync_interval is "always".
+func (JetStream) Traits() controlplane.Traits { return controlplane.Traits{Shared: true} }
+
+// Open implements controlplane.Storage.
+func (j JetStream) Open() controlplane.Backend {
+	return kine.Open(kine.Driver{
+		Name: j.String(),
+		Limits: "several who delete a key at once may all succeed, an event may come after the progress of its revision, " +
+			"what is acknowledged may be lost with the power, and the driver may end the process when the server is lost " +
+			"right after the start; see docs/storage/kine.md",
+		New:    driver.NewLegacy, // the only one that never starts a server of its own
+		Config: j.config, Check: check, DialTimeout: kine.Remote(j).Timeout(),
+	})
+}
+
+// config is the description as kine wants it.
+func (j JetStream) config() (drivers.Config, []string, error) {
+	u, config, secrets, err := kine.Remote(j).Resolve("nats")
+	if err != nil {
+		return config, secrets, err
+	}
+	password, _ := u.User.Password()
+	switch {
+	case strings.Contains(u.Host, ","):
+		return config, secrets, errors.New("the URL has several servers; one will do: the client learns of the others")
+	case u.Query().Has("contextFile"):
+		return config, secrets, errors.New("contextFile is not supported; use credsFile, or user and password")
+	case (password != "" || u.User.Username() != "") && strings.ContainsAny(u.User.String(), "%,"):
+		// kine splits the URL at commas, and takes what it finds for the password without decoding it.
+		return config, secrets, errors.New("user and password may have letters, digits and -._~$&+=; only; use credsFile for others")
+	}
+	config.DataSourceName = u.String()
+	return config, secrets, nil
+}
+
+// check connects once, and asks for JetStream.
+func check(ctx context.Context, config drivers.Config) error {
+	conn, err := connect(config)
+	if errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) {
+		return fmt.Errorf("%w: %w; check the user and the password", kine.ErrRefused, err)
+	}
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stream, err := jetstream.New(conn)
+	if err != nil {
+		return err
+	}
+	_, err = stream.AccountInfo(ctx)
+	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) {
+		return fmt.Errorf("%w: %w; start the server with JetStream", kine.ErrRefused, err)
+	}
+	return err
+}
+
+// connect reads the description as kine does.
+func connect(config drivers.Config) (*nats.Conn, error) {
+	u, err := url.Parse(config.DataSourceName)
+	if err != nil {
+		return nil, err
+	}
+	var options []nats.Option
+	if password, found := u.User.Password(); found {
+		options = append(options, nats.UserInfo(u.User.Username(), password))
+	} else if u.User != nil {
+		options = append(options, nats.Token(u.User.Username()))
+	}
+	if file := u.Query().Get("credsFile"); file != "" {
+		options = append(options, nats.UserCredentials(file))
+	}
+	if security := config.BackendTLSConfig; security.CertFile != "" {
+		options = append(options, nats.ClientCert(security.CertFile, security.KeyFile))
+	}
+	if file := config.BackendTLSConfig.CAFile; file != "" {
+		options = append(options, nats.RootCAs(file))
+	}
+	return nats.Connect("nats://"+u.Host, options...)
+}
