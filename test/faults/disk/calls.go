@@ -123,7 +123,10 @@ func (r *replay) opened(c *call) error {
 	case strings.Contains(flags, "O_TRUNC") && f.seen > 0:
 		r.disk.resize(f, func(int64) int64 { return 0 })
 	}
-	r.open[c.result] = &handle{path: path, file: f, append: strings.Contains(flags, "O_APPEND"), sync: strings.Contains(flags, "SYNC")}
+	r.open[c.result] = &handle{
+		path: path, file: f, append: strings.Contains(flags, "O_APPEND"),
+		sync: strings.Contains(flags, "O_SYNC") || strings.Contains(flags, "O_DSYNC"),
+	}
 	return nil
 }
 
