@@ -33,7 +33,7 @@ type child struct {
 	ready  chan struct{}
 	exited chan struct{}
 	stderr tail
-	// expected: somebody ended it.
+	// expected: somebody ended it, or does what follows when it ended by itself.
 	expected atomic.Bool
 	// deliver gets the events of its watch, and nil when a watch ended.
 	deliver func(*history.Op)

@@ -74,6 +74,10 @@ func (r *run) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if ctx.Err() != nil {
+		c.kill() // nobody else would
+		return context.Cause(ctx)
+	}
 	r.place.put(c)
 	c.observe(root, r.lastSeen()+1)
 	go r.supervise(ctx, c)
@@ -85,7 +89,7 @@ func (r *run) start(ctx context.Context) error {
 func (r *run) supervise(ctx context.Context, c *child) {
 	<-c.exited
 	switch {
-	case c.expected.Load() || ctx.Err() != nil:
+	case c.expected.Swap(true) || ctx.Err() != nil:
 	case r.round.Fault == Full:
 		if err := r.start(ctx); err != nil {
 			r.fail(fmt.Errorf("start again after a full disk: %w", err))

@@ -13,6 +13,7 @@ type handle struct {
 	file   *file // nil: a directory
 	offset int64
 	append bool
+	sync   bool // a write is safe when it returns
 }
 
 // enter does what takes effect before a call returns: a file that is closed may
@@ -122,7 +123,10 @@ func (r *replay) opened(c *call) error {
 	case strings.Contains(flags, "O_TRUNC") && f.seen > 0:
 		r.disk.resize(f, func(int64) int64 { return 0 })
 	}
-	r.open[c.result] = &handle{path: path, file: f, append: strings.Contains(flags, "O_APPEND")}
+	r.open[c.result] = &handle{
+		path: path, file: f, append: strings.Contains(flags, "O_APPEND"),
+		sync: strings.Contains(flags, "O_SYNC") || strings.Contains(flags, "O_DSYNC"),
+	}
 	return nil
 }
 
@@ -240,5 +244,8 @@ func (r *replay) wrote(c *call, h *handle, at int64) error {
 		return fmt.Errorf("%s: %d bytes were written, and the trace has %d", c.name, c.result, len(data))
 	}
 	r.disk.Write(h.file, at, data[:c.result])
+	if h.sync && !c.killed {
+		return r.disk.sync(h.file, r.disk.count)
+	}
 	return nil
 }

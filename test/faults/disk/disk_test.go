@@ -121,6 +121,13 @@ func TestLose(t *testing.T) {
 1 ftruncate(3, 1) = 0`,
 			want: map[string]string{"f": "abxd.."},
 		},
+		"a file that is synced by every write": {
+			trace: `
+1 openat(AT_FDCWD, $f, O_RDWR|O_CREAT|O_DSYNC, 0600) = 3
+1 write(3, "\x61", 1) = 1
+1 write(3, "\x62", 1 <unfinished ...>`,
+			want: map[string]string{"f": "a"},
+		},
 		"a copy by the kernel": {
 			trace: `
 1 openat(AT_FDCWD, $f, O_RDWR|O_CREAT, 0600) = 3

@@ -46,6 +46,7 @@ type call struct {
 	args   []string
 	result int64
 	failed bool // or unknown, as of a process that was killed in it
+	killed bool // the process was killed in it, and it may have happened
 	number int  // how many changes were done when it began
 }
 
@@ -155,7 +156,7 @@ func (r *replay) cutOff() error {
 			if err != nil {
 				return err
 			}
-			c.result, c.failed = int64(len(data)), false
+			c.result, c.failed, c.killed = int64(len(data)), false, true
 			if err := r.leave(c); err != nil {
 				return err
 			}
