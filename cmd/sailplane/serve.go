@@ -90,7 +90,8 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	_ = c.MarkFlagFilename("encryption-config")
 	_ = c.RegisterFlagCompletionFunc("webhook-deny", cobra.FixedCompletions([]string{privateNetworks}, cobra.ShellCompDirectiveNoFileComp))
 	_ = c.RegisterFlagCompletionFunc("storage", cobra.FixedCompletions(
-		[]string{"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://", "postgres://", "mysql://", "nats://", "t4://"}, cobra.ShellCompDirectiveNoSpace))
+		[]string{"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://", "postgres://", "mysql://", "nats://", "t4://"},
+		cobra.ShellCompDirectiveNoSpace))
 	return c
 }
 

@@ -33,8 +33,10 @@ func (l login) files() bool { return l.ca+l.cert+l.key != "" }
 
 // storageForms are the values of --storage.
 func storageForms() []string {
-	return []string{"memory", "sqlite:PATH", "etcd:DIR", "etcd+http(s)://HOST:PORT,...",
-		"postgres://USER@HOST/DATABASE", "mysql://USER@HOST/DATABASE", "nats://USER@HOST?bucket=NAME", "t4://DIR"}
+	return []string{
+		"memory", "sqlite:PATH", "etcd:DIR", "etcd+http(s)://HOST:PORT,...",
+		"postgres://USER@HOST/DATABASE", "mysql://USER@HOST/DATABASE", "nats://USER@HOST?bucket=NAME", "t4://DIR",
+	}
 }
 
 // database describes the database of a URL, or is nil where it is not of one.
@@ -77,7 +79,8 @@ func parseStorage(value, dataDir string, l login) (controlplane.Storage, error) 
 		return d, nil
 	}
 	if l.files() {
-		return nil, fmt.Errorf("--storage-ca, --storage-cert, --storage-key: they go with an external storage only (etcd+https:// or a database)")
+		return nil, fmt.Errorf("--storage-ca, --storage-cert, --storage-key: " +
+			"they go with an external storage only (etcd+https:// or a database)")
 	}
 	if l.passwordFile != "" {
 		return nil, errors.New("--storage-password-file: it goes with a database only (postgres://, mysql://, nats://, t4://)")

@@ -20,11 +20,11 @@ const MaxChanges = 128
 const AnyRevision int64 = -1
 
 var (
-	// ErrCompacted: the history of the revision is gone.
+	// ErrCompacted says that the history of a revision is gone.
 	ErrCompacted = errors.New("the revision has been compacted")
-	// ErrFuture: nothing has the revision yet.
+	// ErrFuture says that nothing has the revision yet.
 	ErrFuture = errors.New("the revision is in the future")
-	// ErrClosed: the log was closed, or was never open.
+	// ErrClosed says that the log was closed, or was never open.
 	ErrClosed = errors.New("the storage is stopping")
 )
 

@@ -19,13 +19,12 @@ const maxObject = 3 << 19 // 1.5 MiB
 type limited struct{ kubernetes.Interface }
 
 // OptimisticPut implements kubernetes.Interface.
-//
-//nolint:revive // the parameters are kubernetes.Interface's
 func (l limited) OptimisticPut(
 	ctx context.Context, key string, value []byte, expected int64, opts kubernetes.PutOptions,
 ) (kubernetes.PutResponse, error) {
 	if len(value) > maxObject {
-		return kubernetes.PutResponse{}, tooLarge(fmt.Sprintf("it takes %d bytes in the storage, and %d are allowed", len(value), maxObject))
+		why := fmt.Sprintf("it takes %d bytes in the storage, and %d are allowed", len(value), maxObject)
+		return kubernetes.PutResponse{}, tooLarge(why)
 	}
 	r, err := l.Interface.OptimisticPut(ctx, key, value, expected, opts)
 	if errors.Is(err, rpctypes.ErrRequestTooLarge) {

@@ -39,7 +39,7 @@ type transformer struct {
 // TransformFromStorage implements value.Transformer.
 func (t *transformer) TransformFromStorage(ctx context.Context, data []byte, key value.Context) ([]byte, bool, error) {
 	if revision.DamageOf(data) != nil {
-		return data, false, nil // the decoder says so
+		return data, false, nil //nolint:nilerr // the decoder says so
 	}
 	out, stale, err := t.Transformer.TransformFromStorage(ctx, data, key)
 	if err != nil {

@@ -126,7 +126,8 @@ func (r *readable) name(key string, out runtime.Object) error {
 	if err != nil {
 		return err
 	}
-	namespace, name, found := strings.Cut(strings.Trim(strings.TrimPrefix(strings.TrimPrefix(key, "/"), strings.Trim(r.prefix, "/")), "/"), "/")
+	place := strings.TrimPrefix(strings.TrimPrefix(key, "/"), strings.Trim(r.prefix, "/"))
+	namespace, name, found := strings.Cut(strings.Trim(place, "/"), "/")
 	if !found {
 		namespace, name = "", namespace
 	}

@@ -72,7 +72,8 @@ func logCaller() string {
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
 	for {
 		frame, more := frames.Next()
-		if !strings.HasPrefix(frame.Function, "github.com/sirupsen/logrus.") && !strings.Contains(frame.Function, "storage/kine.(*filter)") {
+		isOurs := strings.Contains(frame.Function, "storage/kine.(*filter)")
+		if !isOurs && !strings.HasPrefix(frame.Function, "github.com/sirupsen/logrus.") {
 			return frame.Function
 		}
 		if !more {

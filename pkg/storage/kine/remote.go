@@ -32,7 +32,8 @@ var ErrRefused = errors.New("refused")
 // LimitsOfSQL are the Driver.Limits of PostgreSQL and MySQL, whose revisions are
 // given before their writes are visible.
 const LimitsOfSQL = "a client that lists and then watches may miss writes that others make at the same time, an event may come " +
-	"after the progress of its revision, a compaction may drop what a watch was not told yet, and the driver ends the process when the database is lost during one; " +
+	"after the progress of its revision, a compaction may drop what a watch was not told yet, " +
+	"and the driver ends the process when the database is lost during one; " +
 	"see docs/storage/kine.md"
 
 // Remote says where a database is and how to log in to it.
@@ -100,7 +101,8 @@ func (r Remote) Resolve(schemes ...string) (*url.URL, drivers.Config, []string, 
 func (r Remote) parse() (*url.URL, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil || u.User == nil && strings.Contains(r.URL, "@") {
-		return nil, errors.New("the URL cannot be read: what is special in user and password needs percent-encoding") //nolint:nilerr // see above
+		return nil, errors.New(
+			"the URL cannot be read: what is special in user and password needs percent-encoding")
 	}
 	return u, nil
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -107,7 +108,7 @@ func TestHistoryBytes(t *testing.T) {
 		put(t, l, "/t/a", value)
 	}
 	// What was compacted on the way is asked for.
-	if _, _, err := l.Changes(t.Context(), revision.Span{End: revision.NoEnd}, 1); err != revision.ErrCompacted {
+	if _, _, err := l.Changes(t.Context(), revision.Span{End: revision.NoEnd}, 1); !errors.Is(err, revision.ErrCompacted) {
 		t.Errorf("changes from the first revision on: got %v, want %v", err, revision.ErrCompacted)
 	}
 	l.keeper.trim(t.Context())

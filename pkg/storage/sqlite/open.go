@@ -203,8 +203,11 @@ func (l *log) Close(ctx context.Context) error {
 // the file.
 func (l *log) settle(ctx context.Context) error {
 	w := l.writer
-	if w.clean || w.unsure || w.open(ctx) != nil {
+	if w.clean || w.unsure {
 		return nil
+	}
+	if err := w.open(ctx); err != nil {
+		return nil //nolint:nilerr // see above
 	}
 	for _, s := range []struct {
 		text string

@@ -52,7 +52,8 @@ func (o *optional) row() *row {
 // isObject tells whether the row is a change of a key. kine fills a number that it
 // did not use with a row "gap-NUMBER".
 func (r *row) isObject() bool {
-	return r.name != "compact_rev_key" && !(r.deleted && r.prevRevision == 0 && strings.HasPrefix(r.name, "gap-"))
+	isGap := r.deleted && r.prevRevision == 0 && strings.HasPrefix(r.name, "gap-")
+	return r.name != "compact_rev_key" && !isGap
 }
 
 // keyValue is what the key has from the row on.

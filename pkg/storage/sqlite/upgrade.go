@@ -164,7 +164,8 @@ func fill(ctx context.Context, db *sql.DB, path string) (err error) {
 		return err
 	}
 	statements = append(index("new"),
-		fmt.Sprintf(`INSERT INTO new.sailplane_row (id, expires) SELECT id, %d + lease * 1000 FROM new.kine WHERE lease > 0 AND deleted = 0`,
+		fmt.Sprintf(`INSERT INTO new.sailplane_row (id, expires)
+			SELECT id, %d + lease * 1000 FROM new.kine WHERE lease > 0 AND deleted = 0`,
 			time.Now().UnixMilli()),
 		fmt.Sprintf("INSERT INTO new.sailplane_meta VALUES ('%s', %d), ('%s', 0)", metaLayout, layout, metaClean),
 		"DETACH DATABASE new")
