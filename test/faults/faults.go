@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sailplane-dev/sailplane/test/faults/disk"
 	"github.com/sailplane-dev/sailplane/test/faults/history"
 	"github.com/sailplane-dev/sailplane/test/faults/verify"
 )
@@ -100,8 +101,22 @@ func (r Round) name() string { return fmt.Sprintf("%s-%s-%d", r.Engine, r.Fault,
 
 // Run runs the round and checks its history. An error means that the storage
 // did not start, did not stop or ended by itself, or that the round could not
-// be run. The history is written in any case.
+// be run. The history is written in any case. A round whose trace strace garbled says
+// nothing about the storage, and is run again.
 func (r Round) Run(ctx context.Context) (*Result, error) {
+	for try := 1; ; try++ {
+		result, err := r.once(ctx)
+		var garbled *disk.TraceError
+		if !errors.As(err, &garbled) || try == mostTries {
+			return result, err
+		}
+	}
+}
+
+// mostTries is how often a round is run whose trace is garbled.
+const mostTries = 3
+
+func (r Round) once(ctx context.Context) (*Result, error) {
 	dir, err := os.MkdirTemp(r.Work, "sailplane-faults-")
 	if err != nil {
 		return nil, err

@@ -69,6 +69,15 @@ func (c *call) text(i int) ([]byte, error) {
 	return hex.DecodeString(strings.ReplaceAll(quoted, `\x`, ""))
 }
 
+// TraceError says that a trace cannot be understood. Where a thread is killed, strace
+// now and then writes the end of one call with the begin of another.
+type TraceError struct{ cause error }
+
+func (e *TraceError) Error() string { return e.cause.Error() }
+
+// Unwrap returns what is wrong with the trace.
+func (e *TraceError) Unwrap() error { return e.cause }
+
 // Replay does to the disk what a trace says was done to the directory.
 func (d *Disk) Replay(trace string) error {
 	f, err := os.Open(trace)
@@ -84,7 +93,7 @@ func (d *Disk) Replay(trace string) error {
 			break // the last line may be cut off
 		}
 		if err := r.line(strings.TrimSuffix(line, "\n")); err != nil {
-			return fmt.Errorf("%s: line %d: %w", filepath.Base(trace), n, err)
+			return &TraceError{fmt.Errorf("%s: line %d: %w", filepath.Base(trace), n, err)}
 		}
 	}
 	return r.cutOff()
