@@ -22,7 +22,8 @@ import (
 // in-process clients does.
 const keepAliveTimeout = time.Second
 
-// Servers are the services of the etcd API that a client calls as functions.
+// Servers are the services of the etcd API that a client calls as functions. Without
+// Watch whoever makes a client gives it a Watcher.
 type Servers struct {
 	KV          pb.KVServer
 	Watch       pb.WatchServer
@@ -37,7 +38,9 @@ type Servers struct {
 func InProcess(s Servers) *clientv3.Client {
 	c := clientv3.NewCtxClient(context.Background())
 	c.KV = clientv3.NewKVFromKVClient(adapter.KvServerToKvClient(s.KV), c)
-	c.Watcher = clientv3.NewWatchFromWatchClient(adapter.WatchServerToWatchClient(s.Watch), c)
+	if s.Watch != nil {
+		c.Watcher = clientv3.NewWatchFromWatchClient(adapter.WatchServerToWatchClient(s.Watch), c)
+	}
 	c.Lease = clientv3.NewLeaseFromLeaseClient(adapter.LeaseServerToLeaseClient(s.Lease), c, keepAliveTimeout)
 	c.Maintenance = clientv3.NewMaintenanceFromMaintenanceClient(adapter.MaintenanceServerToMaintenanceClient(s.Maintenance), c)
 	c.Cluster = clientv3.NewClusterFromClusterClient(adapter.ClusterServerToClusterClient(s.Cluster), c)
