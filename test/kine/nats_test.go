@@ -22,6 +22,14 @@ const natsPassword = "s3cr3t-p4ss.w~rd"
 // startTimeout is how long a database may take to start on a busy machine.
 const startTimeout = 2 * time.Minute
 
+// Why a test of the contract does not hold on NATS.
+const (
+	changedBytes        = "bytes of a key that are no UTF-8 are changed"
+	oldRefusals         = "a refused write answers with the revision of its key, not with the current one"
+	missedWrites        = "who lists and then watches may miss writes"
+	unnoticedCompaction = "what was compacted may be read and watched for a while, as if it were not"
+)
+
 func natsEngine() engine {
 	return engine{
 		start: func(t *testing.T) string {
@@ -31,23 +39,33 @@ func natsEngine() engine {
 		storage: func(url string, timeout time.Duration) controlplane.Storage {
 			return settling{nats.JetStream{URL: url, DialTimeout: timeout}}
 		},
-		breaks: map[string]string{
-			"watch previous": alwaysPrevious,
-			"watch history":  "the event of a deletion has the value that was deleted",
-			"old revisions":  "a list at a revision answers with that one, not with the current one",
-			"compaction":     compactsAnything,
-		},
-		random: map[string]string{
-			"compaction protocol": "a watch of the key by which API servers agree on compactions hears nothing",
-			"progress order":      lateEvents,
-			"cycles":              "a stop right after a start ends the process with a nil pointer",
-			"concurrent deletes":  "each of several who delete a key at the same time is told that it did",
-			"leases":              "a key whose lease ended may still be read when its deletion was told",
-			"watch compacted":     "a watch from before a compaction may begin as if there were none",
-			"watch storm":         "who lists and then watches may miss writes",
-			"empty lists":         "who lists and then watches may miss writes",
-			"progress":            earlyProgress,
-		},
+		lacks: lacks(map[string]lack{
+			"compaction/ends older revisions only":                 never(compactsAnything),
+			"compaction/is agreed on by servers":                   unsure("a watch of the key by which API servers agree on compactions hears nothing"),
+			"compaction/leaves a clean list and watch":             never("a compaction takes revisions itself"),
+			"keys/have bytewise order":                             never(changedBytes),
+			"keys/hold every byte":                                 never(changedBytes),
+			"keys/of a prefix end at its last one":                 never(changedBytes),
+			"leases/end in the order of their time":                never(alwaysPrevious),
+			"leases/end the keys they hold, not before their time": unsure("a key whose lease ended may still be read when its deletion was told"),
+			"leases/spare what was written again":                  never(alwaysPrevious),
+			"leases/that nobody granted are refused":               never(anyLease),
+			"lifecycle/starts and stops leave nothing":             unsure("a stop right after a start ends the process with a nil pointer"),
+			"progress/comes after its events":                      unsure(lateEvents),
+			"progress/reaches the newest revision":                 unsure(earlyProgress),
+			"reads/in pages end at a compaction":                   unsure(unnoticedCompaction),
+			"reads/of an empty list can be followed":               unsure(missedWrites),
+			"reads/of old revisions are exact":                     never("a list at a revision answers with that one, not with the current one"),
+			"revisions/never go back for a client":                 unsure(oldRefusals),
+			"revisions/are global and one for each write":          never(oldRefusals),
+			"traits/Shared is seen by other servers":               unsure("a list does not show at once what another server wrote"),
+			"watches/replay what came after, in order":             unsure("an event may lack its previous value"),
+			"watches/begin at their revision":                      never("the event of a deletion has the value that was deleted"),
+			"watches/miss nothing after a list":                    unsure(missedWrites),
+			"watches/of what was compacted are refused":            unsure(unnoticedCompaction),
+			"watches/tell the previous value":                      never(alwaysPrevious),
+			"writes/of many deletes only one happens":              unsure("each of several who delete a key at the same time is told that it did"),
+		}),
 	}
 }
 
@@ -105,7 +123,7 @@ func starting(stack string) bool {
 	const driver = "github.com/k3s-io/kine/pkg/drivers/nats.(*Backend)."
 	state, frames, _ := strings.Cut(stack, "\n")
 	return strings.Contains(frames, driver+"Start.gowrap") || strings.Contains(frames, driver+"compactWatcher(") &&
-		!(strings.Contains(state, "[select") && strings.HasPrefix(frames, driver+"compactWatcher("))
+		(!strings.Contains(state, "[select") || !strings.HasPrefix(frames, driver+"compactWatcher("))
 }
 
 // stacks are those of all goroutines.

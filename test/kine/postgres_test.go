@@ -31,20 +31,7 @@ func postgresEngine() engine {
 		storage: func(url string, timeout time.Duration) controlplane.Storage {
 			return postgres.DB{URL: url, DialTimeout: timeout}
 		},
-		breaks: map[string]string{
-			"missing keys":    deleteOfNothing,
-			"watch previous":  alwaysPrevious,
-			"watch compacted": newestStays,
-		},
-		random: map[string]string{
-			"watch storm":         lateCommits,
-			"empty lists":         lateCommits,
-			"concurrent deletes":  deleteOfDeleted,
-			"watch history":       watchFromNow,
-			"watch after compact": dropsUnread,
-			"progress":            earlyProgress,
-			"progress order":      lateEvents,
-		},
+		lacks: lacksOfSQL(nil),
 	}
 }
 
@@ -74,13 +61,13 @@ func startPostgres(t *testing.T) string {
 	}
 	data := filepath.Join(dir, "data")
 	create := exec.CommandContext(t.Context(), initdb, "--pgdata", data, "--username=sailplane", "--pwfile", secret,
-		"--auth=scram-sha-256", "--no-locale", "--encoding=UTF8")
+		"--auth=scram-sha-256", "--no-locale", "--encoding=UTF8", "--no-sync")
 	create.SysProcAttr, create.Dir = become, dir
 	if output, err := create.CombinedOutput(); err != nil {
 		t.Fatalf("initdb: %v\n%s", err, output)
 	}
 	server := exec.Command(filepath.Join(filepath.Dir(initdb), "postgres"), "-D", data, "-k", dir,
-		"-c", "listen_addresses=", "-c", "max_connections=300")
+		"-c", "listen_addresses=", "-c", "max_connections=300", "-c", "fsync=off")
 	server.SysProcAttr, server.Dir = become, dir
 	background(t, server, syscall.SIGINT) // what ends connections and then the server
 	return dir
