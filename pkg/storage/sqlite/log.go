@@ -80,11 +80,7 @@ func (l *log) publish(events []*revision.Event) {
 	for _, e := range events {
 		l.current = e.KV.Mod
 		l.history += weigh(e)
-		newest := latest{row: e.KV.Mod}
-		if !e.Delete {
-			newest.kv = &e.KV
-		}
-		l.recent.put(e.KV.Key, newest)
+		l.recent.put(e.KV.Key, latestOf(e))
 		l.counts.Apply(e)
 	}
 	l.mu.Unlock()

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -303,5 +305,28 @@ func TestAnotherProgramsDatabase(t *testing.T) {
 	must(t, db.Close())
 	if err := (File{Path: path}).Open().Start(t.Context()); err == nil || !strings.Contains(err.Error(), "another program") {
 		t.Errorf("got %v, want a refusal", err)
+	}
+}
+
+// TestRecentIsBounded: what is remembered of a key is its newest value, not what it
+// was before.
+func TestRecentIsBounded(t *testing.T) {
+	l := openLog(t, File{Path: filepath.Join(t.TempDir(), "state.db"), UnsafeNoSync: true})
+	first := make(chan struct{})
+	func() {
+		value := make([]byte, 1<<20)
+		runtime.AddCleanup(&value[0], func(done chan struct{}) { close(done) }, first)
+		appended(t, l, revision.Change{Key: "/a", Value: value, Expect: revision.AnyRevision})
+	}()
+	for end := time.After(2 * time.Minute); ; {
+		put(t, l, "/a", "1")
+		runtime.GC()
+		select {
+		case <-first:
+			return
+		case <-end:
+			t.Fatal("the first value of a key is kept for ever")
+		default:
+		}
 	}
 }

@@ -11,6 +11,16 @@ type latest struct {
 	row int64              // its id; 0: the key has none
 }
 
+// latestOf is the row of an event. It has a key value of its own: that of the event
+// would keep the event, what was before it, and so all that ever was.
+func latestOf(e *revision.Event) latest {
+	if e.Delete {
+		return latest{row: e.KV.Mod}
+	}
+	kv := e.KV
+	return latest{kv: &kv, row: kv.Mod}
+}
+
 // recent knows the newest row of some keys. The file belongs to this process, so
 // what is here is true until it is written again. There are two generations: when
 // the younger one has half of the bytes, the older one goes.

@@ -251,7 +251,6 @@ func (b *batch) write(c revision.Change, before latest) error {
 	b.next++
 	b.bytes += len(c.Key) + len(c.Value)
 	e := &revision.Event{Delete: r.deleted, Previous: before.kv}
-	now := latest{row: r.id}
 	if e.Delete {
 		e.KV = revision.KeyValue{Key: c.Key, Mod: r.id}
 	} else {
@@ -259,10 +258,9 @@ func (b *batch) write(c revision.Change, before latest) error {
 		if r.created {
 			e.KV.Create = r.id
 		}
-		now.kv = &e.KV
 	}
 	b.events = append(b.events, e)
-	b.written[c.Key] = now
+	b.written[c.Key] = latestOf(e)
 	return nil
 }
 

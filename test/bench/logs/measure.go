@@ -75,7 +75,13 @@ func measureMemory(ctx context.Context, l *lab) error {
 			update := func(c *clientv3.Client) error {
 				before := heap()
 				value := strings.Repeat("x", size)
-				for i := 0; (size == small && i < l.updates) || (size == large && time.Since(begun) < l.large); i++ {
+				var revision int64
+				if size == small {
+					if err := fill(ctx, c, l.updates, keys, value, &revision); err != nil {
+						return err
+					}
+				}
+				for i := 0; size == large && time.Since(begun) < l.large; i++ {
 					if _, err := c.Put(ctx, fmt.Sprintf("/registry/configmaps/default/%d", i%keys), value); err != nil {
 						return err
 					}
