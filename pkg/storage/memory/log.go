@@ -207,7 +207,7 @@ func (l *log) find(q revision.Query) (page revision.Page, counted bool, err erro
 		return page, false, nil
 	}
 	page.Count = n
-	return page, at == page.Revision, nil
+	return page, at == page.Revision && q.End != "", nil
 }
 
 // scan calls f with the keys of a span at a revision, in order, as long as it
