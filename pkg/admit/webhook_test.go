@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -49,6 +48,7 @@ type hookServer struct {
 	ca []byte
 	// order is asked about reviews of paths that end in it.
 	order *names
+	ended chan struct{} // closed when the test ends
 
 	mu      sync.Mutex
 	reviews []reviewv1.AdmissionRequest
@@ -70,11 +70,12 @@ func newHookServer(t *testing.T) *hookServer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hookServer{ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+	h := &hookServer{ended: make(chan struct{}), ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
 	h.Server = httptest.NewUnstartedServer(http.HandlerFunc(h.answer))
 	h.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	h.StartTLS()
 	t.Cleanup(h.Close)
+	t.Cleanup(func() { close(h.ended) })
 	return h
 }
 
@@ -104,8 +105,8 @@ func (h *hookServer) answer(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "broken", http.StatusInternalServerError)
 		return
 	case "/slow":
-		_, _ = io.Copy(io.Discard, r.Body) // only then it is seen that the client went away
-		<-r.Context().Done()
+		// Not until the client went away: an answer then may still reach it.
+		<-h.ended
 		return
 	}
 	review.Request, review.Response = nil, response
