@@ -215,6 +215,7 @@ func (s *stored) Create(ctx context.Context, key string, obj, out runtime.Object
 }
 
 func namespaced(o runtime.Object) (string, error) { return storage.NamespaceKeyFunc(resourcePrefix, o) }
+
 func clustered(o runtime.Object) (string, error) {
 	return storage.NoNamespaceKeyFunc(resourcePrefix, o)
 }

@@ -75,9 +75,8 @@ func measureMemory(ctx context.Context, l *lab) error {
 			update := func(c *clientv3.Client) error {
 				before := heap()
 				value := strings.Repeat("x", size)
-				var revision int64
 				if size == small {
-					if err := fill(ctx, c, l.updates, keys, value, &revision); err != nil {
+					if _, err := fill(ctx, c, l.updates, keys, value); err != nil {
 						return err
 					}
 				}
@@ -112,8 +111,8 @@ func measureCompaction(ctx context.Context, l *lab) error {
 		return with(ctx, s, func(c *clientv3.Client) error {
 			var alone, during []time.Duration
 			for range rounds {
-				var revision int64
-				if err := fill(ctx, c, history, keys, value, &revision); err != nil {
+				revision, err := fill(ctx, c, history, keys, value)
+				if err != nil {
 					return err
 				}
 				write := func(into *[]time.Duration) error {
@@ -152,8 +151,8 @@ func measureCompaction(ctx context.Context, l *lab) error {
 	})
 }
 
-// fill makes history, with several clients.
-func fill(ctx context.Context, c *clientv3.Client, writes, keys int, value string, revision *int64) error {
+// fill makes history, with several clients, and returns its last revision.
+func fill(ctx context.Context, c *clientv3.Client, writes, keys int, value string) (revision int64, err error) {
 	const clients = 32
 	var all sync.WaitGroup
 	errs := make(chan error, clients)
@@ -167,14 +166,14 @@ func fill(ctx context.Context, c *clientv3.Client, writes, keys int, value strin
 					return
 				}
 				mu.Lock()
-				*revision = max(*revision, r.Header.Revision)
+				revision = max(revision, r.Header.Revision)
 				mu.Unlock()
 			}
 		})
 	}
 	all.Wait()
 	close(errs)
-	return <-errs
+	return revision, <-errs
 }
 
 func percentiles(all []time.Duration) string {
