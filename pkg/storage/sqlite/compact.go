@@ -15,7 +15,7 @@ import (
 
 const (
 	// stepTime is how long a step of a compaction may keep writes waiting, about.
-	// A step has as many revisions as that allows, from firstStep on.
+	// A step looks at as many rows as that allows, from firstStep on.
 	stepTime  = 2 * time.Millisecond
 	firstStep = 32
 	maxStep   = 2000
@@ -38,7 +38,7 @@ type keeper struct {
 	due   chan struct{}
 
 	mu   sync.Mutex // held by who compacts
-	step int64      // how many revisions go at a time
+	step int64      // how many rows are looked at in a step
 }
 
 // run keeps the file small until stop is closed.
@@ -147,10 +147,13 @@ func (k *keeper) sweep(ctx context.Context, to int64) error {
 		if from >= to {
 			return nil
 		}
-		next := min(from+k.step, to)
+		next, err := k.stepEnd(ctx, from, to)
+		if err != nil {
+			return err
+		}
 		begun := time.Now()
 		var freed int64
-		err := k.log.writer.step(func(ctx context.Context, conn *sql.Conn) (err error) {
+		err = k.log.writer.step(func(ctx context.Context, conn *sql.Conn) (err error) {
 			freed, err = drop(ctx, conn, from, next, compacted)
 			return err
 		})
@@ -165,6 +168,18 @@ func (k *keeper) sweep(ctx context.Context, to int64) error {
 			return err
 		}
 	}
+}
+
+// stepEnd is up to where the next step goes.
+func (k *keeper) stepEnd(ctx context.Context, from, to int64) (next int64, err error) {
+	var rows int64
+	if err := k.log.db.QueryRowContext(ctx, stepEnd, from, to, k.step).Scan(&next, &rows); err != nil {
+		return 0, explain(err)
+	}
+	if rows < k.step {
+		return to, nil
+	}
+	return next, nil
 }
 
 // rest waits as long as a step took, and has the next one take the time it may.

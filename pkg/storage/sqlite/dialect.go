@@ -95,6 +95,10 @@ const (
 	dropVictims    = `DELETE FROM kine WHERE id IN ` + victims
 	dropVictimSums = `DELETE FROM sailplane_row WHERE id IN ` + victims
 
+	// stepEnd is the last of the next rows after a revision: numbers without a row cost
+	// a compaction nothing.
+	stepEnd = `SELECT COALESCE(MAX(id), 0), COUNT(*) FROM (SELECT id FROM kine WHERE id > ? AND id <= ? ORDER BY id LIMIT ?)`
+
 	// weighHistory is what all victims of later compactions weigh.
 	weighHistory = `SELECT COALESCE(SUM(LENGTH(p.name) + COALESCE(LENGTH(p.value), 0)), 0), COUNT(*)
 		FROM kine AS k JOIN kine AS p ON p.id = k.prev_revision WHERE k.id > ? AND k.name != 'compact_rev_key'`

@@ -330,3 +330,22 @@ func TestRecentIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestSweepOfFewRows: a file whose revisions are high has few rows, and to compact it
+// takes as long as it has rows.
+func TestSweepOfFewRows(t *testing.T) {
+	l := openLog(t, File{Path: filepath.Join(t.TempDir(), "state.db")})
+	first := put(t, l, "/a", "1")
+	next, err := l.keeper.stepEnd(t.Context(), first, first+1_000_000)
+	must(t, err)
+	if want := first + 1_000_000; next != want {
+		t.Errorf("the step ends at %d, want %d", next, want)
+	}
+	for range 2 * firstStep {
+		put(t, l, "/a", "1")
+	}
+	l.keeper.step = firstStep
+	if next, err = l.keeper.stepEnd(t.Context(), first, first+1_000_000); err != nil || next != first+firstStep {
+		t.Errorf("the step ends at %d, %v, want %d", next, err, first+firstStep)
+	}
+}
