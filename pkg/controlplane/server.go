@@ -42,8 +42,9 @@ func newServer(b Builder) *Server {
 }
 
 // Ready is closed when the storage is reachable, the namespaces the parts
-// promise exist, caches are synced, and the CRDs given at start are established.
-// It is never closed when Run returns an error first: wait for both.
+// promise exist, the watch caches of resources with less than 1,000 objects are
+// filled, and the CRDs given at start are established. It is never closed when
+// Run returns an error first: wait for both.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // ClientConfig is a client configuration with all rights that reaches the
@@ -175,6 +176,7 @@ func (r *run) start(ctx, life context.Context) error {
 	}
 	log.V(1).Info("Ready", "server", s.built.name, "ms", time.Since(r.begun).Milliseconds())
 	close(s.ready)
+	backend.Fill()
 	return nil
 }
 

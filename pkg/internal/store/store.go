@@ -12,13 +12,11 @@ import (
 	"maps"
 	"strings"
 	"sync"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
@@ -30,7 +28,6 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
@@ -78,7 +75,8 @@ func (b *Backend) Has(resource schema.GroupResource) bool {
 
 // Await waits until the watch caches of every store are filled, or says which
 // is not because it was stopped. It does not wait for one that has met a value
-// nobody can read: requests for it say so.
+// nobody can read: requests for it say so; nor for one that is held back because
+// it has many objects: Fill fills it.
 func (b *Backend) Await(ctx context.Context) error {
 	b.mu.Lock()
 	caches := maps.Clone(b.caches)
@@ -89,6 +87,15 @@ func (b *Backend) Await(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Fill has the watch caches filled that were held back, in the background.
+func (b *Backend) Fill() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, t := range b.caches {
+		t.held.want()
+	}
 }
 
 func (b *Backend) track(c *cacher.Cacher, t tracked) (untrack func()) {
@@ -203,9 +210,9 @@ func (b *Backend) open(s *spec, isLate bool) (storage.Interface, factory.Destroy
 	var top storage.Interface
 	var stop func()
 	if isLate {
-		l := &late{Interface: raw, spec: s, open: func() (*waiting, func(), error) { return b.cached(s, raw) }}
+		l := &late{Interface: raw, open: func() (*waiting, func(), error) { return b.cached(s, raw, true) }}
 		top, stop = l, l.stop
-	} else if top, stop, err = b.cached(s, raw); err != nil {
+	} else if top, stop, err = b.cached(s, raw, false); err != nil {
 		closeRaw()
 		return nil, nil, err
 	}
@@ -214,8 +221,9 @@ func (b *Backend) open(s *spec, isLate bool) (storage.Interface, factory.Destroy
 }
 
 // cached puts a watch cache before a store. What it returns as well ends the cache.
-func (b *Backend) cached(s *spec, raw storage.Interface) (*waiting, func(), error) {
-	source := upstream.NewCacheSource(raw)
+func (b *Backend) cached(s *spec, raw *readable, isLate bool) (*waiting, func(), error) {
+	held := newHeld(raw, raw.count)
+	source := upstream.NewCacheSource(held)
 	config := s.cache
 	config.Storage = source
 	config.KeyFunc = source.Count(config.KeyFunc)
@@ -224,14 +232,15 @@ func (b *Backend) cached(s *spec, raw storage.Interface) (*waiting, func(), erro
 		return nil, nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 	}
 	delegator := cacher.NewCacheDelegator(c, raw)
-	untrack := b.track(c, trackedOf(s.config))
+	untrack := b.track(c, trackedOf(s.config, held))
 	stop := func() {
 		untrack()
+		held.end()
 		delegator.Stop()
 		source.End()
 		c.Stop()
 	}
-	return &waiting{Interface: delegator, cacher: c, raw: raw}, stop, nil
+	return &waiting{Interface: delegator, cacher: c, raw: raw, spec: s, held: held, isLate: isLate}, stop, nil
 }
 
 // clock is when watch caches ask their store how far it is.
@@ -243,7 +252,7 @@ func (b *Backend) clock() clock.WithTicker {
 }
 
 // raw is the store without a cache, and what closes it.
-func (b *Backend) raw(s *spec) (storage.Interface, func(), error) {
+func (b *Backend) raw(s *spec) (*readable, func(), error) {
 	config := s.config
 	client, err := b.Client()
 	if err != nil {
@@ -266,62 +275,4 @@ func (b *Backend) raw(s *spec) (storage.Interface, func(), error) {
 		root: strings.TrimSuffix(config.Prefix, "/") + "/", client: wrapped,
 	}
 	return top, func() { raw.Close(); _ = client.Close() }, nil
-}
-
-// cacheWait bounds how long a request waits for a watch cache that is being
-// filled. The cache of an empty resource takes a millisecond; what takes longer
-// is many objects, or a storage or conversion webhook in trouble.
-const cacheWait = time.Second
-
-// waiting waits for a watch cache to be filled where upstream refuses with a 429
-// and "Retry-After: 1" (KEP 4568), which costs every client a second after a
-// CRD was created. One replica serves the plane, so nobody else can answer sooner.
-type waiting struct {
-	storage.Interface
-	cacher *cacher.Cacher
-	raw    storage.Interface
-}
-
-// GetList waits for the cache, then lists; from the storage when the cache is
-// still not filled, which answers, or tells what is wrong, at once.
-func (w *waiting) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
-	if !w.wait(ctx) {
-		return w.raw.GetList(ctx, key, opts, list)
-	}
-	return w.Interface.GetList(ctx, key, opts, list)
-}
-
-// Create stores a new object. It runs in a goroutine of the write's own.
-func (w *waiting) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	stack.Reserve()
-	return w.Interface.Create(ctx, key, obj, out, ttl)
-}
-
-// GuaranteedUpdate changes an object. It runs in a goroutine of the write's own,
-// and calls back to whatever decides on the change.
-//
-//nolint:revive // the parameters are storage.Interface's
-func (w *waiting) GuaranteedUpdate(
-	ctx context.Context, key string, into runtime.Object, ignoreNotFound bool,
-	preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object,
-) error {
-	stack.Reserve()
-	return w.Interface.GuaranteedUpdate(ctx, key, into, ignoreNotFound, preconditions, try, cached)
-}
-
-// Watch waits for the cache, then watches. A cache that is still not filled
-// answers 429 and names what is wrong.
-func (w *waiting) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	w.wait(ctx)
-	return w.Interface.Watch(ctx, key, opts)
-}
-
-// wait returns whether the cache is filled.
-func (w *waiting) wait(ctx context.Context) bool {
-	if w.cacher.Ready() {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, cacheWait)
-	defer cancel()
-	return w.cacher.Wait(ctx) == nil
 }

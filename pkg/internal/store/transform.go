@@ -66,10 +66,11 @@ type tracked struct {
 	resource schema.GroupResource
 	// unreadable is closed when a value of the resource could not be read.
 	unreadable <-chan struct{}
+	held       *held
 }
 
-func trackedOf(config *storagebackend.ConfigForResource) tracked {
-	tr := tracked{resource: config.GroupResource}
+func trackedOf(config *storagebackend.ConfigForResource, h *held) tracked {
+	tr := tracked{resource: config.GroupResource, held: h}
 	if t, ok := config.Transformer.(*transformer); ok {
 		tr.unreadable = t.failed
 	}
@@ -81,7 +82,12 @@ type undecryptableError struct{}
 
 func (undecryptableError) Error() string { return "a stored value cannot be decrypted" }
 
-// await waits until the cache is filled, unless that cannot be.
+// heldBackError ends the wait for a cache that nobody needs yet.
+type heldBackError struct{}
+
+func (heldBackError) Error() string { return "the watch cache is filled later" }
+
+// await waits until the cache is filled, unless that cannot be or is for later.
 func (t tracked) await(ctx context.Context, c *cacher.Cacher) error {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -91,6 +97,8 @@ func (t tracked) await(ctx context.Context, c *cacher.Cacher) error {
 		select {
 		case <-t.unreadable:
 			cancel(undecryptableError{})
+		case <-t.held.back:
+			cancel(heldBackError{})
 		case <-waiting.Done():
 		}
 	}()
@@ -98,6 +106,9 @@ func (t tracked) await(ctx context.Context, c *cacher.Cacher) error {
 	cause := context.Cause(waiting)
 	cancel(nil)
 	<-done
+	if err != nil && errors.Is(cause, heldBackError{}) {
+		return nil
+	}
 	if err != nil && errors.Is(cause, undecryptableError{}) {
 		klog.FromContext(ctx).Error(cause, "A resource cannot be listed until its values can be read", "resource", t.resource)
 		return nil

@@ -97,6 +97,12 @@ type readable struct {
 	said sync.Map // resource versions and causes that were logged
 }
 
+// count is how many objects are stored. Stats of a store below a watch cache asks
+// the cache.
+func (r *readable) count(ctx context.Context) (int64, error) {
+	return r.client.Kubernetes.Count(ctx, r.root+strings.Trim(r.prefix, "/")+"/", kubernetes.CountOptions{})
+}
+
 // Get implements storage.Interface. Who wants to delete an unreadable object gets
 // one that has a name, and else nothing.
 func (r *readable) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
