@@ -58,7 +58,10 @@ func TestEmbeddedPersistence(t *testing.T) {
 			return Embedded{Dir: filepath.Join(t.TempDir(), "data"), SnapshotCount: 7}
 		},
 	} {
-		t.Run(name, func(t *testing.T) { storagetest.RunPersistent(t, open, storagetest.RenewsLeases()) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each on directories of its own
+			storagetest.RunPersistent(t, open, storagetest.RenewsLeases())
+		})
 	}
 }
 
