@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -105,16 +107,31 @@ func testWatchFarBack(t *testing.T, h *harness) {
 // pages.
 func testWatchStorm(t *testing.T, h *harness) {
 	const writers, rounds, watchers = 4, 60, 12
+	const every = writers * rounds / (watchers + 1) // how many writes a watcher begins after the one before
 	var group sync.WaitGroup
+	var written atomic.Int64
+	due := make([]chan struct{}, watchers)
+	for i := range due {
+		due[i] = make(chan struct{})
+	}
 	for i := range writers {
 		group.Go(func() {
 			for j := range rounds {
 				h.create(t, fmt.Sprintf("/t/%d/%d", j%7, i*rounds+j), "1")
+				if n := int(written.Add(1)); n%every == 0 && n/every <= watchers {
+					close(due[n/every-1])
+				}
 			}
 		})
 	}
 	for i := range watchers {
 		group.Go(func() {
+			select {
+			case <-due[i]:
+			case <-time.After(h.suite.patience):
+				t.Error("the writes have stopped")
+				return
+			}
 			found, revision, err := listAll(t, h, int64(i%2*5))
 			if err != nil {
 				t.Error(err)
