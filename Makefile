@@ -36,7 +36,9 @@ TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m -vet=off
 test-library test-around test-race lint soak: export GOFLAGS := $(GOFLAGS) -pgo=off
 # go test notices changed files in its own module only: the scripts and tests
 # around the library read those of the other one, so no result of theirs is kept.
-# Each phase names first what takes longest: two packages run at once, in this order.
+# Two packages run at once, in the order they are named in: what takes longest comes first.
+LONG = $(addprefix ./,$(wildcard pkg/storage/etcd pkg/planetest))
+LONG_AROUND = $(patsubst test/%,./%,$(wildcard test/storage test/script))
 TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1
 
 # $(call phase,NAME,COMMAND) runs the command and says how long it took.
@@ -55,10 +57,10 @@ test:
 	if test -s $(FLAKY); then cat $(FLAKY); elif test -e $(FLAKY); then echo "no flaky tests"; fi; exit $$code
 
 test-library: gotest
-	$(call phase,tests of the library,$(TEST) ./pkg/storage/etcd ./pkg/planetest ./...)
+	$(call phase,tests of the library,$(TEST) $(LONG) ./...)
 
 test-around: gotest
-	$(call phase,tests around the library,$(TEST_AROUND) ./storage ./script ./...)
+	$(call phase,tests around the library,$(TEST_AROUND) $(LONG_AROUND) ./...)
 
 # The race detector needs a C compiler, which also gives these tests the cgo
 # build of sqlite. Where there is none they are left out, but not in CI.
@@ -69,7 +71,7 @@ test-race: gotest
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! command -v "$$(go env CC)" >/dev/null || { \
-		$(TEST) -race ./pkg/storage/etcd ./pkg/planetest ./pkg/storage/memory ./pkg/storage/sqlite ./pkg/storage/storagetest \
+		$(TEST) -race ./pkg/storage/etcd/... ./pkg/planetest/... ./pkg/storage/memory/... ./pkg/storage/sqlite/... ./pkg/storage/storagetest/... \
 			./pkg/controlplane/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/internal/feed/... ./pkg/internal/store/... \
 			./pkg/admit/... ./pkg/authz/... ./pkg/encryption/... && \
 		$(TEST_AROUND) -race ./stress/...; })

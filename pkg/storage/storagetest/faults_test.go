@@ -66,7 +66,7 @@ func faults() map[string]faultCase {
 		"list lags behind": {
 			fault{lag: 3},
 			[]string{
-				"revisions/never_go_back_for_a_client", "revisions/show_what_was_acknowledged",
+				"revisions/never_go_back_for_a_client", "revisions/are_global_and_one_for_each_write",
 				"reads/are_newest,_at_least_and_exact",
 			},
 			"a list is of some writes ago, and says so",

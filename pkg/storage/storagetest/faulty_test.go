@@ -228,10 +228,18 @@ func buffer(in <-chan clientv3.WatchResponse, out chan<- clientv3.WatchResponse)
 // every is how many events a watch delivers for one that is wrong.
 const every = 50
 
+// fiftieth counts events, and tells whether another fifty are full: however many
+// came at once, a stream that is long enough has its fault.
+func fiftieth(n *int, r clientv3.WatchResponse) bool {
+	before := *n
+	*n += len(r.Events)
+	return *n/every > before/every
+}
+
 func dropped(in, out chan clientv3.WatchResponse) {
 	n := 0
 	for r := range in {
-		if n += len(r.Events); len(r.Events) > 0 && n%every == 0 {
+		if fiftieth(&n, r) {
 			continue
 		}
 		out <- r
@@ -242,7 +250,7 @@ func doubled(in, out chan clientv3.WatchResponse) {
 	n := 0
 	for r := range in {
 		out <- r
-		if n += len(r.Events); len(r.Events) > 0 && n%every == 0 {
+		if fiftieth(&n, r) {
 			out <- r
 		}
 	}
@@ -251,7 +259,7 @@ func doubled(in, out chan clientv3.WatchResponse) {
 func swapped(in, out chan clientv3.WatchResponse) {
 	n := 0
 	for r := range in {
-		if n += len(r.Events); len(r.Events) > 0 && n%every == 0 {
+		if fiftieth(&n, r) {
 			next, ok := <-in
 			if ok {
 				out <- next
@@ -265,7 +273,7 @@ func swapped(in, out chan clientv3.WatchResponse) {
 func hasty(in, out chan clientv3.WatchResponse) {
 	n := 0
 	for r := range in {
-		if n += len(r.Events); len(r.Events) > 0 && n%every == 0 {
+		if fiftieth(&n, r) {
 			early := r
 			early.Events = nil
 			out <- early
