@@ -110,9 +110,9 @@ func testWatchStorm(t *testing.T, h *harness) {
 	const every = writers * rounds / (watchers + 1) // how many writes a watcher begins after the one before
 	var group sync.WaitGroup
 	var written atomic.Int64
-	due := make([]chan struct{}, watchers)
+	due, listed := make([]chan struct{}, watchers), make([]chan struct{}, watchers)
 	for i := range due {
-		due[i] = make(chan struct{})
+		due[i], listed[i] = make(chan struct{}), make(chan struct{})
 	}
 	for i := range writers {
 		group.Go(func() {
@@ -120,6 +120,7 @@ func testWatchStorm(t *testing.T, h *harness) {
 				h.create(t, fmt.Sprintf("/t/%d/%d", j%7, i*rounds+j), "1")
 				if n := int(written.Add(1)); n%every == 0 && n/every <= watchers {
 					close(due[n/every-1])
+					<-listed[n/every-1]
 				}
 			}
 		})
@@ -129,10 +130,12 @@ func testWatchStorm(t *testing.T, h *harness) {
 			select {
 			case <-due[i]:
 			case <-time.After(h.suite.patience):
+				close(listed[i])
 				t.Error("the writes have stopped")
 				return
 			}
 			found, revision, err := listAll(t, h, int64(i%2*5))
+			close(listed[i])
 			if err != nil {
 				t.Error(err)
 				return
