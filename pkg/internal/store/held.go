@@ -54,7 +54,7 @@ func (h *held) await(ctx context.Context) error {
 		return nil
 	}
 	if n, err := h.count(ctx); err != nil || n < many {
-		h.want() // from now on: a cache that was filled is never held back when it reads again
+		h.want()   // from now on: a cache that was filled is never held back when it reads again
 		return nil //nolint:nilerr // the list that follows says what is wrong with the storage
 	}
 	h.hold()
