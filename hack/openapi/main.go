@@ -138,6 +138,7 @@ func kube() output {
 			"k8s.io/api/flowcontrol/v1",
 			"k8s.io/api/networking/v1",
 			"k8s.io/api/node/v1",
+			"k8s.io/api/scheduling/v1alpha3", // jobs have parts of it
 			"k8s.io/api/policy/v1",
 			"k8s.io/api/resource/v1",
 			"k8s.io/api/scheduling/v1",

@@ -41,7 +41,6 @@ const (
 func readOnly() []string {
 	return []string{
 		"k8s.io/apimachinery/pkg/api/resource",
-		"k8s.io/apimachinery/pkg/apis/meta/v1",
 		"k8s.io/apimachinery/pkg/runtime",
 		"k8s.io/apimachinery/pkg/runtime/schema",
 		"k8s.io/apimachinery/pkg/types",

@@ -226,7 +226,7 @@ func (h *hooks) initialize(w *generic.Webhook) error {
 	})
 	w.SetServiceResolver(h.serviceResolver())
 	w.SetExternalKubeClientSet(h.client)
-	w.SetAuthorizer(h.authorizer)
+	w.SetUnconditionalAuthorizer(h.authorizer)
 	w.SetExternalKubeInformerFactory(h.informers)
 	return w.ValidateInitialization()
 }

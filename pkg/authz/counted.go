@@ -13,8 +13,8 @@ type ruled struct {
 
 // counted is the authorizer with kube-apiserver's metric of its decisions,
 // apiserver_authorization_decisions_total. It lists its rules if it did.
-func counted(kind, name string, a authorizer.Authorizer) authorizer.Authorizer {
-	measured := metrics.InstrumentedAuthorizer(kind, name, a)
+func counted(kind, name string, a authorizer.UnconditionalAuthorizer) authorizer.Authorizer {
+	measured := metrics.InstrumentedAuthorizer(kind, name, authorizer.AuthorizerFunc(a.Authorize))
 	if rules, ok := a.(authorizer.RuleResolver); ok {
 		return ruled{Authorizer: measured, RuleResolver: rules}
 	}

@@ -13,8 +13,8 @@ import (
 type current struct{ known atomic.Pointer[ruled] }
 
 var (
-	_ authorizer.Authorizer   = &current{}
-	_ authorizer.RuleResolver = &current{}
+	_ authorizer.UnconditionalAuthorizer = &current{}
+	_ authorizer.RuleResolver            = &current{}
 )
 
 // startingError says that rules are not known yet. What is decided meanwhile is no
@@ -23,7 +23,7 @@ type startingError struct{}
 
 func (startingError) Error() string { return "authorization is being set up" }
 
-// Authorize implements authorizer.Authorizer. Before the authorizer is known
+// Authorize implements authorizer.UnconditionalAuthorizer. Before the authorizer is known
 // nobody is allowed anything, since it might deny what a later part allows.
 func (c *current) Authorize(ctx context.Context, a Attributes) (Decision, string, error) {
 	known := c.known.Load()

@@ -70,19 +70,23 @@ func (f *followed) put(content []byte) error {
 
 // open makes the authorizers of a configuration one.
 func (f *followed) open(entries []entry) (ruled, error) {
-	var asked []authorizer.Authorizer
+	var asked []union.NamedAuthorizer
 	var listed []authorizer.RuleResolver
 	var errs []error
 	for _, e := range entries {
 		if e.webhook == nil {
-			asked, listed = append(asked, counted(string(typeRBAC), e.name, f.roles)), append(listed, f.roles)
+			roles := counted(string(typeRBAC), e.name, f.roles)
+			asked = append(asked, union.NamedAuthorizer{AuthorizerName: e.name, Authorizer: roles})
+			listed = append(listed, f.roles)
 			continue
 		}
 		a, err := e.webhook.open(f.dialer)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("authorizer %q: %w", e.name, err))
 		}
-		asked, listed = append(asked, a), append(listed, a)
+		asked = append(asked, union.NamedAuthorizer{AuthorizerName: e.name, Authorizer: a})
+		listed = append(listed, a)
 	}
-	return ruled{Authorizer: union.New(asked...), RuleResolver: union.NewRuleResolvers(listed...)}, errors.Join(errs...)
+	all, err := union.New(asked...)
+	return ruled{Authorizer: all, RuleResolver: union.NewRuleResolvers(listed...)}, errors.Join(append(errs, err)...)
 }

@@ -58,8 +58,8 @@ type roles struct {
 }
 
 var (
-	_ authorizer.Authorizer   = &roles{}
-	_ authorizer.RuleResolver = &roles{}
+	_ authorizer.UnconditionalAuthorizer = &roles{}
+	_ authorizer.RuleResolver            = &roles{}
 )
 
 // follow fills the caches and keeps them up to date.
@@ -92,7 +92,7 @@ func (r *roles) ready() bool {
 	}
 }
 
-// Authorize implements authorizer.Authorizer. Before the caches are filled
+// Authorize implements authorizer.UnconditionalAuthorizer. Before the caches are filled
 // nobody is allowed anything.
 func (r *roles) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if !r.ready() {

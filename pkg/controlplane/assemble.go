@@ -219,9 +219,13 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	// The plane starts its informers itself, and waits for them without polling.
 	c.DisabledPostStartHooks.Insert("generic-apiserver-start-informers")
 	c.Authentication.Authenticator = p.authenticator()
-	c.Authorization.Authorizer = p.authorizer()
+	authorizer, err := p.authorizer()
+	if err != nil {
+		return nil, err
+	}
+	c.Authorization.Authorizer = authorizer
 	c.RuleResolver = nil
-	chain, err := p.admission(client)
+	chain, err := p.admission(client, authorizer)
 	if err != nil {
 		return nil, err
 	}
@@ -242,19 +246,24 @@ func (p *Plane) authenticator() authenticator.Request {
 	return group.NewAuthenticatedGroupAdder(union.New(asked...))
 }
 
-func (p *Plane) authorizer() authorizer.Authorizer {
-	asked := []authorizer.Authorizer{authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup)}
+func (p *Plane) authorizer() (authorizer.Authorizer, error) {
+	asked := []unionauthz.NamedAuthorizer{{
+		AuthorizerName: "group " + user.SystemPrivilegedGroup,
+		Authorizer:     authorizerfactory.NewPrivilegedGroups(user.SystemPrivilegedGroup),
+	}}
 	for _, a := range p.plan.authorizers {
-		asked = append(asked, a.value)
+		asked = append(asked, unionauthz.NamedAuthorizer{
+			AuthorizerName: a.name, Authorizer: authorizer.AuthorizerFunc(a.value.Authorize),
+		})
 	}
 	return unionauthz.New(asked...)
 }
 
-func (p *Plane) admission(client kubernetes.Interface) (admission.Interface, error) {
+func (p *Plane) admission(client kubernetes.Interface, authorizer authorizer.Authorizer) (admission.Interface, error) {
 	var chain []admission.Interface
 	var errs []error
 	for _, a := range p.plan.admission {
-		if err := p.initialize(a.value, client); err != nil {
+		if err := p.initialize(a.value, client, authorizer); err != nil {
 			errs = append(errs, fmt.Errorf("part %q: admission %q: %w", a.part, a.name, err))
 			continue
 		}

@@ -170,7 +170,7 @@ func (c *chain) authenticated(h http.Handler, config *genericapiserver.Config) h
 	failed = genericapifilters.WithFailedAuthenticationAudit(failed, config.AuditBackend, config.AuditPolicyRuleEvaluator)
 	failed = filterlatency.TrackCompleted(failed)
 	// Without a tracer the filter only costs time, 2 % of a create.
-	if c.tracing && config.FeatureGate.Enabled(genericfeatures.APIServerTracing) {
+	if c.tracing {
 		h = genericapifilters.WithTracing(h, config.TracerProvider)
 	}
 	h = filterlatency.TrackCompleted(h)

@@ -26,7 +26,7 @@ type Plan struct {
 	served         []served
 	grouped        []*planned // served, by group
 	authenticators []named[authenticator.Request]
-	authorizers    []named[authorizer.Authorizer]
+	authorizers    []named[authorizer.UnconditionalAuthorizer]
 	audiences      authenticator.Audiences
 	admission      []named[admission.Interface]
 	middleware     []wrapper
@@ -133,8 +133,8 @@ func (p *Plan) Audiences(audiences ...string) {
 // Authorize adds an authorizer. They are asked in the order of the parts, after
 // the rule that group system:masters may do everything; the first that allows
 // or denies decides, and nobody's opinion is no.
-func (p *Plan) Authorize(name string, a authorizer.Authorizer) {
-	p.authorizers = append(p.authorizers, named[authorizer.Authorizer]{p.part, name, a})
+func (p *Plan) Authorize(name string, a authorizer.UnconditionalAuthorizer) {
+	p.authorizers = append(p.authorizers, named[authorizer.UnconditionalAuthorizer]{p.part, name, a})
 }
 
 // Admit adds an admission plugin: an admission.MutationInterface, a

@@ -12,7 +12,7 @@ import (
 
 // kubernetesVersion is the Kubernetes release whose API a server speaks: that
 // of the k8s.io modules it is built with.
-const kubernetesVersion = "v1.36.6"
+const kubernetesVersion = "v1.37.2"
 
 // modulePath is where this library is found in a program's build information.
 const modulePath = "github.com/sailplane-dev/sailplane"

@@ -32,10 +32,10 @@ var (
 	_ rest.ResetFieldsStrategy = strategy{}
 )
 
-func (s strategy) NamespaceScoped() bool        { return !s.d.clusterScoped }
-func (s strategy) AllowCreateOnUpdate() bool    { return s.d.createOnUpdate }
-func (strategy) AllowUnconditionalUpdate() bool { return true }
-func (strategy) Canonicalize(runtime.Object)    {}
+func (s strategy) NamespaceScoped() bool                       { return !s.d.clusterScoped }
+func (s strategy) AllowCreateOnUpdate(context.Context) bool    { return s.d.createOnUpdate }
+func (strategy) AllowUnconditionalUpdate(context.Context) bool { return true }
+func (strategy) Canonicalize(runtime.Object)                   {}
 
 // PrepareForCreate applies the defaults once more: those of decoding are for the
 // version the client used.
@@ -132,7 +132,7 @@ func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 // With StatusAndMetadata, metadata is the client's as in any other write.
 type statusStrategy struct{ strategy }
 
-func (s statusStrategy) AllowCreateOnUpdate() bool { return false }
+func (s statusStrategy) AllowCreateOnUpdate(context.Context) bool { return false }
 
 func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	s.Default(obj)

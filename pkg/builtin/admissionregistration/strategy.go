@@ -46,7 +46,7 @@ func (c create[T]) Validate(ctx context.Context, obj runtime.Object) field.Error
 // give metadata.resourceVersion.
 type update struct{ rest.RESTUpdateStrategy }
 
-func (update) AllowUnconditionalUpdate() bool { return false }
+func (update) AllowUnconditionalUpdate(context.Context) bool { return false }
 
 // columns describes the columns between Name and Age.
 func columns(names ...string) []metav1.TableColumnDefinition {

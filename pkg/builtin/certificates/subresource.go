@@ -53,7 +53,7 @@ type update struct {
 	validate func(r, old *csr) field.ErrorList
 }
 
-func (update) AllowCreateOnUpdate() bool { return false }
+func (update) AllowCreateOnUpdate(context.Context) bool { return false }
 
 func (u update) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	r, ok := obj.(*csr)

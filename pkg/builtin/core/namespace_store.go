@@ -52,7 +52,7 @@ type namespaceUpdate struct {
 	validate func(ns *corev1.Namespace) field.ErrorList
 }
 
-func (namespaceUpdate) AllowCreateOnUpdate() bool { return false }
+func (namespaceUpdate) AllowCreateOnUpdate(context.Context) bool { return false }
 
 func (u namespaceUpdate) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	ns, ok := obj.(*corev1.Namespace)

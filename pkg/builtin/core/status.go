@@ -44,7 +44,7 @@ type statusUpdate[T any] struct {
 	rules statusRules[T]
 }
 
-func (statusUpdate[T]) AllowCreateOnUpdate() bool { return false }
+func (statusUpdate[T]) AllowCreateOnUpdate(context.Context) bool { return false }
 
 func (u statusUpdate[T]) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	now, ok := any(obj).(*T)

@@ -111,9 +111,8 @@ func schema_k8sio_api_discovery_v1_Endpoint(ref common.ReferenceCallback) common
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -147,9 +146,8 @@ func schema_k8sio_api_discovery_v1_Endpoint(ref common.ReferenceCallback) common
 								Allows: true,
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: "",
-										Type:    []string{"string"},
-										Format:  "",
+										Type:   []string{"string"},
+										Format: "",
 									},
 								},
 							},
@@ -237,8 +235,7 @@ func schema_k8sio_api_discovery_v1_EndpointHints(ref common.ReferenceCallback) c
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(discoveryv1.ForZone{}.OpenAPIModelName()),
+										Ref: ref(discoveryv1.ForZone{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -256,8 +253,7 @@ func schema_k8sio_api_discovery_v1_EndpointHints(ref common.ReferenceCallback) c
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(discoveryv1.ForNode{}.OpenAPIModelName()),
+										Ref: ref(discoveryv1.ForNode{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -367,8 +363,7 @@ func schema_k8sio_api_discovery_v1_EndpointSlice(ref common.ReferenceCallback) c
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(discoveryv1.Endpoint{}.OpenAPIModelName()),
+										Ref: ref(discoveryv1.Endpoint{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -386,8 +381,7 @@ func schema_k8sio_api_discovery_v1_EndpointSlice(ref common.ReferenceCallback) c
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(discoveryv1.EndpointPort{}.OpenAPIModelName()),
+										Ref: ref(discoveryv1.EndpointPort{}.OpenAPIModelName()),
 									},
 								},
 							},
@@ -437,8 +431,7 @@ func schema_k8sio_api_discovery_v1_EndpointSliceList(ref common.ReferenceCallbac
 							Items: &spec.SchemaOrArray{
 								Schema: &spec.Schema{
 									SchemaProps: spec.SchemaProps{
-										Default: map[string]interface{}{},
-										Ref:     ref(discoveryv1.EndpointSlice{}.OpenAPIModelName()),
+										Ref: ref(discoveryv1.EndpointSlice{}.OpenAPIModelName()),
 									},
 								},
 							},

@@ -303,6 +303,6 @@ func (w *watch) send(ctx context.Context, h *hub, r clientv3.WatchResponse) bool
 	}
 }
 
-func header(revision int64) etcdserverpb.ResponseHeader {
-	return etcdserverpb.ResponseHeader{Revision: revision}
+func header(revision int64) *etcdserverpb.ResponseHeader {
+	return &etcdserverpb.ResponseHeader{Revision: revision}
 }

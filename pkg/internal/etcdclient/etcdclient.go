@@ -37,7 +37,7 @@ type Servers struct {
 // Close reports context.Canceled, as etcd's own in-process client does.
 func InProcess(s Servers) *clientv3.Client {
 	c := clientv3.NewCtxClient(context.Background())
-	c.KV = clientv3.NewKVFromKVClient(adapter.KvServerToKvClient(s.KV), c)
+	c.KV = newKV(&inProcess{KVClient: adapter.KvServerToKvClient(s.KV), server: s.KV}, c)
 	if s.Watch != nil {
 		c.Watcher = clientv3.NewWatchFromWatchClient(adapter.WatchServerToWatchClient(s.Watch), c)
 	}

@@ -20,8 +20,8 @@ type Authorizer struct {
 }
 
 var (
-	_ authorizer.Authorizer   = (*Authorizer)(nil)
-	_ authorizer.RuleResolver = (*Authorizer)(nil)
+	_ authorizer.UnconditionalAuthorizer = (*Authorizer)(nil)
+	_ authorizer.RuleResolver            = (*Authorizer)(nil)
 )
 
 // New returns an authorizer that reads through the reader, and through its

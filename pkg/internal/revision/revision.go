@@ -131,6 +131,8 @@ type Query struct {
 	Limit int64
 	// KeysOnly leaves the values out, CountOnly the keys as well.
 	KeysOnly, CountOnly bool
+	// Uncounted leaves the count out: who reads page after page counts by itself.
+	Uncounted bool
 }
 
 // Page answers a query.
@@ -139,7 +141,7 @@ type Page struct {
 	// revision, unless it asked for an older one.
 	Revision int64
 	KVs      []*KeyValue // in the order of their bytes
-	// Count is how many keys the span has, whatever the limit.
+	// Count is how many keys the span has, whatever the limit. Uncounted: nothing.
 	Count int64
 }
 

@@ -87,6 +87,7 @@ type cluster struct {
 	mu      sync.Mutex
 	started bool
 	base    *clientv3.Client
+	kv      clientv3.KV // of base
 }
 
 // Start implements controlplane.Backend.
@@ -124,6 +125,7 @@ func (s *cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.kv = etcdclient.NewKV(s.base)
 	limited, cancel := context.WithTimeout(ctx, s.description.DialTimeout)
 	defer cancel()
 	// A read that needs a leader, so that an answer means a working cluster.
@@ -226,7 +228,7 @@ func (s *cluster) Client() (*clientv3.Client, error) {
 		return nil, fmt.Errorf("%s: not connected", s.name())
 	}
 	c := clientv3.NewCtxClient(context.Background())
-	c.KV = s.base.KV
+	c.KV = s.kv
 	c.Watcher = clientv3.NewWatcher(s.base)
 	c.Lease = clientv3.NewLease(s.base)
 	c.Cluster = s.base.Cluster

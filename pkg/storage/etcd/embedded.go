@@ -250,7 +250,7 @@ func (s *embedded) launch(ctx context.Context, c *embed.Config) error {
 func (s *embedded) elect(ctx context.Context) error {
 	server := s.etcd.Server
 	id := uint64(server.MemberID())
-	now := raftpb.Message{Type: raftpb.MsgTimeoutNow, From: id, To: id}
+	now := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
 	tick := time.NewTicker(electionRetry)
 	defer tick.Stop()
 	for {

@@ -74,7 +74,6 @@ type backend struct {
 // running is what Start made and Stop must end.
 type running struct {
 	opening  sync.WaitGroup // the driver's constructor, which may outlive the start
-	waits    waits
 	servers  etcdclient.Servers
 	stopWork context.CancelFunc // ends the driver's background work
 	closeAll context.CancelFunc // ends the driver's connections
@@ -162,7 +161,7 @@ func (r *running) open(life, work context.Context, d Driver, config *drivers.Con
 	if err := driver.Start(work); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	bridge := server.New(&bounded{Backend: driver, waits: &r.waits}, config.Scheme, notifyInterval, emulatedVersion)
+	bridge := server.New(driver, config.Scheme, notifyInterval, emulatedVersion)
 	r.servers = etcdclient.Servers{KV: bridge, Watch: bridge, Lease: bridge, Maintenance: bridge, Cluster: bridge}
 	return nil
 }
@@ -192,7 +191,6 @@ func (b *backend) Stop(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.waits.end()
 		r.stopWork()
 		r.closeAll()
 		r.opening.Wait()

@@ -188,8 +188,8 @@ func (l *log) find(q revision.Query) (page revision.Page, counted bool, err erro
 	case q.Revision > 0:
 		at = q.Revision
 	}
-	known := false
-	if at == page.Revision {
+	known := q.Uncounted
+	if at == page.Revision && !known {
 		page.Count, known = l.counts.Get(q.Span)
 	}
 	if known && q.CountOnly {

@@ -173,7 +173,11 @@ func (l *log) page(ctx context.Context, q revision.Query) (page revision.Page, a
 		if page.KVs, err = l.list(ctx, q, at, limit); err != nil {
 			return page, 0, err
 		}
-		if n := int64(len(page.KVs)); limit < 0 || n < limit {
+		n := int64(len(page.KVs))
+		if q.Uncounted {
+			return page, at, nil
+		}
+		if limit < 0 || n < limit {
 			page.Count = n
 			l.keepCount(q.Span, at, n)
 			return page, at, nil

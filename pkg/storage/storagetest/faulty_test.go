@@ -113,11 +113,11 @@ type faultyTxn struct {
 // If implements clientv3.Txn.
 func (f *faultyTxn) If(compares ...clientv3.Cmp) clientv3.Txn {
 	for i, c := range compares {
-		target, ok := c.TargetUnion.(*pb.Compare_ModRevision)
+		target, ok := c.GetCompare().TargetUnion.(*pb.Compare_ModRevision)
 		if !ok || !f.kv.fault.blind && f.kv.fault.revision == nil {
 			continue
 		}
-		r, err := f.kv.KV.Get(f.ctx, string(c.Key))
+		r, err := f.kv.KV.Get(f.ctx, string(c.KeyBytes()))
 		if err != nil || len(r.Kvs) == 0 {
 			continue
 		}
@@ -125,7 +125,7 @@ func (f *faultyTxn) If(compares ...clientv3.Cmp) clientv3.Txn {
 		// one of which the client saw something else.
 		now := r.Kvs[0].ModRevision
 		if f.kv.fault.blind || f.kv.fault.revision(now) == target.ModRevision {
-			compares[i] = clientv3.Compare(clientv3.ModRevision(string(c.Key)), "=", now)
+			compares[i] = clientv3.Compare(clientv3.ModRevision(string(c.KeyBytes())), "=", now)
 		}
 	}
 	f.Txn = f.Txn.If(compares...)

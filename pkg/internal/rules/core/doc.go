@@ -1,5 +1,5 @@
 // Package core has the rules that the types of k8s.io/api/core/v1 declare.
 //
-// +k8s:validation-gen=TypeMeta
+// +k8s:validation-gen=TypesWithField=TypeMeta
 // +k8s:validation-gen-input=k8s.io/api/core/v1
 package core

@@ -1,5 +1,5 @@
 // Package devices has the rules that the types of k8s.io/api/resource/v1 declare.
 //
-// +k8s:validation-gen=TypeMeta
+// +k8s:validation-gen=TypesWithField=TypeMeta
 // +k8s:validation-gen-input=k8s.io/api/resource/v1
 package devices

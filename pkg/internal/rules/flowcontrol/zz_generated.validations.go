@@ -6,11 +6,13 @@ import (
 	context "context"
 	fmt "fmt"
 
+	meta "github.com/sailplane-dev/sailplane/pkg/internal/rules/meta"
 	v1 "k8s.io/api/flowcontrol/v1"
 	equality "k8s.io/apimachinery/pkg/api/equality"
 	operation "k8s.io/apimachinery/pkg/api/operation"
 	safe "k8s.io/apimachinery/pkg/api/safe"
 	validate "k8s.io/apimachinery/pkg/api/validate"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtime "k8s.io/apimachinery/pkg/runtime"
 	field "k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -18,66 +20,123 @@ import (
 // RegisterValidations adds validation functions to the given scheme.
 // Public to allow building arbitrary schemes.
 func RegisterValidations(scheme *runtime.Scheme) error {
+	// type FlowSchema
+	scheme.AddValidationFunc(
+		(*v1.FlowSchema)(nil),
+		func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
+			switch op.Request.SubresourcePath() {
+			case "/", "/status":
+				return Validate_FlowSchema(
+					ctx, op, nil, /* fldPath */
+					obj.(*v1.FlowSchema),
+					safe.Cast[*v1.FlowSchema](oldObj))
+			}
+			return field.ErrorList{
+				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
+			}
+		})
 	// type PriorityLevelConfiguration
-	scheme.AddValidationFunc((*v1.PriorityLevelConfiguration)(nil), func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
-		switch op.Request.SubresourcePath() {
-		case "/":
-			return Validate_PriorityLevelConfiguration(ctx, op, nil /* fldPath */, obj.(*v1.PriorityLevelConfiguration), safe.Cast[*v1.PriorityLevelConfiguration](oldObj))
-		}
-		return field.ErrorList{field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath()))}
-	})
+	scheme.AddValidationFunc(
+		(*v1.PriorityLevelConfiguration)(nil),
+		func(ctx context.Context, op operation.Operation, obj, oldObj interface{}) field.ErrorList {
+			switch op.Request.SubresourcePath() {
+			case "/", "/status":
+				return Validate_PriorityLevelConfiguration(
+					ctx, op, nil, /* fldPath */
+					obj.(*v1.PriorityLevelConfiguration),
+					safe.Cast[*v1.PriorityLevelConfiguration](oldObj))
+			}
+			return field.ErrorList{
+				field.InternalError(nil, fmt.Errorf("no validation found for %T, subresource: %v", obj, op.Request.SubresourcePath())),
+			}
+		})
 	return nil
+}
+
+// Validate_FlowSchema validates an instance of FlowSchema according
+// to declarative validation rules in the API schema.
+func Validate_FlowSchema(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v1.FlowSchema) (errs field.ErrorList) {
+
+	// field v1.FlowSchema.TypeMeta has no validation
+
+	{ // field v1.FlowSchema.ObjectMeta
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *metav1.ObjectMeta,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, meta.Validate_ObjectMeta(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.FlowSchema) *metav1.ObjectMeta {
+				return &oldObj.ObjectMeta
+			})
+		errs = append(errs, fn(fldPath.Child("metadata"), &obj.ObjectMeta, oldVal, oldObj != nil)...)
+	}
+
+	// field v1.FlowSchema.Spec has no validation
+	// field v1.FlowSchema.Status has no validation
+	return errs
 }
 
 // Validate_LimitResponse validates an instance of LimitResponse according
 // to declarative validation rules in the API schema.
-func Validate_LimitResponse(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.LimitResponse) (errs field.ErrorList) {
-	errs = append(errs, validate.Discriminated(ctx, op, fldPath, obj, oldObj, "queuing", func(obj *v1.LimitResponse) *v1.QueuingConfiguration { return obj.Queuing }, func(obj *v1.LimitResponse) v1.LimitResponseType { return obj.Type }, validate.DirectEqualPtr, func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.QueuingConfiguration) field.ErrorList {
-		errs := field.ErrorList{}
-		errs = append(errs, validate.ForbiddenPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha()...)
-		return errs
-	}, []validate.DiscriminatedRule[*v1.QueuingConfiguration, v1.LimitResponseType]{
-		{
-			Value: "Queue", Validation: func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.QueuingConfiguration) field.ErrorList {
-				errs := field.ErrorList{}
-				earlyReturn := false
-				if e := validate.RequiredPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
-					errs = append(errs, e...)
-					earlyReturn = true
-				}
-				if earlyReturn {
-					return errs
-				}
-				return errs
-			}},
-		{
-			Value: "Reject", Validation: func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.QueuingConfiguration) field.ErrorList {
-				errs := field.ErrorList{}
-				earlyReturn := false
-				if e := validate.ForbiddenPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
-					errs = append(errs, e...)
-					earlyReturn = true
-				}
-				if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
-					earlyReturn = true
-				}
-				if earlyReturn {
-					return errs
-				}
-				return errs
-			}},
-	})...)
+func Validate_LimitResponse(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v1.LimitResponse) (errs field.ErrorList) {
 
-	// field v1.LimitResponse.Type
-	errs = append(errs,
-		func(fldPath *field.Path, obj, oldObj *v1.LimitResponseType, oldValueCorrelated bool) (errs field.ErrorList) {
+	if e := validate.Discriminated(ctx, op, fldPath, obj, oldObj, "queuing",
+		func(obj *v1.LimitResponse) *v1.QueuingConfiguration { return obj.Queuing },
+		func(obj *v1.LimitResponse) v1.LimitResponseType { return obj.Type }, validate.DirectEqual,
+		func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.QueuingConfiguration) field.ErrorList {
+			errs := field.ErrorList{}
+			errs = append(errs, validate.ForbiddenPointer(ctx, op, fldPath, obj, oldObj).MarkBeta()...)
+			return errs
+		},
+		[]validate.DiscriminatedRule[*v1.QueuingConfiguration, v1.LimitResponseType]{
+
+			{
+				Value: "Queue",
+				Validation: func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.QueuingConfiguration) field.ErrorList {
+					errs := field.ErrorList{}
+					earlyReturn := false
+					if e := validate.RequiredPointer(ctx, op, fldPath, obj, oldObj).MarkBeta(); len(e) != 0 {
+						errs = append(errs, e...)
+						earlyReturn = true
+					}
+					if earlyReturn {
+						return errs
+					}
+					return errs
+				},
+			},
+		}); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
+	{ // field v1.LimitResponse.Type
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.LimitResponseType,
+			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update && (obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj)) {
-				return nil
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
 			}
 			// call field-attached validations
 			earlyReturn := false
-			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
+			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkBeta().MarkShortCircuit(); len(e) != 0 {
 				errs = append(errs, e...)
 				earlyReturn = true
 			}
@@ -85,45 +144,74 @@ func Validate_LimitResponse(ctx context.Context, op operation.Operation, fldPath
 				return // do not proceed
 			}
 			return
-		}(fldPath.Child("type"), &obj.Type, safe.Field(oldObj, func(oldObj *v1.LimitResponse) *v1.LimitResponseType { return &oldObj.Type }), oldObj != nil)...)
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.LimitResponse) *v1.LimitResponseType {
+				return &oldObj.Type
+			})
+		errs = append(errs, fn(fldPath.Child("type"), &obj.Type, oldVal, oldObj != nil)...)
+	}
 
-	// field v1.LimitResponse.Queuing
-	errs = append(errs,
-		func(fldPath *field.Path, obj, oldObj *v1.QueuingConfiguration, oldValueCorrelated bool) (errs field.ErrorList) {
+	{ // field v1.LimitResponse.Queuing
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.QueuingConfiguration,
+			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update && (obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj)) {
-				return nil
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
 			}
 			// call field-attached validations
 			earlyReturn := false
-			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkBeta().MarkShortCircuit(); len(e) != 0 {
 				earlyReturn = true
 			}
 			if earlyReturn {
 				return // do not proceed
 			}
 			return
-		}(fldPath.Child("queuing"), obj.Queuing, safe.Field(oldObj, func(oldObj *v1.LimitResponse) *v1.QueuingConfiguration { return oldObj.Queuing }), oldObj != nil)...)
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.LimitResponse) *v1.QueuingConfiguration {
+				return oldObj.Queuing
+			})
+		errs = append(errs, fn(fldPath.Child("queuing"), obj.Queuing, oldVal, oldObj != nil)...)
+	}
 
 	return errs
 }
 
 // Validate_LimitedPriorityLevelConfiguration validates an instance of LimitedPriorityLevelConfiguration according
 // to declarative validation rules in the API schema.
-func Validate_LimitedPriorityLevelConfiguration(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.LimitedPriorityLevelConfiguration) (errs field.ErrorList) {
+func Validate_LimitedPriorityLevelConfiguration(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v1.LimitedPriorityLevelConfiguration) (errs field.ErrorList) {
+
 	// field v1.LimitedPriorityLevelConfiguration.NominalConcurrencyShares has no validation
 
-	// field v1.LimitedPriorityLevelConfiguration.LimitResponse
-	errs = append(errs,
-		func(fldPath *field.Path, obj, oldObj *v1.LimitResponse, oldValueCorrelated bool) (errs field.ErrorList) {
+	{ // field v1.LimitedPriorityLevelConfiguration.LimitResponse
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.LimitResponse,
+			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update && equality.Semantic.DeepEqual(obj, oldObj) {
-				return nil
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
 			}
 			// call the type's validation function
 			errs = append(errs, Validate_LimitResponse(ctx, op, fldPath, obj, oldObj)...)
 			return
-		}(fldPath.Child("limitResponse"), &obj.LimitResponse, safe.Field(oldObj, func(oldObj *v1.LimitedPriorityLevelConfiguration) *v1.LimitResponse { return &oldObj.LimitResponse }), oldObj != nil)...)
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.LimitedPriorityLevelConfiguration) *v1.LimitResponse {
+				return &oldObj.LimitResponse
+			})
+		errs = append(errs, fn(fldPath.Child("limitResponse"), &obj.LimitResponse, oldVal, oldObj != nil)...)
+	}
 
 	// field v1.LimitedPriorityLevelConfiguration.LendablePercent has no validation
 	// field v1.LimitedPriorityLevelConfiguration.BorrowingLimitPercent has no validation
@@ -132,21 +220,55 @@ func Validate_LimitedPriorityLevelConfiguration(ctx context.Context, op operatio
 
 // Validate_PriorityLevelConfiguration validates an instance of PriorityLevelConfiguration according
 // to declarative validation rules in the API schema.
-func Validate_PriorityLevelConfiguration(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.PriorityLevelConfiguration) (errs field.ErrorList) {
-	// field v1.PriorityLevelConfiguration.TypeMeta has no validation
-	// field v1.PriorityLevelConfiguration.ObjectMeta has no validation
+func Validate_PriorityLevelConfiguration(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v1.PriorityLevelConfiguration) (errs field.ErrorList) {
 
-	// field v1.PriorityLevelConfiguration.Spec
-	errs = append(errs,
-		func(fldPath *field.Path, obj, oldObj *v1.PriorityLevelConfigurationSpec, oldValueCorrelated bool) (errs field.ErrorList) {
+	// field v1.PriorityLevelConfiguration.TypeMeta has no validation
+
+	{ // field v1.PriorityLevelConfiguration.ObjectMeta
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *metav1.ObjectMeta,
+			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update && equality.Semantic.DeepEqual(obj, oldObj) {
-				return nil
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
+			}
+			// call the type's validation function
+			errs = append(errs, meta.Validate_ObjectMeta(ctx, op, fldPath, obj, oldObj)...)
+			return
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.PriorityLevelConfiguration) *metav1.ObjectMeta {
+				return &oldObj.ObjectMeta
+			})
+		errs = append(errs, fn(fldPath.Child("metadata"), &obj.ObjectMeta, oldVal, oldObj != nil)...)
+	}
+
+	{ // field v1.PriorityLevelConfiguration.Spec
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.PriorityLevelConfigurationSpec,
+			oldValueCorrelated bool) (errs field.ErrorList) {
+			// don't revalidate unchanged data
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
 			}
 			// call the type's validation function
 			errs = append(errs, Validate_PriorityLevelConfigurationSpec(ctx, op, fldPath, obj, oldObj)...)
 			return
-		}(fldPath.Child("spec"), &obj.Spec, safe.Field(oldObj, func(oldObj *v1.PriorityLevelConfiguration) *v1.PriorityLevelConfigurationSpec { return &oldObj.Spec }), oldObj != nil)...)
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.PriorityLevelConfiguration) *v1.PriorityLevelConfigurationSpec {
+				return &oldObj.Spec
+			})
+		errs = append(errs, fn(fldPath.Child("spec"), &obj.Spec, oldVal, oldObj != nil)...)
+	}
 
 	// field v1.PriorityLevelConfiguration.Status has no validation
 	return errs
@@ -154,87 +276,80 @@ func Validate_PriorityLevelConfiguration(ctx context.Context, op operation.Opera
 
 // Validate_PriorityLevelConfigurationSpec validates an instance of PriorityLevelConfigurationSpec according
 // to declarative validation rules in the API schema.
-func Validate_PriorityLevelConfigurationSpec(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.PriorityLevelConfigurationSpec) (errs field.ErrorList) {
-	errs = append(errs, validate.Discriminated(ctx, op, fldPath, obj, oldObj, "exempt", func(obj *v1.PriorityLevelConfigurationSpec) *v1.ExemptPriorityLevelConfiguration { return obj.Exempt }, func(obj *v1.PriorityLevelConfigurationSpec) v1.PriorityLevelEnablement { return obj.Type }, validate.SemanticDeepEqual, func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.ExemptPriorityLevelConfiguration) field.ErrorList {
-		errs := field.ErrorList{}
-		errs = append(errs, validate.ForbiddenPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha()...)
-		return errs
-	}, []validate.DiscriminatedRule[*v1.ExemptPriorityLevelConfiguration, v1.PriorityLevelEnablement]{
-		{
-			Value: "Exempt", Validation: func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.ExemptPriorityLevelConfiguration) field.ErrorList {
-				errs := field.ErrorList{}
-				earlyReturn := false
-				if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
-					earlyReturn = true
-				}
-				if earlyReturn {
-					return errs
-				}
-				return errs
-			}},
-		{
-			Value: "Limited", Validation: func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.ExemptPriorityLevelConfiguration) field.ErrorList {
-				errs := field.ErrorList{}
-				earlyReturn := false
-				if e := validate.ForbiddenPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
-					errs = append(errs, e...)
-					earlyReturn = true
-				}
-				if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
-					earlyReturn = true
-				}
-				if earlyReturn {
-					return errs
-				}
-				return errs
-			}},
-	})...)
-	errs = append(errs, validate.Discriminated(ctx, op, fldPath, obj, oldObj, "limited", func(obj *v1.PriorityLevelConfigurationSpec) *v1.LimitedPriorityLevelConfiguration { return obj.Limited }, func(obj *v1.PriorityLevelConfigurationSpec) v1.PriorityLevelEnablement { return obj.Type }, validate.SemanticDeepEqual, func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.LimitedPriorityLevelConfiguration) field.ErrorList {
-		errs := field.ErrorList{}
-		errs = append(errs, validate.ForbiddenPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha()...)
-		return errs
-	}, []validate.DiscriminatedRule[*v1.LimitedPriorityLevelConfiguration, v1.PriorityLevelEnablement]{
-		{
-			Value: "Exempt", Validation: func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.LimitedPriorityLevelConfiguration) field.ErrorList {
-				errs := field.ErrorList{}
-				earlyReturn := false
-				if e := validate.ForbiddenPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
-					errs = append(errs, e...)
-					earlyReturn = true
-				}
-				if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
-					earlyReturn = true
-				}
-				if earlyReturn {
-					return errs
-				}
-				return errs
-			}},
-		{
-			Value: "Limited", Validation: func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.LimitedPriorityLevelConfiguration) field.ErrorList {
-				errs := field.ErrorList{}
-				earlyReturn := false
-				if e := validate.RequiredPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
-					errs = append(errs, e...)
-					earlyReturn = true
-				}
-				if earlyReturn {
-					return errs
-				}
-				return errs
-			}},
-	})...)
+func Validate_PriorityLevelConfigurationSpec(
+	ctx context.Context, op operation.Operation, fldPath *field.Path,
+	obj, oldObj *v1.PriorityLevelConfigurationSpec) (errs field.ErrorList) {
 
-	// field v1.PriorityLevelConfigurationSpec.Type
-	errs = append(errs,
-		func(fldPath *field.Path, obj, oldObj *v1.PriorityLevelEnablement, oldValueCorrelated bool) (errs field.ErrorList) {
+	if e := validate.Discriminated(ctx, op, fldPath, obj, oldObj, "exempt",
+		func(obj *v1.PriorityLevelConfigurationSpec) *v1.ExemptPriorityLevelConfiguration { return obj.Exempt },
+		func(obj *v1.PriorityLevelConfigurationSpec) v1.PriorityLevelEnablement { return obj.Type }, validate.SemanticDeepEqual,
+		func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.ExemptPriorityLevelConfiguration) field.ErrorList {
+			errs := field.ErrorList{}
+			errs = append(errs, validate.ForbiddenPointer(ctx, op, fldPath, obj, oldObj).MarkBeta()...)
+			return errs
+		},
+		[]validate.DiscriminatedRule[*v1.ExemptPriorityLevelConfiguration, v1.PriorityLevelEnablement]{
+
+			{
+				Value: "Exempt",
+				Validation: func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.ExemptPriorityLevelConfiguration) field.ErrorList {
+					errs := field.ErrorList{}
+					earlyReturn := false
+					if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkBeta(); len(e) != 0 {
+						earlyReturn = true
+					}
+					if earlyReturn {
+						return errs
+					}
+					return errs
+				},
+			},
+		}); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+	if e := validate.Discriminated(ctx, op, fldPath, obj, oldObj, "limited",
+		func(obj *v1.PriorityLevelConfigurationSpec) *v1.LimitedPriorityLevelConfiguration { return obj.Limited },
+		func(obj *v1.PriorityLevelConfigurationSpec) v1.PriorityLevelEnablement { return obj.Type }, validate.SemanticDeepEqual,
+		func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.LimitedPriorityLevelConfiguration) field.ErrorList {
+			errs := field.ErrorList{}
+			errs = append(errs, validate.ForbiddenPointer(ctx, op, fldPath, obj, oldObj).MarkBeta()...)
+			return errs
+		},
+		[]validate.DiscriminatedRule[*v1.LimitedPriorityLevelConfiguration, v1.PriorityLevelEnablement]{
+
+			{
+				Value: "Limited",
+				Validation: func(ctx context.Context, op operation.Operation, fldPath *field.Path, obj, oldObj *v1.LimitedPriorityLevelConfiguration) field.ErrorList {
+					errs := field.ErrorList{}
+					earlyReturn := false
+					if e := validate.RequiredPointer(ctx, op, fldPath, obj, oldObj).MarkBeta(); len(e) != 0 {
+						errs = append(errs, e...)
+						earlyReturn = true
+					}
+					if earlyReturn {
+						return errs
+					}
+					return errs
+				},
+			},
+		}); len(e) != 0 {
+		errs = append(errs, e...)
+	}
+
+	{ // field v1.PriorityLevelConfigurationSpec.Type
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.PriorityLevelEnablement,
+			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update && (obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj)) {
-				return nil
+			if oldValueCorrelated && op.Type == operation.Update {
+				if obj == oldObj || (obj != nil && oldObj != nil && *obj == *oldObj) {
+					return nil
+				}
 			}
 			// call field-attached validations
 			earlyReturn := false
-			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
+			if e := validate.RequiredValue(ctx, op, fldPath, obj, oldObj).MarkBeta().MarkShortCircuit(); len(e) != 0 {
 				errs = append(errs, e...)
 				earlyReturn = true
 			}
@@ -242,18 +357,28 @@ func Validate_PriorityLevelConfigurationSpec(ctx context.Context, op operation.O
 				return // do not proceed
 			}
 			return
-		}(fldPath.Child("type"), &obj.Type, safe.Field(oldObj, func(oldObj *v1.PriorityLevelConfigurationSpec) *v1.PriorityLevelEnablement { return &oldObj.Type }), oldObj != nil)...)
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.PriorityLevelConfigurationSpec) *v1.PriorityLevelEnablement {
+				return &oldObj.Type
+			})
+		errs = append(errs, fn(fldPath.Child("type"), &obj.Type, oldVal, oldObj != nil)...)
+	}
 
-	// field v1.PriorityLevelConfigurationSpec.Limited
-	errs = append(errs,
-		func(fldPath *field.Path, obj, oldObj *v1.LimitedPriorityLevelConfiguration, oldValueCorrelated bool) (errs field.ErrorList) {
+	{ // field v1.PriorityLevelConfigurationSpec.Limited
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.LimitedPriorityLevelConfiguration,
+			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update && equality.Semantic.DeepEqual(obj, oldObj) {
-				return nil
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
 			}
 			// call field-attached validations
 			earlyReturn := false
-			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkBeta().MarkShortCircuit(); len(e) != 0 {
 				earlyReturn = true
 			}
 			if earlyReturn {
@@ -262,29 +387,41 @@ func Validate_PriorityLevelConfigurationSpec(ctx context.Context, op operation.O
 			// call the type's validation function
 			errs = append(errs, Validate_LimitedPriorityLevelConfiguration(ctx, op, fldPath, obj, oldObj)...)
 			return
-		}(fldPath.Child("limited"), obj.Limited, safe.Field(oldObj, func(oldObj *v1.PriorityLevelConfigurationSpec) *v1.LimitedPriorityLevelConfiguration {
-			return oldObj.Limited
-		}), oldObj != nil)...)
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.PriorityLevelConfigurationSpec) *v1.LimitedPriorityLevelConfiguration {
+				return oldObj.Limited
+			})
+		errs = append(errs, fn(fldPath.Child("limited"), obj.Limited, oldVal, oldObj != nil)...)
+	}
 
-	// field v1.PriorityLevelConfigurationSpec.Exempt
-	errs = append(errs,
-		func(fldPath *field.Path, obj, oldObj *v1.ExemptPriorityLevelConfiguration, oldValueCorrelated bool) (errs field.ErrorList) {
+	{ // field v1.PriorityLevelConfigurationSpec.Exempt
+		fn := func(
+			fldPath *field.Path,
+			obj, oldObj *v1.ExemptPriorityLevelConfiguration,
+			oldValueCorrelated bool) (errs field.ErrorList) {
 			// don't revalidate unchanged data
-			if oldValueCorrelated && op.Type == operation.Update && equality.Semantic.DeepEqual(obj, oldObj) {
-				return nil
+			if oldValueCorrelated && op.Type == operation.Update {
+				if equality.Semantic.DeepEqual(obj, oldObj) {
+					return nil
+				}
 			}
 			// call field-attached validations
 			earlyReturn := false
-			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkAlpha(); len(e) != 0 {
+			if e := validate.OptionalPointer(ctx, op, fldPath, obj, oldObj).MarkBeta().MarkShortCircuit(); len(e) != 0 {
 				earlyReturn = true
 			}
 			if earlyReturn {
 				return // do not proceed
 			}
 			return
-		}(fldPath.Child("exempt"), obj.Exempt, safe.Field(oldObj, func(oldObj *v1.PriorityLevelConfigurationSpec) *v1.ExemptPriorityLevelConfiguration {
-			return oldObj.Exempt
-		}), oldObj != nil)...)
+		}
+		oldVal := safe.Field(oldObj,
+			func(oldObj *v1.PriorityLevelConfigurationSpec) *v1.ExemptPriorityLevelConfiguration {
+				return oldObj.Exempt
+			})
+		errs = append(errs, fn(fldPath.Child("exempt"), obj.Exempt, oldVal, oldObj != nil)...)
+	}
 
 	return errs
 }

@@ -1,5 +1,5 @@
 // Package networking has the rules that the types of k8s.io/api/networking/v1 declare.
 //
-// +k8s:validation-gen=TypeMeta
+// +k8s:validation-gen=TypesWithField=TypeMeta
 // +k8s:validation-gen-input=k8s.io/api/networking/v1
 package networking

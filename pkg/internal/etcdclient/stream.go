@@ -1,0 +1,206 @@
+package etcdclient
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// inProcess is the client of a KV service in this process, which streams ranges
+// (KEP-5966), as etcd's own client of that kind does not.
+type inProcess struct {
+	pb.KVClient
+	server pb.KVServer
+}
+
+// RangeStream implements the client of the etcd KV service.
+func (c *inProcess) RangeStream(ctx context.Context, r *pb.RangeRequest, _ ...grpc.CallOption) (pb.KV_RangeStreamClient, error) {
+	s := &stream{ctx: ctx, chunks: make(chan *pb.RangeStreamResponse)}
+	go func() {
+		defer close(s.chunks)
+		s.err = c.server.RangeStream(r, sender{stream: s})
+	}()
+	return s, nil
+}
+
+// stream is a stream in this process, at the end that receives.
+type stream struct {
+	grpc.ClientStream
+	ctx    context.Context //nolint:containedctx // of the stream, as gRPC has it
+	chunks chan *pb.RangeStreamResponse
+	err    error // set before chunks is closed
+}
+
+// Recv implements pb.KV_RangeStreamClient.
+func (s *stream) Recv() (*pb.RangeStreamResponse, error) {
+	switch chunk, ok := <-s.chunks; {
+	case ok:
+		return chunk, nil
+	case s.err != nil:
+		return nil, s.err
+	}
+	return nil, io.EOF
+}
+
+// sender is the end of a stream that sends.
+type sender struct {
+	grpc.ServerStream
+	stream *stream
+}
+
+// Context implements grpc.ServerStream.
+func (s sender) Context() context.Context { return s.stream.ctx }
+
+// Send implements pb.KV_RangeStreamServer.
+func (s sender) Send(chunk *pb.RangeStreamResponse) error {
+	select {
+	case s.stream.chunks <- chunk:
+		return nil
+	case <-s.stream.ctx.Done():
+		return status.FromContextError(s.stream.ctx.Err()).Err()
+	}
+}
+
+const (
+	// pageKeys is how many keys a page has where a server does not stream.
+	pageKeys = 1000
+	// askAgain is when a server that did not stream is asked again: it may have
+	// been upgraded.
+	askAgain = 10 * time.Minute
+)
+
+// streaming is the client of a KV service that may be older than streams: ranges
+// are read by pages then. API servers would do that too, but all storages of the
+// process would, because of one.
+type streaming struct {
+	pb.KVClient
+	refused atomic.Int64 // when a stream was last refused, in nanoseconds
+}
+
+// RangeStream implements the client of the etcd KV service.
+func (c *streaming) RangeStream(ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption) (pb.KV_RangeStreamClient, error) {
+	read := &pages{ctx: ctx, client: c.KVClient, request: r, limit: r.Limit}
+	if at := c.refused.Load(); at != 0 && time.Since(time.Unix(0, at)) < askAgain {
+		return read, nil
+	}
+	s, err := c.KVClient.RangeStream(ctx, r, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return &tried{KV_RangeStreamClient: s, client: c, pages: read}, nil
+}
+
+// tried is a stream that may be refused at its first chunk.
+type tried struct {
+	pb.KV_RangeStreamClient
+	client *streaming
+	pages  *pages
+	begun  bool
+}
+
+// Recv implements pb.KV_RangeStreamClient.
+func (t *tried) Recv() (*pb.RangeStreamResponse, error) {
+	chunk, err := t.KV_RangeStreamClient.Recv()
+	if !t.begun && status.Code(err) == codes.Unimplemented {
+		t.client.refused.Store(time.Now().UnixNano())
+		t.KV_RangeStreamClient = t.pages
+		chunk, err = t.pages.Recv()
+	}
+	t.begun = true
+	return chunk, err
+}
+
+// pages reads a range by pages, as a stream.
+type pages struct {
+	grpc.ClientStream
+	ctx     context.Context //nolint:containedctx // of the stream, as gRPC has it
+	client  pb.KVClient
+	request *pb.RangeRequest
+	limit   int64 // of the whole. 0: none
+	sent    int64
+	newest  int64 // the revision that the first page was answered at
+	over    bool
+}
+
+// Recv implements pb.KV_RangeStreamClient.
+func (p *pages) Recv() (*pb.RangeStreamResponse, error) {
+	if p.over {
+		return nil, io.EOF
+	}
+	p.request.Limit = pageKeys
+	if p.limit > 0 {
+		p.request.Limit = min(pageKeys, p.limit-p.sent)
+	}
+	page, err := p.client.Range(p.ctx, p.request)
+	if err != nil {
+		return nil, err
+	}
+	if p.newest == 0 {
+		p.newest = page.GetHeader().GetRevision()
+		if p.request.Revision == 0 {
+			p.request.Revision = p.newest
+		}
+	}
+	before := p.sent
+	p.sent += int64(len(page.Kvs))
+	chunk := &pb.RangeResponse{Kvs: page.Kvs}
+	if page.More && p.sent != p.limit {
+		p.request.Key = append(bytes.Clone(page.Kvs[len(page.Kvs)-1].Key), 0)
+	} else {
+		p.over = true
+		chunk.Header, chunk.More, chunk.Count = page.Header, page.More, before+page.Count
+		if chunk.Header != nil {
+			chunk.Header.Revision = p.newest
+		}
+	}
+	return &pb.RangeStreamResponse{RangeResponse: chunk}, nil
+}
+
+// drained is a KV whose streams end with their context. etcd's client goes on to
+// hold the next chunk of one whose reader is gone.
+type drained struct{ clientv3.KV }
+
+// GetStream implements clientv3.KV.
+func (d drained) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	from, err := d.KV.GetStream(ctx, key, opts...)
+	if err != nil {
+		return nil, err
+	}
+	to := make(chan clientv3.RangeStreamResponse, 1)
+	go func() {
+		defer close(to)
+		for chunk := range from {
+			select {
+			case to <- chunk:
+			case <-ctx.Done():
+				for last := range from {
+					chunk = last
+				}
+				select {
+				case to <- chunk: // why it ended, where somebody still reads
+				default:
+				}
+				return
+			}
+		}
+	}()
+	return to, nil
+}
+
+// NewKV returns the KV of a connection to an etcd, which may be older than
+// streams of ranges.
+func NewKV(c *clientv3.Client) clientv3.KV {
+	return newKV(clientv3.RetryKVClient(c), c)
+}
+
+func newKV(client pb.KVClient, c *clientv3.Client) clientv3.KV {
+	return drained{clientv3.NewKVFromKVClient(&streaming{KVClient: client}, c)}
+}
