@@ -200,17 +200,21 @@ func (p *policies[H]) await(ctx context.Context) error {
 }
 
 // unjudged tells whether policies are not asked about a resource: policies, since
-// one that denied that would stay for ever, and questions about permissions and
-// users, since one that denied these would lock everybody out. So it is in
-// kube-apiserver:
-// https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/kubeapiserver/admission/exclusion/resources.go
+// one that denied that would stay for ever, and what nothing may be asked about. So
+// it is in kube-apiserver:
+// https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/kubeapiserver/admission/exclusion/resources.go
 func unjudged(r schema.GroupResource) bool {
+	return virtual(r) || r.Group == admissionv1.GroupName && slices.Contains([]string{
+		"validatingadmissionpolicies", "validatingadmissionpolicybindings",
+		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
+	}, r.Resource)
+}
+
+// virtual tells whether a resource is a question about permissions and users, which
+// is answered and not stored. Neither policies nor webhooks are asked about them: one
+// that denied these would lock everybody out.
+func virtual(r schema.GroupResource) bool {
 	switch r.Group {
-	case admissionv1.GroupName:
-		return slices.Contains([]string{
-			"validatingadmissionpolicies", "validatingadmissionpolicybindings",
-			"mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
-		}, r.Resource)
 	case "authentication.k8s.io":
 		return slices.Contains([]string{"selfsubjectreviews", "tokenreviews"}, r.Resource)
 	case "authorization.k8s.io":

@@ -232,7 +232,7 @@ func (h *hooks) initialize(w *generic.Webhook) error {
 }
 
 func (h *hooks) dispatch(ctx context.Context, a Attributes, o admission.ObjectInterfaces) error {
-	if h.startup.passes(a) {
+	if h.startup.passes(a) || virtual(a.GetResource().GroupResource()) {
 		return nil
 	}
 	if !h.used.Load() {
@@ -250,9 +250,9 @@ func (h *hooks) dispatch(ctx context.Context, a Attributes, o admission.ObjectIn
 
 func (h *hooks) serviceResolver() Resolver {
 	if h.resolver != nil {
-		return h.resolver
+		return dialing.Services(h.answer, h.resolver)
 	}
-	return noServices{}
+	return dialing.Services(h.answer, noServices{})
 }
 
 // noServices is the resolver of a plane whose webhooks have URLs.

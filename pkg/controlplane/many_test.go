@@ -69,9 +69,9 @@ type gatedKV struct {
 	*gated
 }
 
-func (kv gatedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	op := clientv3.OpGet(key, opts...)
-	if strings.HasPrefix(key, "/registry/configmaps/") && op.RangeBytes() != nil && !op.IsCountOnly() {
+// GetStream implements clientv3.KV.
+func (kv gatedKV) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
+	if strings.HasPrefix(key, "/registry/configmaps/") {
 		kv.lists <- struct{}{}
 		select {
 		case <-kv.gate:
@@ -79,7 +79,7 @@ func (kv gatedKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption
 			return nil, ctx.Err()
 		}
 	}
-	return kv.KV.Get(ctx, key, opts...)
+	return kv.KV.GetStream(ctx, key, opts...)
 }
 
 // TestManyObjects: a start reads no resource with many objects; requests have all of

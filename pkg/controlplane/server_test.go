@@ -295,7 +295,7 @@ func TestMetricsAndIndex(t *testing.T) {
 		t.Errorf("/metrics: %v, %d bytes", err, len(text))
 	}
 	v, err := c.Discovery().ServerVersion()
-	if err != nil || v.Major != "1" || v.Minor != "36" || !strings.HasPrefix(v.GitVersion, "v1.36.") || !strings.Contains(v.GitVersion, "+sailplane") {
+	if err != nil || v.Major != "1" || v.Minor != "37" || !strings.HasPrefix(v.GitVersion, "v1.37.") || !strings.Contains(v.GitVersion, "+sailplane") {
 		t.Errorf("/version: %+v, %v", v, err)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -56,7 +57,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 		ExtraConfig: apiextensionsserver.ExtraConfig{
 			CRDRESTOptionsGetter: p.LateRESTOptions(unstructured.UnstructuredJSONScheme, nil),
 			MasterCount:          1,
-			ServiceResolver:      noServices{},
+			ServiceResolver:      dialing.Services(g.answer, noServices{}),
 			AuthResolverWrapper:  g.connect,
 		},
 	}

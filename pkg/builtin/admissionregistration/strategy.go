@@ -3,7 +3,10 @@ package admissionregistration
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -39,7 +42,20 @@ func (c create[T]) Validate(ctx context.Context, obj runtime.Object) field.Error
 	if !ok {
 		return field.ErrorList{field.InternalError(nil, fmt.Errorf("got a %T, not a %T", obj, t))}
 	}
-	return append(c.RESTCreateStrategy.Validate(ctx, obj), c.check(t, nil)...)
+	return slices.Concat(c.RESTCreateStrategy.Validate(ctx, obj), reservedName(obj), c.check(t, nil))
+}
+
+// staticSuffix ends the names of what kube-apiserver reads from files (KEP-5793).
+const staticSuffix = ".static.k8s.io"
+
+// reservedName refuses such a name, as kube-apiserver does: manifests go to both.
+func reservedName(obj runtime.Object) field.ErrorList {
+	m, err := meta.Accessor(obj)
+	if err != nil || !strings.HasSuffix(m.GetName(), staticSuffix) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), m.GetName(), fmt.Sprintf("names ending with %q are reserved for "+
+		"static manifest-based configurations and cannot be managed via the API", staticSuffix))}
 }
 
 // update refuses to replace an object that was not read before: who writes must

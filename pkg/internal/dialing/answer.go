@@ -3,6 +3,7 @@ package dialing
 import (
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -33,7 +34,31 @@ func (d Dialer) Resolver(
 		},
 		ClientConfigForServiceFunc: func(name, namespace string, port int) (*rest.Config, error) {
 			c, err := credentials.ClientConfigForService(name, namespace, port)
-			return reach(net.JoinHostPort(name+"."+namespace+".svc", strconv.Itoa(port)), c, err)
+			return reach(serviceHost(name, namespace, port), c, err)
 		},
 	}
+}
+
+// Services resolves the Services that webhooks name. Where answer has a way for one,
+// its name is its address; others are left to the resolver.
+func Services(answer func(host string) http.RoundTripper, r webhook.ServiceResolver) webhook.ServiceResolver {
+	return services{answer, r}
+}
+
+type services struct {
+	answer func(host string) http.RoundTripper
+	other  webhook.ServiceResolver
+}
+
+// ResolveEndpoint implements webhook.ServiceResolver.
+func (s services) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
+	host := serviceHost(name, namespace, int(port))
+	if s.answer(host) != nil {
+		return &url.URL{Scheme: "https", Host: host}, nil
+	}
+	return s.other.ResolveEndpoint(namespace, name, port)
+}
+
+func serviceHost(name, namespace string, port int) string {
+	return net.JoinHostPort(name+"."+namespace+".svc", strconv.Itoa(port))
 }

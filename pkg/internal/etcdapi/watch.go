@@ -13,7 +13,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
-	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 const (
@@ -69,13 +68,12 @@ type watchOptions struct {
 // Watch implements clientv3.Watcher.
 func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	op := clientv3.OpGet(key, opts...)
-	asked := upstream.WatchOptionsOf(op)
 	ctx, cancel := context.WithCancel(ctx)
 	one := &watch{
 		span: storedSpan(op.KeyBytes(), op.RangeBytes()),
 		options: watchOptions{
-			previous: asked.PrevKV, progress: asked.ProgressNotify, created: asked.CreatedNotify,
-			noPut: asked.FilterPut, noDelete: asked.FilterDelete,
+			previous: op.IsPrevKV(), progress: op.IsProgressNotify(), created: op.IsCreatedNotify(),
+			noPut: op.IsFilterPut(), noDelete: op.IsFilterDelete(),
 		},
 		out: make(chan clientv3.WatchResponse), cancel: cancel, wake: make(chan struct{}, 1), next: op.Rev(),
 	}

@@ -45,7 +45,7 @@ func find(ignored []goleak.Option) (err error) {
 	// A list that waited for the watch cache leaves a timer for the rest of its 3 s.
 	// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/cacher/watch_cache.go#L465
 	ignored = append(ignored,
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshAndBlock.func2"))
+		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"))
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if err = goleak.Find(ignored...); err == nil {
 			return nil

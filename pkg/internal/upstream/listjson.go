@@ -13,11 +13,12 @@ import (
 )
 
 // LeanLists returns a serializer that writes the same JSON for lists with less
-// garbage. Upstream allocates each object's JSON to copy it, and keeps the first
-// 128 KiB, of which it does not know whether there will be more and thus worth
-// compressing, in a buffer that grows by a quarter at a time.
-// https://github.com/kubernetes/apimachinery/blob/v0.36.6/pkg/runtime/serializer/json/collections.go
-// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/endpoints/handlers/responsewriters/writers.go#L198
+// garbage. Upstream makes a slice of all objects and a buffer for each list, writes
+// each object by itself, and keeps the first 128 KiB, of which it does not know
+// whether there will be more and thus worth compressing, in a buffer that grows by
+// a quarter at a time.
+// https://github.com/kubernetes/apimachinery/blob/v0.37.2/pkg/runtime/serializer/json/collections.go
+// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/handlers/responsewriters/writers.go#L205
 func LeanLists(s runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	types := slices.Clone(s.SupportedMediaTypes())
 	for i := range types {
@@ -93,7 +94,7 @@ func (s *listSerializer) Encode(obj runtime.Object, w io.Writer) error {
 
 // listHead is what comes before the items.
 type listHead struct {
-	metav1.TypeMeta `json:",inline"`
+	metav1.TypeMeta `json:""`
 
 	ListMeta metav1.ListMeta `json:"metadata"`
 }
@@ -110,8 +111,9 @@ func listParts(obj runtime.Object) (head listHead, items reflect.Value, ok bool)
 	if v.NumField() != fields || v.Field(2).Kind() != reflect.Slice || v.Field(2).Len() == 0 {
 		return head, items, false
 	}
-	for i, tag := range [fields]string{",inline", "metadata,omitempty", "items"} {
-		if v.Type().Field(i).Tag.Get("json") != tag {
+	for i, tags := range [fields][]string{{"", ",inline"}, {"metadata,omitempty"}, {"items"}} {
+		tag, found := v.Type().Field(i).Tag.Lookup("json")
+		if !found || !slices.Contains(tags, tag) {
 			return head, items, false
 		}
 	}

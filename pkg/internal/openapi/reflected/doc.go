@@ -15,7 +15,5 @@
 //
 // Where openapi-gen and encoding/json disagree, the schema describes what is on the wire. Interfaces and types with
 // their own MarshalJSON are arbitrary values (openapi-gen: an object, or the Go fields), types with MarshalText are
-// strings, omitzero makes a field optional like omitempty does, and so does an embedded pointer. An embedded struct
-// needs `json:",inline"` or a name: without, encoding/json and server-side apply disagree about the fields, so Build
-// refuses it.
+// strings, omitzero makes a field optional like omitempty does, and so does an embedded pointer.
 package reflected

@@ -12,14 +12,10 @@ import (
 )
 
 type (
-	hasChan     struct{ C chan int }
-	hasFunc     struct{ F map[string][]func() }
-	hasComplex  struct{ X complex128 }
-	hasIntKeys  struct{ M map[int]string }
-	hasUntagged struct {
-		metav1.TypeMeta
-		metav1.ObjectMeta `json:"metadata"`
-	}
+	hasChan        struct{ C chan int }
+	hasFunc        struct{ F map[string][]func() }
+	hasComplex     struct{ X complex128 }
+	hasIntKeys     struct{ M map[int]string }
 	hasNamedInline struct {
 		inner `json:"inner,inline"`
 	}
@@ -96,7 +92,6 @@ func typeMistakes() map[string]mistake {
 			reason: "everything at once", roots: types(hasChan{}, hasComplex{}),
 			want: []string{"hasChan: field C", "hasComplex: field X"},
 		},
-		"Untagged":      {reason: "JSON and apply disagree", roots: types(hasUntagged{}), want: []string{"field TypeMeta", `json:",inline"`}},
 		"NamedInline":   {reason: "JSON and apply disagree", roots: types(hasNamedInline{}), want: []string{"field inner", "inline"}},
 		"InlineField":   {reason: "JSON and apply disagree", roots: types(hasInlineField{}), want: []string{"field F", "inline"}},
 		"Twins":         {reason: "encoding/json drops both", roots: types(hasTwins{}), want: []string{"field A", `"B"`, "hasTwins.B"}},

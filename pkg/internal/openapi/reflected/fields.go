@@ -87,9 +87,6 @@ func (m *members) consumed(at place, f reflect.StructField, name string, inline 
 	case inline && (!isStruct || name != ""):
 		m.fail(at.owner, f, "the json option inline is for embedded structs without a name: "+
 			"encoding/json ignores it here, server-side apply does not: remove it")
-	case isStruct && name == "" && !inline:
-		m.fail(at.owner, f, "an embedded struct needs a json tag, or encoding/json and server-side apply disagree "+
-			"about its fields: add `json:\",inline\"`, or a name")
 	case isStruct && pointer && !f.IsExported():
 		m.fail(at.owner, f, "encoding/json cannot decode into an embedded pointer to an unexported struct: "+
 			"embed the struct itself")
