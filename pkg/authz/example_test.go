@@ -59,5 +59,5 @@ func ExampleFunc() {
 	}
 	// Output:
 	// owner=alice true it is theirs
-	// owner=bob false add a selector: owner=alice
+	// owner=bob false owners: add a selector: owner=alice
 }

@@ -16,7 +16,7 @@ var mayImport = map[string][]string{
 		"pkg/internal/feed", "pkg/internal/loopback", "pkg/internal/metrics",
 		"pkg/internal/openapi/...", "pkg/internal/pki", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/upstream",
 	},
-	"pkg/resource":                        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/upstream"},
+	"pkg/resource":                        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
 	"pkg/resource/resourcetest":           {"pkg/controlplane", "pkg/resource", "pkg/group"},
 	"pkg/resource/resourcetest/fruit/...": {"pkg/resource/resourcetest/fruit/..."}, // the types that tests serve
 	"pkg/group":                           {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},

@@ -54,9 +54,16 @@ func (Namespaces) Install(p *controlplane.Plan) error {
 // immortal are the namespaces that exist from the start and cannot be deleted.
 func immortal() []string { return []string{metav1.NamespaceDefault, metav1.NamespaceSystem} }
 
-// ensureNamespaces creates the namespaces that do not exist yet.
+// ensureNamespaces creates the namespaces that do not exist yet. It looks first: a
+// storage that takes no writes is no reason not to start on what is in it.
 func ensureNamespaces(ctx context.Context, client typedcorev1.NamespaceInterface, names ...string) error {
 	for _, name := range names {
+		if _, err := client.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			if err != nil {
+				return fmt.Errorf("get namespace %q: %w", name, err)
+			}
+			continue
+		}
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if _, err := client.Create(ctx, ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create namespace %q: %w", name, err)

@@ -2,10 +2,12 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
@@ -74,7 +76,16 @@ func (g *guardedWatch) Watch(ws pb.Watch_WatchServer) error {
 // guardedKV is etcd's KV service for as long as etcd runs.
 type guardedKV struct {
 	pb.KVServer
-	calls *calls
+	calls  *calls
+	keeper *keeper
+}
+
+// answer tells who writes whether there may be room soon.
+func (g *guardedKV) answer(err error) error {
+	if errors.Is(err, rpctypes.ErrGRPCNoSpace) && g.keeper.refused() {
+		return status.Error(codes.ResourceExhausted, "embedded etcd is full of history and drops it: try again")
+	}
+	return err
 }
 
 // Range implements the etcd KV service.
@@ -101,7 +112,8 @@ func (g *guardedKV) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse,
 		return nil, err
 	}
 	defer g.calls.end()
-	return g.KVServer.Put(ctx, r)
+	response, err := g.KVServer.Put(ctx, r)
+	return response, g.answer(err)
 }
 
 // DeleteRange implements the etcd KV service.
@@ -119,7 +131,8 @@ func (g *guardedKV) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse,
 		return nil, err
 	}
 	defer g.calls.end()
-	return g.KVServer.Txn(ctx, r)
+	response, err := g.KVServer.Txn(ctx, r)
+	return response, g.answer(err)
 }
 
 // Compact implements the etcd KV service.

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,11 @@ const (
 	// maxRequest leaves it to the store of a resource how large an object may be:
 	// a request has its key, too, and a transaction several.
 	maxRequest = 8 << 20
+	// snapshotCount and catchUpEntries are how many requests etcd keeps on disk and
+	// in memory, whatever their size, and maxLogFiles how many files of 64 MiB.
+	snapshotCount  = 1000
+	catchUpEntries = 50
+	maxLogFiles    = 2
 	// memberName and memberURL name the only member in its own data. Nothing
 	// listens there.
 	memberName = "sailplane"
@@ -57,11 +63,17 @@ type Embedded struct {
 	// killed process loses nothing. False: every write is on disk before it is
 	// acknowledged.
 	UnsafeNoSync bool
-	// QuotaBytes is the size of the database from which on etcd refuses to
-	// write. 0: etcd's default of 2 GiB.
+	// QuotaBytes is the size of the database from which on writes are refused:
+	// with 429 while history can be dropped to make room, with 507 when only
+	// deletes can. 0: 8 GiB.
 	QuotaBytes int64
+	// HistoryBytes is how much history is kept at most: older is dropped, sooner
+	// than the server does by age. Where much of the file is free then, it is
+	// written again, smaller; nothing is read or written meanwhile. 0: 128 MiB, or
+	// a quarter of the quota.
+	HistoryBytes int64
 	// SnapshotCount is after how many writes etcd drops the log before them. 0:
-	// etcd's default of 10000.
+	// 1000.
 	SnapshotCount uint64
 	// Listen are client URLs at which other processes reach it without
 	// credentials, such as [Cluster] and etcdctl: "http://127.0.0.1:2379". They
@@ -98,6 +110,8 @@ type embedded struct {
 	lock    *filelock.Lock
 	etcd    *embed.Etcd
 	servers etcdclient.Servers
+	keeping sync.WaitGroup
+	unkeep  context.CancelFunc
 	// abandoned closes when a start that was given up has cleaned up.
 	abandoned chan struct{}
 }
@@ -144,8 +158,13 @@ func (s *embedded) start(ctx context.Context) error {
 	}
 	s.failure.started.Store(true)
 	server := s.etcd.Server
+	keeper := newKeeper(server, s.description, p.dir)
+	// Not the start's context: this lives until Stop.
+	kept, unkeep := context.WithCancel(context.WithoutCancel(ctx))
+	s.unkeep = unkeep
+	s.keeping.Go(func() { keeper.run(kept) })
 	s.servers = etcdclient.Servers{
-		KV:          &guardedKV{KVServer: v3rpc.NewQuotaKVServer(server), calls: s.calls},
+		KV:          &guardedKV{KVServer: v3rpc.NewQuotaKVServer(server), calls: s.calls, keeper: keeper},
 		Watch:       &guardedWatch{WatchServer: v3rpc.NewWatchServer(server), calls: s.calls},
 		Lease:       v3rpc.NewQuotaLeaseServer(server),
 		Maintenance: v3rpc.NewMaintenanceServer(server, nil),
@@ -163,12 +182,13 @@ func (s *embedded) config(dir string) *embed.Config {
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
 	c.EnableGRPCGateway = false
 	c.UnsafeNoFsync = s.description.UnsafeNoSync
-	c.QuotaBackendBytes = s.description.QuotaBytes
+	c.QuotaBackendBytes = cmp.Or(s.description.QuotaBytes, defaultQuota)
 	c.WatchProgressNotifyInterval = notifyInterval
 	c.MaxRequestBytes = maxRequest
-	if n := s.description.SnapshotCount; n > 0 {
-		c.SnapshotCount = n
-	}
+	c.SnapshotCount = cmp.Or(s.description.SnapshotCount, snapshotCount)
+	// Nobody has to catch up, and what is kept for that is in memory.
+	c.SnapshotCatchUpEntries = catchUpEntries
+	c.MaxWalFiles = maxLogFiles
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger(dir))
 	return c
 }
@@ -290,6 +310,9 @@ func (s *embedded) Stop(ctx context.Context) error {
 	s.started = true
 	s.clients.Close()
 	s.servers = etcdclient.Servers{}
+	if s.unkeep != nil {
+		s.unkeep()
+	}
 	s.calls.finish(ctx)
 	if err := s.stop(ctx); err != nil {
 		return fmt.Errorf("etcd directory %q: %w", s.description.Dir, err)
@@ -303,6 +326,11 @@ func (s *embedded) stop(ctx context.Context) error {
 		done = make(chan struct{})
 		go func() {
 			defer close(done)
+			// A compaction or a defragmentation ends first: they read what is closed.
+			// Where etcd failed they may never end.
+			if s.failure.err() == nil {
+				s.keeping.Wait()
+			}
 			s.etcd.Close()
 		}()
 	}

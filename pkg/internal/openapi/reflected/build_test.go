@@ -124,7 +124,7 @@ func tagRules() map[string]rule {
 		"Quoted":    {reason: "a string in JSON", root: tags{}, path: "quoted", want: `{"type":"string"}`},
 		"NotQuoted": {
 			reason: "encoding/json quotes scalars only", root: tags{}, path: "notQuoted",
-			want: `{"type":"array","items":{"type":"integer","format":"int64","default":0}}`,
+			want: `{"type":"array","items":{"type":"integer","format":"int64"}}`,
 		},
 	}
 }
@@ -144,16 +144,16 @@ func embeddingRules() map[string]rule {
 
 func compositeRules() map[string]rule {
 	return map[string]rule{
-		"List":     {reason: "elements are always in JSON", root: nested{}, path: "list", want: `{"type":"array","items":{"type":"string","default":""}}`},
+		"List":     {reason: "elements have no default", root: nested{}, path: "list", want: `{"type":"array","items":{"type":"string"}}`},
 		"Pointers": {reason: "no default for pointers", root: nested{}, path: "pointers", want: `{"type":"array","items":{"$ref":"#/inner"}}`},
-		"Structs":  {reason: "an empty struct is the default", root: nested{}, path: "structs", want: `{"type":"array","items":{"$ref":"#/inner","default":{}}}`},
+		"Structs":  {reason: "elements have no default", root: nested{}, path: "structs", want: `{"type":"array","items":{"$ref":"#/inner"}}`},
 		"Lists": {
 			reason: "lists nest", root: nested{}, path: "lists",
-			want: `{"type":"array","items":{"type":"array","items":{"type":"integer","format":"int32","default":0}}}`,
+			want: `{"type":"array","items":{"type":"array","items":{"type":"integer","format":"int32"}}}`,
 		},
-		"Array": {reason: "an array is a list", root: nested{}, path: "array", want: `{"type":"array","items":{"type":"boolean","default":false}}`},
-		"Map":   {reason: "by additionalProperties", root: nested{}, path: "map", want: `{"type":"object","additionalProperties":{"$ref":"#/inner","default":{}}}`},
-		"Named": {reason: "keys of a named string type are strings", root: nested{}, path: "named", want: `{"type":"object","additionalProperties":{"type":"string","default":""}}`},
+		"Array": {reason: "an array is a list", root: nested{}, path: "array", want: `{"type":"array","items":{"type":"boolean"}}`},
+		"Map":   {reason: "by additionalProperties", root: nested{}, path: "map", want: `{"type":"object","additionalProperties":{"$ref":"#/inner"}}`},
+		"Named": {reason: "keys of a named string type are strings", root: nested{}, path: "named", want: `{"type":"object","additionalProperties":{"type":"string"}}`},
 		"Anys": {
 			reason: "values of any kind", root: nested{}, path: "anys",
 			want: `{"type":"object","additionalProperties":{"x-kubernetes-preserve-unknown-fields":true}}`,
@@ -164,7 +164,7 @@ func compositeRules() map[string]rule {
 		},
 		"Recursive": {
 			reason: "by reference", root: nested{}, name: here + "tree",
-			want: `{"type":"object","properties":{"children":{"type":"array","items":{"$ref":"#/tree","default":{}}},"byName":{"type":"object","additionalProperties":{"$ref":"#/tree"}}}}`,
+			want: `{"type":"object","properties":{"children":{"type":"array","items":{"$ref":"#/tree"}},"byName":{"type":"object","additionalProperties":{"$ref":"#/tree"}}}}`,
 		},
 	}
 }
@@ -173,7 +173,7 @@ func mergeRules() map[string]rule {
 	return map[string]rule{
 		"MergeKey": {
 			reason: "a merge key makes a list map", root: merged{}, path: "entries",
-			want: `{"type":"array","items":{"$ref":"#/entry","default":{}},"x-kubernetes-patch-strategy":"merge","x-kubernetes-patch-merge-key":"name","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"]}`,
+			want: `{"type":"array","items":{"$ref":"#/entry"},"x-kubernetes-patch-strategy":"merge","x-kubernetes-patch-merge-key":"name","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name"]}`,
 		},
 		"RetainKeys": {
 			reason: "merge may come with another strategy", root: merged{}, path: "retained",
@@ -181,22 +181,22 @@ func mergeRules() map[string]rule {
 		},
 		"Set": {
 			reason: "merged scalars are a set", root: merged{}, path: "set",
-			want: `{"type":"array","items":{"type":"string","default":""},"x-kubernetes-patch-strategy":"merge","x-kubernetes-list-type":"set"}`,
+			want: `{"type":"array","items":{"type":"string"},"x-kubernetes-patch-strategy":"merge","x-kubernetes-list-type":"set"}`,
 		},
 		"Replaced": {
 			reason: "only merge makes a list type", root: merged{}, path: "replaced",
-			want: `{"type":"array","items":{"type":"string","default":""},"x-kubernetes-patch-strategy":"replace"}`,
+			want: `{"type":"array","items":{"type":"string"},"x-kubernetes-patch-strategy":"replace"}`,
 		},
 		"PatchStruct": {reason: "structs have strategies too", root: merged{}, path: "struct", want: `{"$ref":"#/second","x-kubernetes-patch-strategy":"retainKeys"}`},
 		"PatchMap": {
 			reason: "maps merge anyway, and have no list type", root: merged{}, path: "map",
-			want: `{"type":"object","additionalProperties":{"type":"integer","format":"int32","default":0},"x-kubernetes-patch-strategy":"merge"}`,
+			want: `{"type":"object","additionalProperties":{"type":"integer","format":"int32"},"x-kubernetes-patch-strategy":"merge"}`,
 		},
-		"Atomic": {reason: "no list type is atomic", root: merged{}, path: "plain", want: `{"type":"array","items":{"$ref":"#/entry","default":{}}}`},
+		"Atomic": {reason: "no list type is atomic", root: merged{}, path: "plain", want: `{"type":"array","items":{"$ref":"#/entry"}}`},
 		"ListType": {
 			reason: "the option goes before the tags", root: merged{}, path: "entries",
 			opts: []reflected.Option{reflected.ListType(reflect.TypeFor[merged](), "Entries", "map", "name", "port")},
-			want: `{"type":"array","items":{"$ref":"#/entry","default":{}},"x-kubernetes-patch-strategy":"merge","x-kubernetes-patch-merge-key":"name","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name","port"]}`,
+			want: `{"type":"array","items":{"$ref":"#/entry"},"x-kubernetes-patch-strategy":"merge","x-kubernetes-patch-merge-key":"name","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["name","port"]}`,
 		},
 	}
 }
@@ -236,7 +236,7 @@ func optionRules() map[string]rule {
 		},
 		"EnumElement": {
 			reason: "wherever the type is", root: nested{}, path: "named", opts: []reflected.Option{reflected.Enum(red)},
-			want: `{"type":"object","additionalProperties":{"type":"string","default":"","enum":["red"]}}`,
+			want: `{"type":"object","additionalProperties":{"type":"string","enum":["red"]}}`,
 		},
 		"DescribeField": {
 			reason: "the option goes before SwaggerDoc", root: methods{}, name: "com.example.Renamed", path: "a",

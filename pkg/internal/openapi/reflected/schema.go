@@ -126,7 +126,6 @@ func (d *drawing) composite(t reflect.Type) spec.Schema {
 
 func (d *drawing) element(t reflect.Type) *spec.Schema {
 	schema := d.value(t)
-	schema.Default = defaultOf(t, false)
 	return &schema
 }
 

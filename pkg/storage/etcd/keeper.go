@@ -1,0 +1,214 @@
+package etcd
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"k8s.io/klog/v2"
+)
+
+const (
+	// defaultQuota is the size of the database from which on etcd refuses writes:
+	// the largest that etcd recommends.
+	defaultQuota = 8 << 30
+	// defaultHistory is how much history is kept at most.
+	defaultHistory = 128 << 20
+	// keepInterval is how often the size is looked at. A disk writes what is kept of
+	// history in no less.
+	keepInterval = 250 * time.Millisecond
+	// minFree is how much of a file is free before it is worth writing it again.
+	minFree = 64 << 20
+	// defragPause is for how long a file is not written again, unless room is needed:
+	// nothing else is read or written meanwhile.
+	defragPause = time.Minute
+	// retryRoom is how long a search for room that found none is not repeated. What
+	// was deleted meanwhile is found then.
+	retryRoom = 5 * time.Second
+)
+
+// keeper keeps an etcd from filling up. etcd drops history only when it is told, and
+// gives none of its file back: the API server tells it every few minutes, and a disk
+// writes gigabytes meanwhile. At its quota etcd refuses all writes until an operator
+// compacts, defragments and disarms the alarm. The keeper does all three, before the
+// quota is reached and after.
+type keeper struct {
+	server  *etcdserver.EtcdServer
+	dir     string
+	quota   int64
+	history int64
+	wake    chan struct{}
+	// full: there was no room to make when it was last looked for.
+	full atomic.Bool
+	// written is how many bytes were written since the start, kept how many of them
+	// are history or live, and compacted when history was last dropped.
+	kept      atomic.Int64
+	compacted atomic.Int64 // in nanoseconds since 1970
+
+	written, inUse, keptFrom int64
+	samples                  []sample
+	defragged, searched      time.Time
+	searchedAt               int64 // the revision
+}
+
+// sample is how much was written before a revision.
+type sample struct{ revision, written int64 }
+
+func newKeeper(server *etcdserver.EtcdServer, e Embedded, dir string) *keeper {
+	k := &keeper{
+		server: server, dir: dir, quota: e.QuotaBytes, history: e.HistoryBytes,
+		wake: make(chan struct{}, 1), inUse: server.Backend().SizeInUse(),
+	}
+	if k.quota == 0 {
+		k.quota = defaultQuota
+	}
+	if k.history == 0 {
+		k.history = min(defaultHistory, k.quota/4)
+	}
+	k.compacted.Store(time.Now().UnixNano())
+	return k
+}
+
+// run looks after the etcd until the context ends.
+func (k *keeper) run(ctx context.Context) {
+	tick := time.NewTicker(keepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-k.wake:
+		}
+		k.look(ctx)
+	}
+}
+
+// refused has the keeper look at once, after a write that etcd refused, and tells
+// whether it may find room.
+func (k *keeper) refused() bool {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+	return !k.full.Load()
+}
+
+// look does what is to be done now.
+func (k *keeper) look(ctx context.Context) {
+	k.measure()
+	size := k.server.Backend().Size()
+	switch {
+	case k.isAlarmed() || size > k.quota/4*3 && k.mayHaveRoom():
+		k.makeRoom(ctx)
+	case k.kept.Load() > k.history:
+		k.compact(ctx, k.horizon(k.history/2))
+		fallthrough
+	default:
+		if free := k.free(); free > max(minFree, size/2) && time.Since(k.defragged) > defragPause {
+			k.defrag()
+		}
+	}
+}
+
+// measure notes how much was written until now.
+func (k *keeper) measure() {
+	inUse := k.server.Backend().SizeInUse()
+	k.written += max(0, inUse-k.inUse)
+	k.inUse = inUse
+	now := sample{k.server.KV().Rev(), k.written}
+	if n := len(k.samples); n == 0 || k.samples[n-1].revision != now.revision {
+		k.samples = append(k.samples, now)
+	} else {
+		k.samples[n-1] = now
+	}
+	k.kept.Store(k.written - k.keptFrom)
+}
+
+// horizon is the revision before which all but the newest bytes were written. Where
+// one step had more, it is the newest.
+func (k *keeper) horizon(bytes int64) sample {
+	for _, s := range k.samples {
+		if k.written-s.written <= bytes {
+			return s
+		}
+	}
+	return k.samples[len(k.samples)-1]
+}
+
+func (k *keeper) free() int64 { return k.server.Backend().Size() - k.server.Backend().SizeInUse() }
+
+func (k *keeper) isAlarmed() bool {
+	for _, a := range k.server.Alarms() {
+		if a.Alarm == pb.AlarmType_NOSPACE {
+			return true
+		}
+	}
+	return false
+}
+
+// compact drops the history before a sample, and returns when the file has its room.
+func (k *keeper) compact(ctx context.Context, to sample) {
+	begun := time.Now()
+	_, err := k.server.Compact(ctx, &pb.CompactionRequest{Revision: to.revision, Physical: true})
+	if err != nil && ctx.Err() == nil {
+		// The API server was first, with a newer revision.
+		klog.V(2).InfoS("History was not dropped", "dir", k.dir, "revision", to.revision, "err", err)
+	}
+	k.keptFrom = to.written
+	for len(k.samples) > 1 && k.samples[0].revision < to.revision {
+		k.samples = k.samples[1:]
+	}
+	k.inUse = k.server.Backend().SizeInUse()
+	k.kept.Store(k.written - k.keptFrom)
+	k.compacted.Store(time.Now().UnixNano())
+	klog.V(2).InfoS("Dropped history by size", "dir", k.dir, "revision", to.revision, "inUse", k.inUse, "took", time.Since(begun))
+}
+
+func (k *keeper) defrag() {
+	begun, before := time.Now(), k.server.Backend().Size()
+	k.defragged = begun
+	if err := k.server.Backend().Defrag(); err != nil {
+		klog.ErrorS(err, "The file was not made smaller: is there room for a second copy of what is in it?", "dir", k.dir, "bytes", before)
+		return
+	}
+	k.defragged = time.Now()
+	klog.InfoS("Made the file smaller", "dir", k.dir, "before", before, "after", k.server.Backend().Size(), "took", time.Since(begun))
+}
+
+// mayHaveRoom tells whether something changed since room was last looked for.
+func (k *keeper) mayHaveRoom() bool {
+	return time.Since(k.searched) > retryRoom && k.server.KV().Rev() != k.searchedAt
+}
+
+// makeRoom drops all history and writes the file again, and lets etcd write once
+// more where that was enough.
+func (k *keeper) makeRoom(ctx context.Context) {
+	if k.full.Load() && !k.mayHaveRoom() {
+		return
+	}
+	k.searched, k.searchedAt = time.Now(), k.server.KV().Rev()
+	if k.compact(ctx, k.samples[len(k.samples)-1]); ctx.Err() != nil {
+		return
+	}
+	if k.free() > k.quota/20 {
+		k.defrag()
+	}
+	size := k.server.Backend().Size()
+	full := size > k.quota/20*19
+	if full != k.full.Swap(full) && full {
+		klog.ErrorS(nil, "The storage is full: all of it are objects. Delete some, or raise the quota", "dir", k.dir, "bytes", size,
+			"quota", k.quota)
+	}
+	if full || !k.isAlarmed() {
+		return
+	}
+	_, err := k.server.Alarm(ctx, &pb.AlarmRequest{
+		Action: pb.AlarmRequest_DEACTIVATE, MemberID: uint64(k.server.MemberID()), Alarm: pb.AlarmType_NOSPACE,
+	})
+	if err != nil && ctx.Err() == nil {
+		klog.ErrorS(err, "There is room, but etcd was not told", "dir", k.dir)
+	}
+}
