@@ -1,11 +1,13 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -138,7 +140,7 @@ func (r *run) start(ctx, life context.Context) error {
 	if err != nil {
 		return err
 	}
-	backend, err := r.openStorage(ctx)
+	backend, health, err := r.openStorage(ctx)
 	if err != nil {
 		return err
 	}
@@ -148,6 +150,7 @@ func (r *run) start(ctx, life context.Context) error {
 	if err := r.transform(life, plan, backend, shared); err != nil {
 		return err
 	}
+	shared.stored = slices.Concat(shared.stored, health.Checks())
 	phase := time.Now()
 	plane, err := newPlane(s.built.name, plan, backend, shared)
 	if err != nil {
@@ -181,7 +184,7 @@ func (r *run) start(ctx, life context.Context) error {
 }
 
 // openStorage starts the storage and what goes with it.
-func (r *run) openStorage(ctx context.Context) (*store.Backend, error) {
+func (r *run) openStorage(ctx context.Context) (*store.Backend, *store.Health, error) {
 	traits := r.server.built.storage.Traits()
 	storage := r.server.built.storage.Open()
 	r.onStop(func(ctx context.Context) error {
@@ -191,14 +194,15 @@ func (r *run) openStorage(ctx context.Context) (*store.Backend, error) {
 		return nil
 	})
 	if err := storage.Start(ctx); err != nil {
-		return nil, fmt.Errorf("storage: %w", err)
+		return nil, nil, fmt.Errorf("storage: %w", err)
 	}
+	r.endWith(storage)
 	if err := upstream.AllowProgressRequests(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := storage.Client()
 	if err != nil {
-		return nil, fmt.Errorf("storage: client for compaction: %w", err)
+		return nil, nil, fmt.Errorf("storage: client for compaction: %w", err)
 	}
 	compactor := etcd3.NewCompactor(client, compactionInterval, clock.RealClock{}, nil)
 	r.onStop(func(context.Context) error {
@@ -209,7 +213,30 @@ func (r *run) openStorage(ctx context.Context) (*store.Backend, error) {
 	return &store.Backend{
 		Client: storage.Client, Prefix: r.server.built.prefix, Shared: traits.Shared, CheapProgress: traits.CheapProgress,
 		Compactor: compactor, Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
-	}, nil
+	}, store.NewHealth(cmp.Or(traits.Engine, "other"), client, r.server.built.prefix), nil
+}
+
+// endWith ends the server when the storage ends by itself: it would refuse all
+// requests, and only a start helps.
+func (r *run) endWith(storage Backend) {
+	e, ok := storage.(Ending)
+	if !ok {
+		return
+	}
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-e.Done():
+			r.fail(fmt.Errorf("storage: %w", e.Err()))
+		case <-over:
+		}
+	})
+	r.onStop(func(context.Context) error {
+		close(over)
+		watching.Wait()
+		return nil
+	})
 }
 
 // compactionInterval is how much history a storage keeps, as kube-apiserver

@@ -20,6 +20,9 @@ type Storage interface {
 
 // Traits are what storages differ in. The zero value promises nothing.
 type Traits struct {
+	// Engine is what metrics and health checks call the storage: "etcd", "sqlite",
+	// "memory". Empty: "other".
+	Engine string
 	// Shared: servers in other processes may use the storage at the same time,
 	// with the same prefix. They are replicas of each other then.
 	Shared bool
@@ -49,4 +52,13 @@ type Backend interface {
 	// Stop ends every goroutine and releases every file of the backend. It is
 	// safe to call after a Start that failed, and more than once.
 	Stop(context.Context) error
+}
+
+// Ending is a Backend that may end by itself, with an error from which only a start
+// helps. The server ends then, too, with that error.
+type Ending interface {
+	// Done is closed when the backend has ended by itself.
+	Done() <-chan struct{}
+	// Err is why it did, or nil.
+	Err() error
 }

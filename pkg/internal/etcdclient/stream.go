@@ -196,9 +196,9 @@ func (d drained) GetStream(ctx context.Context, key string, opts ...clientv3.OpO
 }
 
 // NewKV returns the KV of a connection to an etcd, which may be older than
-// streams of ranges.
-func NewKV(c *clientv3.Client) clientv3.KV {
-	return newKV(clientv3.RetryKVClient(c), c)
+// streams of ranges. A request, and each chunk of a stream, ends after the timeout.
+func NewKV(c *clientv3.Client, timeout time.Duration) clientv3.KV {
+	return newKV(&bounded{clientv3.RetryKVClient(c), timeout}, c)
 }
 
 func newKV(client pb.KVClient, c *clientv3.Client) clientv3.KV {

@@ -271,7 +271,7 @@ func (b *Backend) raw(s *spec) (*readable, func(), error) {
 		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 	}
 	top := &readable{
-		Interface: raw, resource: config.GroupResource, prefix: s.cache.ResourcePrefix, mark: decoder.mark,
+		Interface: telling{raw}, resource: config.GroupResource, prefix: s.cache.ResourcePrefix, mark: decoder.mark,
 		root: strings.TrimSuffix(config.Prefix, "/") + "/", client: wrapped,
 	}
 	return top, func() { raw.Close(); _ = client.Close() }, nil

@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -14,6 +15,8 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -27,6 +30,12 @@ const (
 	defaultEndpoint = "http://127.0.0.1:2379"
 	// defaultDialTimeout is how long a start waits for an answer.
 	defaultDialTimeout = 10 * time.Second
+	// defaultRequestTimeout is how long a request waits for an answer.
+	defaultRequestTimeout = 10 * time.Second
+	// maxRedial is how long a member that is down is not tried again at most, and
+	// connectTimeout how long one may take to connect.
+	maxRedial      = 3 * time.Second
+	connectTimeout = 5 * time.Second
 	// probeTimeout is how long the search for the cause takes per member.
 	probeTimeout = time.Second
 	// keepAliveTime and keepAliveTimeout find a dead connection, with the
@@ -54,6 +63,9 @@ type Cluster struct {
 	TLS *tls.Config
 	// DialTimeout is how long a start waits for the cluster to answer. 0: 10 s.
 	DialTimeout time.Duration
+	// RequestTimeout is how long a request waits for the cluster, and a list for
+	// each part of it, before a client is told to try again later. 0: 10 s.
+	RequestTimeout time.Duration
 }
 
 var _ controlplane.Storage = Cluster{}
@@ -63,16 +75,15 @@ func (c Cluster) Open() controlplane.Backend {
 	if len(c.Endpoints) == 0 {
 		c.Endpoints = []string{defaultEndpoint}
 	}
-	if c.DialTimeout == 0 {
-		c.DialTimeout = defaultDialTimeout
-	}
+	c.DialTimeout = cmp.Or(c.DialTimeout, defaultDialTimeout)
+	c.RequestTimeout = cmp.Or(c.RequestTimeout, defaultRequestTimeout)
 	return &cluster{description: c}
 }
 
 // Traits implements controlplane.Storage: servers with the same prefix are
 // replicas of each other. What etcd syncs is its own configuration.
 func (Cluster) Traits() controlplane.Traits {
-	return controlplane.Traits{Shared: true, MaxOps: maxOps, Durable: true}
+	return controlplane.Traits{Engine: engine, Shared: true, MaxOps: maxOps, Durable: true}
 }
 
 // maxOps is how many operations etcd takes in a transaction unless told otherwise
@@ -119,13 +130,14 @@ func (s *cluster) start(ctx context.Context) error {
 		DialKeepAliveTime:    keepAliveTime,
 		DialKeepAliveTimeout: keepAliveTimeout,
 		PermitWithoutStream:  true,
+		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(redial())},
 		// Quiet: what goes wrong is the error of a request.
 		Logger: zap.NewNop(),
 	})
 	if err != nil {
 		return err
 	}
-	s.kv = etcdclient.NewKV(s.base)
+	s.kv = etcdclient.NewKV(s.base, s.description.RequestTimeout)
 	limited, cancel := context.WithTimeout(ctx, s.description.DialTimeout)
 	defer cancel()
 	// A read that needs a leader, so that an answer means a working cluster.
@@ -133,6 +145,14 @@ func (s *cluster) start(ctx context.Context) error {
 		return s.unreachable(ctx, security, err)
 	}
 	return s.checkVersion(limited)
+}
+
+// redial is when connections that failed are tried again. gRPC waits up to two
+// minutes by default, for which an etcd that is back would not be used.
+func redial() grpc.ConnectParams {
+	b := backoff.DefaultConfig
+	b.BaseDelay, b.MaxDelay = maxRedial/30, maxRedial
+	return grpc.ConnectParams{Backoff: b, MinConnectTimeout: connectTimeout}
 }
 
 // unreachable says why the first read failed. The error of a call that ran out
@@ -230,7 +250,7 @@ func (s *cluster) Client() (*clientv3.Client, error) {
 	c := clientv3.NewCtxClient(context.Background())
 	c.KV = s.kv
 	c.Watcher = clientv3.NewWatcher(s.base)
-	c.Lease = clientv3.NewLease(s.base)
+	c.Lease = etcdclient.NewLease(s.base, s.description.RequestTimeout)
 	c.Cluster = s.base.Cluster
 	c.Maintenance = s.base.Maintenance
 	c.Auth = s.base.Auth

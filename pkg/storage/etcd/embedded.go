@@ -17,6 +17,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdclient"
 	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
 const (
@@ -42,6 +43,8 @@ const (
 	// listens there.
 	memberName = "sailplane"
 	memberURL  = "127.0.0.1:2380"
+	// engine is what metrics and health checks call both storages of this package.
+	engine = "etcd"
 )
 
 // Embedded is an etcd with one member in this process. It opens no socket,
@@ -95,7 +98,9 @@ func (e Embedded) Open() controlplane.Backend {
 // Traits implements controlplane.Storage. Servers of other processes may use an
 // etcd that listens.
 func (e Embedded) Traits() controlplane.Traits {
-	return controlplane.Traits{Shared: len(e.Listen) > 0, CheapProgress: true, MaxOps: maxOps, Durable: !e.UnsafeNoSync}
+	return controlplane.Traits{
+		Engine: engine, Shared: len(e.Listen) > 0, CheapProgress: true, MaxOps: maxOps, Durable: !e.UnsafeNoSync,
+	}
 }
 
 // embedded is a storage on an etcd in this process.
@@ -114,6 +119,19 @@ type embedded struct {
 	unkeep  context.CancelFunc
 	// abandoned closes when a start that was given up has cleaned up.
 	abandoned chan struct{}
+}
+
+var _ controlplane.Ending = &embedded{}
+
+// Done implements controlplane.Ending.
+func (s *embedded) Done() <-chan struct{} { return s.failure.happened }
+
+// Err implements controlplane.Ending.
+func (s *embedded) Err() error {
+	if err := s.failure.err(); err != nil {
+		return fmt.Errorf("etcd directory %q: %w", s.description.Dir, advise(err))
+	}
+	return nil
 }
 
 // Start implements controlplane.Backend.
@@ -162,7 +180,10 @@ func (s *embedded) start(ctx context.Context) error {
 	// Not the start's context: this lives until Stop.
 	kept, unkeep := context.WithCancel(context.WithoutCancel(ctx))
 	s.unkeep = unkeep
-	s.keeping.Go(func() { keeper.run(kept) })
+	s.keeping.Go(func() {
+		defer metrics.Report(engine, keeper.report)()
+		keeper.run(kept)
+	})
 	s.servers = etcdclient.Servers{
 		KV:          &guardedKV{KVServer: v3rpc.NewQuotaKVServer(server), calls: s.calls, keeper: keeper},
 		Watch:       &guardedWatch{WatchServer: v3rpc.NewWatchServer(server), calls: s.calls},

@@ -8,6 +8,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
 const (
@@ -83,6 +85,13 @@ func (k *keeper) run(ctx context.Context) {
 		case <-k.wake:
 		}
 		k.look(ctx)
+	}
+}
+
+// report is what metrics tell.
+func (k *keeper) report() metrics.Storage {
+	return metrics.Storage{
+		History: k.kept.Load(), File: k.server.Backend().Size(), Compacted: time.Unix(0, k.compacted.Load()),
 	}
 }
 

@@ -30,7 +30,7 @@ var _ controlplane.Storage = Store{}
 
 // Traits implements controlplane.Storage.
 func (Store) Traits() controlplane.Traits {
-	return controlplane.Traits{CheapProgress: true, MaxOps: revision.MaxChanges}
+	return controlplane.Traits{Engine: "memory", CheapProgress: true, MaxOps: revision.MaxChanges}
 }
 
 // Open implements controlplane.Storage.

@@ -45,7 +45,7 @@ var _ controlplane.Storage = File{}
 
 // Traits implements controlplane.Storage.
 func (f File) Traits() controlplane.Traits {
-	return controlplane.Traits{CheapProgress: true, MaxOps: revision.MaxChanges, Durable: !f.UnsafeNoSync}
+	return controlplane.Traits{Engine: "sqlite", CheapProgress: true, MaxOps: revision.MaxChanges, Durable: !f.UnsafeNoSync}
 }
 
 // Open implements controlplane.Storage.

@@ -36,7 +36,9 @@ func (d DB) String() string { return kine.Remote(d).Name("mysql") }
 
 // Traits implements controlplane.Storage. MySQL syncs to disk unless its
 // innodb_flush_log_at_trx_commit says otherwise.
-func (DB) Traits() controlplane.Traits { return controlplane.Traits{Shared: true, Durable: true} }
+func (DB) Traits() controlplane.Traits {
+	return controlplane.Traits{Engine: "mysql", Shared: true, Durable: true}
+}
 
 // Open implements controlplane.Storage.
 func (d DB) Open() controlplane.Backend {

@@ -34,7 +34,9 @@ func (j JetStream) String() string { return kine.Remote(j).Name("nats") }
 
 // Traits implements controlplane.Storage. A NATS server acknowledges before it
 // syncs to disk, unless its sync_interval is "always".
-func (JetStream) Traits() controlplane.Traits { return controlplane.Traits{Shared: true} }
+func (JetStream) Traits() controlplane.Traits {
+	return controlplane.Traits{Engine: "nats", Shared: true}
+}
 
 // Open implements controlplane.Storage.
 func (j JetStream) Open() controlplane.Backend {

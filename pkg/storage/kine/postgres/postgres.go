@@ -33,7 +33,9 @@ func (d DB) String() string { return kine.Remote(d).Name("postgres") }
 
 // Traits implements controlplane.Storage. PostgreSQL syncs to disk unless its
 // synchronous_commit says otherwise.
-func (DB) Traits() controlplane.Traits { return controlplane.Traits{Shared: true, Durable: true} }
+func (DB) Traits() controlplane.Traits {
+	return controlplane.Traits{Engine: "postgresql", Shared: true, Durable: true}
+}
 
 // Open implements controlplane.Storage.
 func (d DB) Open() controlplane.Backend {

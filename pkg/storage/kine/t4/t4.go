@@ -30,7 +30,7 @@ var _ controlplane.Storage = Node{}
 func (n Node) String() string { return kine.Remote(n).Name("t4") }
 
 // Traits implements controlplane.Storage. t4 syncs its log before it answers.
-func (Node) Traits() controlplane.Traits { return controlplane.Traits{Durable: true} }
+func (Node) Traits() controlplane.Traits { return controlplane.Traits{Engine: "t4", Durable: true} }
 
 // Open implements controlplane.Storage.
 func (n Node) Open() controlplane.Backend {

@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
+)
+
+// maxObject is how many bytes an object may have as it is stored, encrypted if it
+// is: etcd's limit for a request (--max-request-bytes), on every storage. One that
+// is larger already can be read, made smaller and deleted.
+const maxObject = 3 << 19 // 1.5 MiB
+
+// limited refuses to store objects that are too large.
+type limited struct{ kubernetes.Interface }
+
+// OptimisticPut implements kubernetes.Interface.
+func (l limited) OptimisticPut(
+	ctx context.Context, key string, value []byte, expected int64, opts kubernetes.PutOptions,
+) (kubernetes.PutResponse, error) {
+	if len(value) > maxObject {
+		why := fmt.Sprintf("it takes %d bytes in the storage, and %d are allowed", len(value), maxObject)
+		return kubernetes.PutResponse{}, tooLarge(why)
+	}
+	r, err := l.Interface.OptimisticPut(ctx, key, value, expected, opts)
+	if errors.Is(err, rpctypes.ErrRequestTooLarge) {
+		return r, tooLarge("etcd allows no request as large (--max-request-bytes)")
+	}
+	return r, err
+}
+
+func tooLarge(why string) error {
+	metrics.Refused(metrics.TooLarge)
+	return apierrors.NewRequestEntityTooLargeError("the object is too large: " + why)
+}
+
+// retryAfter is how many seconds a client waits before it asks a storage again that
+// may be well by then.
+const retryAfter = 1
+
+// reasonOf says what is wrong with a storage, by the error of a request to it. It is
+// empty where nothing is: for the answers that API servers expect.
+func reasonOf(err error) metrics.Reason {
+	code, text := codes.Unknown, err.Error()
+	var answered rpctypes.EtcdError
+	switch {
+	case errors.As(err, &answered):
+		code = answered.Code()
+	case errors.Is(err, context.DeadlineExceeded):
+		return metrics.TooSlow
+	default:
+		code = grpcstatus.Code(err)
+	}
+	has := func(parts ...string) bool {
+		for _, p := range parts {
+			if strings.Contains(text, p) {
+				return true
+			}
+		}
+		return false
+	}
+	switch code {
+	case codes.ResourceExhausted:
+		switch {
+		case errors.Is(err, rpctypes.ErrNoSpace):
+			return metrics.NoSpace
+		case errors.Is(err, rpctypes.ErrTooManyRequests):
+			return metrics.TooSlow
+		case has("larger than max"):
+			return metrics.TooLarge
+		}
+		return metrics.MakesRoom
+	case codes.Unavailable, codes.DeadlineExceeded:
+		switch {
+		case has("no space left on device", "disk is full"):
+			return metrics.NoSpace
+		case has("x509:", "tls:", "authentication handshake failed"):
+			return metrics.BadCertificate
+		case errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, rpctypes.ErrLeaderChanged), errors.Is(err, rpctypes.ErrNotLeader):
+			return metrics.NoLeader
+		case code == codes.DeadlineExceeded, has("request timed out"):
+			return metrics.TooSlow
+		}
+		return metrics.NoAnswer
+	}
+	return ""
+}
+
+// told makes of an error of the storage one that says what clients should do: try
+// again after a while (503, 429), delete something (507), send less (413).
+func told(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	reason := reasonOf(err)
+	if reason == "" {
+		return err
+	}
+	metrics.Refused(reason)
+	s := metav1.Status{Status: metav1.StatusFailure, Details: &metav1.StatusDetails{RetryAfterSeconds: retryAfter}}
+	switch reason {
+	case metrics.TooLarge:
+		return apierrors.NewRequestEntityTooLargeError("the object is too large for the storage: " + err.Error())
+	case metrics.NoSpace:
+		s.Code, s.Reason, s.Details = http.StatusInsufficientStorage, "InsufficientStorage", nil
+		s.Message = "the storage is full: delete objects, or give it more room: " + err.Error()
+	case metrics.MakesRoom:
+		s.Code, s.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
+		s.Message = "the storage makes room for new objects: try again: " + err.Error()
+	case metrics.NoAnswer, metrics.NoLeader, metrics.BadCertificate, metrics.TooSlow:
+		s.Code, s.Reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
+		s.Message = "the storage does not answer (" + string(reason) + "): " + err.Error()
+	}
+	return &apierrors.StatusError{ErrStatus: s}
+}
+
+// telling is a store whose errors say what clients should do.
+type telling struct{ storage.Interface }
+
+// Create implements storage.Interface.
+func (t telling) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	return told(ctx, t.Interface.Create(ctx, key, obj, out, ttl))
+}
+
+// Delete implements storage.Interface.
+//
+//nolint:revive // the parameters are those of storage.Interface
+func (t telling) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	return told(ctx, t.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
+}
+
+// Watch implements storage.Interface.
+func (t telling) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := t.Interface.Watch(ctx, key, opts)
+	return w, told(ctx, err)
+}
+
+// Get implements storage.Interface.
+func (t telling) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	return told(ctx, t.Interface.Get(ctx, key, opts, out))
+}
+
+// GetList implements storage.Interface.
+func (t telling) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	return told(ctx, t.Interface.GetList(ctx, key, opts, list))
+}
+
+// GuaranteedUpdate implements storage.Interface.
+//
+//nolint:revive // the parameters are those of storage.Interface
+func (t telling) GuaranteedUpdate(
+	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
+	update storage.UpdateFunc, cached runtime.Object,
+) error {
+	return told(ctx, t.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached))
+}
+
+// GetCurrentResourceVersion implements storage.Interface.
+func (t telling) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
+	at, err := t.Interface.GetCurrentResourceVersion(ctx)
+	return at, told(ctx, err)
+}
