@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/rules"
 )
 
 // storage serves the resource itself.
@@ -63,7 +62,7 @@ func (d *Definition) build(hub schema.GroupVersion, env controlplane.Env) (map[s
 	if err != nil {
 		return nil, err
 	}
-	s := strategy{Scheme: env.Scheme, NameGenerator: names.SimpleNameGenerator, d: d, hub: hub, options: rules.Options()}
+	s := strategy{Scheme: env.Scheme, NameGenerator: names.SimpleNameGenerator, d: d, hub: hub}
 	store, err := d.newStore(s, env.Options)
 	if err != nil {
 		return nil, err

@@ -21,9 +21,8 @@ import (
 type strategy struct {
 	*runtime.Scheme
 	names.NameGenerator
-	d       *Definition
-	hub     schema.GroupVersion
-	options map[string]bool // of declared rules
+	d   *Definition
+	hub schema.GroupVersion
 }
 
 var (
@@ -76,7 +75,7 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	for _, check := range s.d.validate {
 		errs = append(errs, check(ctx, obj)...)
 	}
-	return declared(errs, s.Scheme.Validate(ctx, s.options, obj))
+	return declared(errs, s.Scheme.Validate(ctx, nil, obj))
 }
 
 // declared adds the errors of rules that the types declare, for which somebody
@@ -101,7 +100,7 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	for _, check := range s.d.validateUpdate {
 		errs = append(errs, check(ctx, obj, old)...)
 	}
-	return declared(errs, s.Scheme.ValidateUpdate(ctx, s.options, obj, old))
+	return declared(errs, s.Scheme.ValidateUpdate(ctx, nil, obj, old))
 }
 
 func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {

@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -80,10 +79,6 @@ func validateAutoscaler(_ context.Context, h *autoscalingv2.HorizontalPodAutosca
 	}
 	if h.Spec.MaxReplicas < least {
 		errs = append(errs, field.Invalid(spec.Child("maxReplicas"), h.Spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))
-	}
-	if h.Spec.MinReplicas != nil && least == 0 && !slices.ContainsFunc(h.Spec.Metrics, knowsOfNoPods) {
-		errs = append(errs, field.Forbidden(spec.Child("metrics"), "must specify at least one Object or External metric to "+
-			"support scaling to zero replicas"))
 	}
 	for i, m := range h.Spec.Metrics {
 		errs = append(errs, oneOf(spec.Child("metrics").Index(i).Child("type"), m.Type,
@@ -183,9 +178,4 @@ func targetText(target autoscalingv2.MetricTarget, now *autoscalingv2.MetricValu
 		return fmt.Sprintf("%s/%s (avg)", is(now.AverageValue), target.AverageValue)
 	}
 	return fmt.Sprintf("%s/%s", is(now.Value), is(target.Value))
-}
-
-// knowsOfNoPods tells whether a metric has a value while there are no Pods.
-func knowsOfNoPods(m autoscalingv2.MetricSpec) bool {
-	return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 }
