@@ -75,7 +75,7 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	for _, check := range s.d.validate {
 		errs = append(errs, check(ctx, obj)...)
 	}
-	return declared(errs, s.Scheme.Validate(ctx, nil, obj))
+	return declared(errs, s.Scheme.Validate(ctx, s.d.ruleOptions, obj))
 }
 
 // declared adds the errors of rules that the types declare, for which somebody
@@ -100,7 +100,7 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	for _, check := range s.d.validateUpdate {
 		errs = append(errs, check(ctx, obj, old)...)
 	}
-	return declared(errs, s.Scheme.ValidateUpdate(ctx, nil, obj, old))
+	return declared(errs, s.Scheme.ValidateUpdate(ctx, s.d.ruleOptions, obj, old))
 }
 
 func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {

@@ -28,6 +28,7 @@ func batch() apiGroup {
 func jobs() *resource.Definition {
 	return resource.Of[batchv1.Job, batchv1.JobList]("jobs",
 		resource.Categories("all"), resource.StatusAndMetadata(),
+		resource.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
 		resource.Default(defaultJob),
 		resource.PrepareForCreate(selectOwnPods),
 		resource.Validate(func(_ context.Context, j *batchv1.Job) field.ErrorList {

@@ -103,6 +103,7 @@ func validateController(_ context.Context, c *corev1.ReplicationController) fiel
 func nodes() *resource.Definition {
 	return resource.Of[corev1.Node, corev1.NodeList]("nodes",
 		resource.ClusterScoped(), resource.ShortNames("no"), resource.StatusAndMetadata(), resource.NoGeneration(),
+		resource.RuleOptions(map[string]bool{"InPlacePodVerticalScalingSchedulerPreemption": false}),
 		resource.Default(defaultNode),
 		resource.ValidateUpdate(func(_ context.Context, n, old *corev1.Node) field.ErrorList {
 			if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {

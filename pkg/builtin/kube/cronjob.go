@@ -18,6 +18,7 @@ const cronJobName = 52
 func cronJobs() *resource.Definition {
 	return resource.Of[batchv1.CronJob, batchv1.CronJobList]("cronjobs",
 		resource.ShortNames("cj"), resource.Categories("all"), resource.StatusAndMetadata(),
+		resource.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
 		resource.Default(func(c *batchv1.CronJob) {
 			fill(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
 			set(&c.Spec.Suspend, false)
