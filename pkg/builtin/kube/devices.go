@@ -14,7 +14,9 @@ import (
 func devices() apiGroup {
 	definitions, rules := resourceDefinitions, devicesrules.RegisterValidations
 	return apiGroup{resourcev1.SchemeGroupVersion, definitions, rules, nil, func() []*resource.Definition {
-		return []*resource.Definition{deviceClasses(), resourceClaims(), resourceClaimTemplates(), resourceSlices()}
+		return []*resource.Definition{
+			deviceClasses(), deviceTaintRules(), resourceClaims(), resourceClaimTemplates(), resourceSlices(),
+		}
 	}}
 }
 
@@ -115,6 +117,14 @@ func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.Erro
 func resourceSlices() *resource.Definition {
 	return resource.Of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList]("resourceslices",
 		resource.ClusterScoped(),
+		resource.RuleOptions(map[string]bool{"DRAPartitionableDevicesType": false}),
+		resource.Default(func(s *resourcev1.ResourceSlice) {
+			for _, device := range s.Spec.Devices {
+				for i := range device.Taints {
+					defaultTaint(&device.Taints[i])
+				}
+			}
+		}),
 		resource.Validate(func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
 			spec := field.NewPath("spec")
 			errs := append(required(spec.Child("driver"), s.Spec.Driver), required(spec.Child("pool", "name"), s.Spec.Pool.Name)...)

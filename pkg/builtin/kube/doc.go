@@ -21,13 +21,14 @@
 //	networking.k8s.io/v1             ingresses, ingressclasses, networkpolicies, ipaddresses, servicecidrs
 //	node.k8s.io/v1                   runtimeclasses
 //	policy/v1                        poddisruptionbudgets
-//	resource.k8s.io/v1               deviceclasses, resourceclaims, resourceclaimtemplates, resourceslices
+//	resource.k8s.io/v1               deviceclasses, devicetaintrules, resourceclaims, resourceclaimtemplates, resourceslices
 //	scheduling.k8s.io/v1             priorityclasses
 //	storage.k8s.io/v1                storageclasses, volumeattachments, volumeattributesclasses, csidrivers, csinodes,
 //	                                 csistoragecapacities
+//	storagemigration.k8s.io/v1       storageversionmigrations
 //
 // Scope, short names, categories, /status, /scale, metadata.generation, field
-// selectors and the columns of kubectl get are those of Kubernetes 1.36. Objects
+// selectors and the columns of kubectl get are those of Kubernetes 1.37. Objects
 // are stored as protobuf. Nothing acts on them: no pod runs and no Deployment
 // makes a ReplicaSet unless a controller of yours does it. A write to /status
 // changes metadata of the kinds of which it does so in Kubernetes.

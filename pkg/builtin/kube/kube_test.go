@@ -57,6 +57,8 @@ func TestAll(t *testing.T) {
 		"Graceful":   graceful,
 		"OpenAPI":    openAPI,
 		"Generation": generation,
+		"Taints":     taints,
+		"Migrations": migrations,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
