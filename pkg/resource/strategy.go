@@ -44,10 +44,17 @@ func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 		statusOf(obj).SetZero()
 	}
 	s.Default(obj)
+	s.drop(obj, nil)
 	for _, prepare := range s.d.prepareCreate {
 		prepare(ctx, obj)
 	}
 	obj.(Object).SetGeneration(s.firstGeneration())
+}
+
+func (s strategy) drop(obj, old runtime.Object) {
+	for _, drop := range s.d.drops {
+		drop(obj, old)
+	}
 }
 
 func (s strategy) firstGeneration() int64 {
@@ -62,6 +69,7 @@ func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object)
 	if s.d.status {
 		statusOf(obj).Set(statusOf(old.DeepCopyObject()))
 	}
+	s.drop(obj, old)
 	for _, prepare := range s.d.prepareUpdate {
 		prepare(ctx, obj, old)
 	}
@@ -147,6 +155,7 @@ func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Obj
 	}
 	statusOf(kept).Set(statusOf(obj))
 	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(kept).Elem())
+	s.drop(obj, old)
 }
 
 func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {

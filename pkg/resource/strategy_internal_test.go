@@ -32,3 +32,36 @@ func TestRuleOptions(t *testing.T) {
 		t.Errorf("rules are told what is on when an object is created and updated (-want +got):\n%s", diff)
 	}
 }
+
+func TestDrop(t *testing.T) {
+	t.Parallel()
+	d := Of[appsv1.Deployment, appsv1.DeploymentList]("deployments", Status(), Drop(func(d, old *appsv1.Deployment) {
+		if old == nil || old.Spec.MinReadySeconds == 0 {
+			d.Spec.MinReadySeconds, d.Status.CollisionCount = 0, nil
+		}
+	}))
+	s := strategy{Scheme: runtime.NewScheme(), d: d}
+	wants := func() *appsv1.Deployment {
+		obj := &appsv1.Deployment{}
+		obj.Spec.MinReadySeconds, obj.Spec.Paused = 5, true
+		obj.Status.CollisionCount, obj.Status.Replicas = new(int32(5)), 1
+		return obj
+	}
+	created, updated, kept, status := wants(), wants(), wants(), wants()
+	s.PrepareForCreate(t.Context(), created)
+	s.PrepareForUpdate(t.Context(), updated, created)
+	s.PrepareForUpdate(t.Context(), kept, wants())
+	statusStrategy{s}.PrepareForUpdate(t.Context(), status, created)
+	if created.Spec.MinReadySeconds != 0 || !created.Spec.Paused {
+		t.Errorf("it runs when an object is created: %+v", created.Spec)
+	}
+	if updated.Spec.MinReadySeconds != 0 || updated.Generation != 0 {
+		t.Errorf("what is dropped in an update is no change: %+v", updated)
+	}
+	if kept.Spec.MinReadySeconds != 5 {
+		t.Errorf("it sees the old object: %+v", kept.Spec)
+	}
+	if status.Status.CollisionCount != nil || status.Status.Replicas != 1 {
+		t.Errorf("it runs when the status is written: %+v", status.Status)
+	}
+}

@@ -21,7 +21,7 @@ func autoscaling() apiGroup {
 	return apiGroup{autoscalingv2.SchemeGroupVersion, definitions, rules, nil, func() []*sailplane.Definition {
 		return []*sailplane.Definition{
 			sailplane.Of[autoscalingv2.HorizontalPodAutoscaler, autoscalingv2.HorizontalPodAutoscalerList]("horizontalpodautoscalers",
-				sailplane.ShortNames("hpa"), sailplane.Categories("all"), sailplane.StatusAndMetadata(), sailplane.NoGeneration(),
+				sailplane.ShortNames("hpa"), sailplane.Categories("all"), sailplane.StatusAndMetadata(),
 				sailplane.RuleOptions(map[string]bool{"HPAScaleToZero": true}),
 				sailplane.Default(defaultAutoscaler),
 				sailplane.Validate(validateAutoscaler),

@@ -50,6 +50,14 @@
 // default StorageClass and IngressClass. Nor: procMount, pod-level resources,
 // maxUnavailable of a StatefulSet, spec.dataSourceRef of a claim.
 //
+// # What is dropped
+//
+// The fields that are new in Kubernetes 1.37 and of a feature that is off there
+// by default, as kube-apiserver does: users of volumes, modes of emptyDir,
+// options of bind mounts, the protocol and mode of probes, eviction responders, the
+// health of volumes, and what devices may do in alpha. What is stored already
+// stays. Fields of older features that are off are kept.
+//
 // # What is validated
 //
 // Metadata, every rule that the published types declare (hack/validation

@@ -59,6 +59,7 @@ func TestAll(t *testing.T) {
 		"Generation": generation,
 		"Taints":     taints,
 		"Migrations": migrations,
+		"Gates":      gates,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -92,7 +92,7 @@ var served = map[string]string{
 	"volumeattachments.storage.k8s.io":       "volumeattachment VolumeAttachment - - C status",
 	"volumeattributesclasses.storage.k8s.io": "volumeattributesclass VolumeAttributesClass vac - C",
 	"csidrivers.storage.k8s.io":              "csidriver CSIDriver - - C",
-	"csinodes.storage.k8s.io":                "csinode CSINode - - C",
+	"csinodes.storage.k8s.io":                "csinode CSINode - - C status",
 	"csistoragecapacities.storage.k8s.io":    "csistoragecapacity CSIStorageCapacity - - N",
 
 	"flowschemas.flowcontrol.apiserver.k8s.io":                 "flowschema FlowSchema - - C status",
