@@ -98,8 +98,8 @@ func declared(errs, found field.ErrorList) field.ErrorList {
 	return errs
 }
 
-// ValidateUpdate leaves metadata alone: rest.BeforeUpdate has validated it, and
-// an error found twice is reported twice.
+// ValidateUpdate leaves metadata alone, for which there are rules since 1.37 as
+// well: rest.BeforeUpdate has validated it, and an error found twice is reported twice.
 func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	var errs field.ErrorList
 	for _, check := range s.d.validate {
@@ -108,7 +108,8 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	for _, check := range s.d.validateUpdate {
 		errs = append(errs, check(ctx, obj, old)...)
 	}
-	return declared(errs, s.Scheme.ValidateUpdate(ctx, s.d.ruleOptions, obj, old))
+	found := s.Scheme.ValidateUpdate(ctx, s.d.ruleOptions, obj, old)
+	return declared(errs, slices.DeleteFunc(found, func(err *field.Error) bool { return strings.HasPrefix(err.Field, "metadata.") }))
 }
 
 func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {

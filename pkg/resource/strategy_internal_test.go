@@ -33,6 +33,20 @@ func TestRuleOptions(t *testing.T) {
 	}
 }
 
+func TestRulesOfMetadata(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	scheme.AddValidationFunc(&appsv1.Deployment{}, func(context.Context, operation.Operation, any, any) field.ErrorList {
+		return field.ErrorList{field.Required(field.NewPath("metadata", "uid"), ""), field.Required(field.NewPath("spec", "replicas"), "")}
+	})
+	s := strategy{Scheme: scheme, d: Of[appsv1.Deployment, appsv1.DeploymentList]("deployments")}
+	obj := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}}
+	errs := s.ValidateUpdate(t.Context(), obj, obj)
+	if len(errs) != 1 || errs[0].Field != "spec.replicas" {
+		t.Errorf("what the registry says of metadata is not said twice: got %v", errs)
+	}
+}
+
 func TestDrop(t *testing.T) {
 	t.Parallel()
 	d := Of[appsv1.Deployment, appsv1.DeploymentList]("deployments", Status(), Drop(func(d, old *appsv1.Deployment) {
