@@ -102,7 +102,11 @@ func outputs() []output {
 	}, {
 		dir:      "pkg/builtin/certificates",
 		packages: []string{"k8s.io/api/certificates/v1"},
-		sets:     []set{lists("certificateSigningRequest", "k8s.io/api/certificates/v1.CertificateSigningRequest")},
+		sets: []set{
+			lists("certificateSigningRequest", "k8s.io/api/certificates/v1.CertificateSigningRequest"),
+			lists("clusterTrustBundle", "k8s.io/api/certificates/v1.ClusterTrustBundle"),
+			lists("podCertificateRequest", "k8s.io/api/certificates/v1.PodCertificateRequest"),
+		},
 	}, admissionregistration(), kube(), reviews("authentication", "TokenReview", "SelfSubjectReview"), reviews("authorization",
 		"LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"), rbac(), tokenRequests()}
 }
@@ -143,6 +147,7 @@ func kube() output {
 			"k8s.io/api/resource/v1",
 			"k8s.io/api/scheduling/v1",
 			"k8s.io/api/storage/v1",
+			"k8s.io/api/storagemigration/v1",
 		},
 		sets: []set{
 			kinds("apps", "k8s.io/api/apps/v1", "ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
@@ -155,10 +160,12 @@ func kube() output {
 			kinds("networking", "k8s.io/api/networking/v1", "IPAddress", "Ingress", "IngressClass", "NetworkPolicy", "ServiceCIDR"),
 			kinds("node", "k8s.io/api/node/v1", "RuntimeClass"),
 			kinds("policy", "k8s.io/api/policy/v1", "PodDisruptionBudget"),
-			kinds("resource", "k8s.io/api/resource/v1", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"),
+			kinds("resource", "k8s.io/api/resource/v1",
+				"DeviceClass", "DeviceTaintRule", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice"),
 			kinds("scheduling", "k8s.io/api/scheduling/v1", "PriorityClass"),
 			kinds("storage", "k8s.io/api/storage/v1",
 				"CSIDriver", "CSINode", "CSIStorageCapacity", "StorageClass", "VolumeAttachment", "VolumeAttributesClass"),
+			kinds("storageMigration", "k8s.io/api/storagemigration/v1", "StorageVersionMigration"),
 		},
 	}
 }

@@ -21,9 +21,10 @@ import (
 )
 
 // Standard serves namespaces, configmaps, secrets, serviceaccounts, services,
-// events, resourcequotas, limitranges, leases and certificatesigningrequests,
-// answers reviews of who somebody is and what they may do, empties deleted
-// namespaces, collects garbage, and enforces quotas and limits.
+// events, resourcequotas, limitranges, leases, certificatesigningrequests,
+// clustertrustbundles and podcertificaterequests, answers reviews of who somebody
+// is and what they may do, empties deleted namespaces, collects garbage, and
+// enforces quotas and limits.
 // Who wants less lists the parts.
 func Standard() controlplane.Part { return Custom{}.Parts() }
 
@@ -47,6 +48,8 @@ func (c Custom) Parts() controlplane.Parts {
 		core.LimitRanges{},
 		coordination.Leases{},
 		certificates.CertificateSigningRequests{},
+		certificates.ClusterTrustBundles{},
+		certificates.PodCertificateRequests{},
 		authentication.TokenReviews{},
 		authentication.SelfSubjectReviews{},
 		authorization.All(),

@@ -47,6 +47,8 @@ type Definition struct {
 	spokeDefaults        []spokeDefault
 	validate             []func(context.Context, runtime.Object) field.ErrorList
 	validateUpdate       []func(ctx context.Context, obj, old runtime.Object) field.ErrorList
+	ruleOptions          map[string]bool
+	drops                []func(obj, old runtime.Object)
 	prepareCreate        []func(context.Context, runtime.Object)
 	prepareUpdate        []func(ctx context.Context, obj, old runtime.Object)
 	warn                 []func(context.Context, runtime.Object) []string

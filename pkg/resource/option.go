@@ -2,6 +2,7 @@ package resource
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 
 	"k8s.io/apiserver/pkg/registry/generic/registry"
@@ -99,6 +100,18 @@ func Verbs(verbs ...string) Option { return option(func(d *Definition) { d.verbs
 // the usual ones. Whatever it allows, a name must be usable in a URL path.
 func NameValidation(validate func(name string, prefix bool) []string) Option {
 	return option(func(d *Definition) { d.nameValidation = validate })
+}
+
+// RuleOptions says what is on of the options that the rules ask for which the
+// types declare (+k8s:ifEnabled and +k8s:ifDisabled, KEP 5073): feature gates of
+// Kubernetes, mostly. A rule that asks for another is an internal error.
+func RuleOptions(on map[string]bool) Option {
+	return option(func(d *Definition) {
+		if d.ruleOptions == nil {
+			d.ruleOptions = map[string]bool{}
+		}
+		maps.Copy(d.ruleOptions, on)
+	})
 }
 
 // Subresource adds a sub-resource, "finalize", built over the store of the

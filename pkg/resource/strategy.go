@@ -44,10 +44,17 @@ func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 		statusOf(obj).SetZero()
 	}
 	s.Default(obj)
+	s.drop(obj, nil)
 	for _, prepare := range s.d.prepareCreate {
 		prepare(ctx, obj)
 	}
 	obj.(Object).SetGeneration(s.firstGeneration())
+}
+
+func (s strategy) drop(obj, old runtime.Object) {
+	for _, drop := range s.d.drops {
+		drop(obj, old)
+	}
 }
 
 func (s strategy) firstGeneration() int64 {
@@ -62,6 +69,7 @@ func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object)
 	if s.d.status {
 		statusOf(obj).Set(statusOf(old.DeepCopyObject()))
 	}
+	s.drop(obj, old)
 	for _, prepare := range s.d.prepareUpdate {
 		prepare(ctx, obj, old)
 	}
@@ -75,7 +83,7 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	for _, check := range s.d.validate {
 		errs = append(errs, check(ctx, obj)...)
 	}
-	return declared(errs, s.Scheme.Validate(ctx, nil, obj))
+	return declared(errs, s.Scheme.Validate(ctx, s.d.ruleOptions, obj))
 }
 
 // declared adds the errors of rules that the types declare, for which somebody
@@ -90,8 +98,8 @@ func declared(errs, found field.ErrorList) field.ErrorList {
 	return errs
 }
 
-// ValidateUpdate leaves metadata alone: rest.BeforeUpdate has validated it, and
-// an error found twice is reported twice.
+// ValidateUpdate leaves metadata alone, for which there are rules since 1.37 as
+// well: rest.BeforeUpdate has validated it, and an error found twice is reported twice.
 func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	var errs field.ErrorList
 	for _, check := range s.d.validate {
@@ -100,7 +108,8 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	for _, check := range s.d.validateUpdate {
 		errs = append(errs, check(ctx, obj, old)...)
 	}
-	return declared(errs, s.Scheme.ValidateUpdate(ctx, nil, obj, old))
+	found := s.Scheme.ValidateUpdate(ctx, s.d.ruleOptions, obj, old)
+	return declared(errs, slices.DeleteFunc(found, func(err *field.Error) bool { return strings.HasPrefix(err.Field, "metadata.") }))
 }
 
 func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
@@ -147,6 +156,7 @@ func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Obj
 	}
 	statusOf(kept).Set(statusOf(obj))
 	reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(kept).Elem())
+	s.drop(obj, old)
 }
 
 func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {

@@ -68,6 +68,22 @@ func PrepareForUpdate[T any](prepare func(ctx context.Context, obj, old *T)) Opt
 	})
 }
 
+// Drop empties what clients may not set yet, such as the fields of features that
+// are off. It runs after the defaults on create, where old is nil, on update,
+// and on a write to /status. It should keep what the old object has, and must not
+// change that.
+func Drop[T any](drop func(obj, old *T)) Option {
+	return typed[T]("Drop", func(d *Definition) {
+		d.drops = append(d.drops, func(obj, old runtime.Object) {
+			if old == nil {
+				drop(hubType[T](obj), nil)
+				return
+			}
+			drop(hubType[T](obj), hubType[T](old))
+		})
+	})
+}
+
 // Warn returns warnings for the client that creates or updates an object; keep
 // each below 120 characters, "spec.colour: deprecated, use spec.color".
 func Warn[T any](warnings func(context.Context, *T) []string) Option {

@@ -3,25 +3,22 @@ package certificates
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/klog/v2"
 )
 
 // permission is an admission plugin that asks whether the user may do something
 // for the signer of a request, when a sub-resource is written.
 type permission struct {
 	*admission.Handler
-	authorizer  authorizer.Authorizer
+	signers
+
 	subresource string
 	verb        string
 	// concerns tells whether the change needs the permission.
@@ -55,17 +52,6 @@ func newSigningPermission() *permission {
 	}
 }
 
-// SetAuthorizer implements initializer.WantsAuthorizer.
-func (p *permission) SetAuthorizer(a authorizer.Authorizer) { p.authorizer = a }
-
-// ValidateInitialization implements admission.InitializationValidator.
-func (p *permission) ValidateInitialization() error {
-	if p.authorizer == nil {
-		return errors.New("it has no authorizer")
-	}
-	return nil
-}
-
 // Validate implements admission.ValidationInterface.
 func (p *permission) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !concernsRequests(a, p.subresource) {
@@ -81,28 +67,10 @@ func (p *permission) Validate(ctx context.Context, a admission.Attributes, _ adm
 	}
 	// The old one says for which signer: who asks cannot change that.
 	signer := old.Spec.SignerName
-	if !p.concerns(r, old) || p.allowed(ctx, a.GetUserInfo(), signer) {
+	if !p.concerns(r, old) || p.allowed(ctx, a.GetUserInfo(), p.verb, signer) {
 		return nil
 	}
 	return admission.NewForbidden(a, fmt.Errorf("user not permitted to %s requests with signerName %q", p.verb, signer))
-}
-
-// allowed asks for the signer, and then for all of its domain.
-func (p *permission) allowed(ctx context.Context, who user.Info, signer string) bool {
-	domain, _, _ := strings.Cut(signer, "/")
-	for _, name := range []string{signer, domain + "/*"} {
-		decision, reason, err := p.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-			User: who, Verb: p.verb, ResourceRequest: true,
-			APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers", Name: name,
-		})
-		if err == nil && decision == authorizer.DecisionAllow {
-			return true
-		}
-		if err != nil {
-			klog.FromContext(ctx).V(3).Info("The authorizer has no answer", "verb", p.verb, "signer", name, "reason", reason, "err", err)
-		}
-	}
-	return false
 }
 
 func concernsRequests(a admission.Attributes, subresource string) bool {

@@ -2,6 +2,8 @@
 //
 //   - [CertificateSigningRequests], by which clients ask for certificates
 //   - [Signer], which issues those that were approved
+//   - [ClusterTrustBundles], which say whom to trust
+//   - [PodCertificateRequests], by which the agents of nodes ask on behalf of pods
 //
 // A request names its signer in spec.signerName. Somebody with the permission
 // to approve for that signer decides, the signer writes the certificate into
@@ -11,16 +13,21 @@ package certificates
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"sync"
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/group"
+	certificatesrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/certificates"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -41,7 +48,7 @@ type CertificateSigningRequests struct{}
 
 // Install adds certificatesigningrequests to the group, and the admission plugins.
 func (CertificateSigningRequests) Install(p *controlplane.Plan) error {
-	if err := shared().Install(p); err != nil {
+	if err := serve(p, requests()); err != nil {
 		return err
 	}
 	p.Admit("CertificateApproval", newApprovalPermission())
@@ -53,11 +60,30 @@ func (CertificateSigningRequests) Install(p *controlplane.Plan) error {
 // shared is the group, made once per process: its scheme and definitions are
 // the same for every plane.
 var shared = sync.OnceValue(func() *group.Group {
-	return group.New(certificatesv1.SchemeGroupVersion, certificatesv1.AddToScheme,
-		certificateSigningRequestDefinitions, requests())
+	return group.New(certificatesv1.SchemeGroupVersion, addToScheme, definitions, requests(), bundles(), podRequests(&signers{}))
 })
 
-// csr is what all of this package is about.
+func addToScheme(s *runtime.Scheme) error {
+	return errors.Join(certificatesv1.AddToScheme(s), certificatesrules.RegisterValidations(s))
+}
+
+func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+	all := certificateSigningRequestDefinitions(ref)
+	maps.Copy(all, clusterTrustBundleDefinitions(ref))
+	maps.Copy(all, podCertificateRequestDefinitions(ref))
+	return all
+}
+
+// serve adds a resource to the group of a plane.
+func serve(p *controlplane.Plan, d *resource.Definition) error {
+	if err := d.Err(); err != nil {
+		return err
+	}
+	p.Serve(shared().API(), d.Resource(certificatesv1.SchemeGroupVersion))
+	return nil
+}
+
+// csr is what most of this package is about.
 type csr = certificatesv1.CertificateSigningRequest
 
 func requests() *resource.Definition {

@@ -15,23 +15,26 @@ import (
 
 // requestStore sets what is special about the store.
 func requestStore(s *registry.Store) {
-	s.CreateStrategy = create{s.CreateStrategy}
+	s.CreateStrategy = create[csr]{s.CreateStrategy, validateSpec}
 	s.ResetFieldsStrategy = resetFields{fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("status")}
 }
 
-// create validates the spec, once and for all.
-type create struct{ rest.RESTCreateStrategy }
-
-func (c create) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	r, ok := obj.(*csr)
-	if !ok {
-		return wrongType(obj)
-	}
-	return append(c.RESTCreateStrategy.Validate(ctx, obj), validateSpec(r)...)
+// create validates what is new, once and for all.
+type create[T any] struct {
+	rest.RESTCreateStrategy
+	validate func(*T) field.ErrorList
 }
 
-func wrongType(obj runtime.Object) field.ErrorList {
-	return field.ErrorList{field.InternalError(nil, fmt.Errorf("got a %T, not a %T", obj, &csr{}))}
+func (c create[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	r, ok := any(obj).(*T)
+	if !ok {
+		return wrongType[T](obj)
+	}
+	return append(c.RESTCreateStrategy.Validate(ctx, obj), c.validate(r)...)
+}
+
+func wrongType[T any](obj runtime.Object) field.ErrorList {
+	return field.ErrorList{field.InternalError(nil, fmt.Errorf("got a %T, not a %T", obj, new(T)))}
 }
 
 // resetFields are the fields that a write ignores, so that server-side apply
@@ -66,11 +69,11 @@ func (u update) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 func (u update) ValidateUpdate(_ context.Context, obj, old runtime.Object) field.ErrorList {
 	r, ok := obj.(*csr)
 	if !ok {
-		return wrongType(obj)
+		return wrongType[csr](obj)
 	}
 	was, ok := old.(*csr)
 	if !ok {
-		return wrongType(old)
+		return wrongType[csr](old)
 	}
 	return append(validateConditions(r, was), u.validate(r, was)...)
 }
@@ -151,24 +154,24 @@ var (
 	_ rest.ResetFieldsStrategy = subresource{}
 )
 
-func newSubresource(s *registry.Store, u update, reset resetFields) rest.Storage {
+func newSubresource(s *registry.Store, u rest.RESTUpdateStrategy, reset resetFields) rest.Storage {
 	c := *s
 	c.UpdateStrategy, c.ResetFieldsStrategy = u, reset
 	return subresource{TableConvertor: s, store: &c}
 }
 
-// New returns an empty request.
+// New returns an empty object.
 func (s subresource) New() runtime.Object { return s.store.New() }
 
 // Destroy does nothing: the resource destroys what it shares.
 func (subresource) Destroy() {}
 
-// Get returns the request. Patch needs it.
+// Get returns the object. Patch needs it.
 func (s subresource) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	return s.store.Get(ctx, name, options)
 }
 
-// Update changes a request that exists.
+// Update changes an object that exists.
 func (s subresource) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo,
 	createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -20,7 +21,8 @@ func autoscaling() apiGroup {
 	return apiGroup{autoscalingv2.SchemeGroupVersion, definitions, rules, nil, func() []*sailplane.Definition {
 		return []*sailplane.Definition{
 			sailplane.Of[autoscalingv2.HorizontalPodAutoscaler, autoscalingv2.HorizontalPodAutoscalerList]("horizontalpodautoscalers",
-				sailplane.ShortNames("hpa"), sailplane.Categories("all"), sailplane.StatusAndMetadata(), sailplane.NoGeneration(),
+				sailplane.ShortNames("hpa"), sailplane.Categories("all"), sailplane.StatusAndMetadata(),
+				sailplane.RuleOptions(map[string]bool{"HPAScaleToZero": true}),
 				sailplane.Default(defaultAutoscaler),
 				sailplane.Validate(validateAutoscaler),
 				table(autoscalerRow, "Reference", "Targets", "MinPods", "MaxPods#", "Replicas#"),
@@ -84,6 +86,13 @@ func validateAutoscaler(_ context.Context, h *autoscalingv2.HorizontalPodAutosca
 		errs = append(errs, oneOf(spec.Child("metrics").Index(i).Child("type"), m.Type,
 			autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType, autoscalingv2.ObjectMetricSourceType,
 			autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType)...)
+	}
+	// Where no pod is left, no pod says when there is work again.
+	if h.Spec.MinReplicas != nil && least == 0 && !slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
+		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
+	}) {
+		errs = append(errs, field.Forbidden(spec.Child("metrics"),
+			"must specify at least one Object or External metric to support scaling to zero replicas"))
 	}
 	return errs
 }

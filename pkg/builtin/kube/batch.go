@@ -28,7 +28,9 @@ func batch() apiGroup {
 func jobs() *resource.Definition {
 	return resource.Of[batchv1.Job, batchv1.JobList]("jobs",
 		resource.Categories("all"), resource.StatusAndMetadata(),
+		resource.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
 		resource.Default(defaultJob),
+		gatedPods(func(j *batchv1.Job) *corev1.PodSpec { return &j.Spec.Template.Spec }),
 		resource.PrepareForCreate(selectOwnPods),
 		resource.Validate(func(_ context.Context, j *batchv1.Job) field.ErrorList {
 			return validateJobSpec(&j.Spec, true, field.NewPath("spec"))

@@ -244,6 +244,11 @@ func generation(t *testing.T, config *rest.Config) {
 		t.Errorf("a node has none: got %v, %v", node, err)
 	}
 	_ = client.CoreV1().Nodes().Delete(t.Context(), "generation", metav1.DeleteOptions{})
+	// Since 1.37, an autoscaler has one.
+	scaler, err := try(t, config, autoscalers, minimal["horizontalpodautoscalers.autoscaling"])
+	if err != nil || scaler.GetGeneration() != 1 {
+		t.Errorf("an autoscaler has a generation: got %v, %v", scaler, err)
+	}
 	verbs := map[string]bool{}
 	list, err := client.Discovery().ServerResourcesForGroupVersion("apps/v1")
 	if err != nil {

@@ -25,6 +25,8 @@ func pods() *resource.Definition {
 	return resource.Of[corev1.Pod, corev1.PodList]("pods",
 		resource.ShortNames("po"), resource.Categories("all"), resource.StatusAndMetadata("ownerReferences", "deletionTimestamp"),
 		resource.Default(defaultPod),
+		gatedPods(func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec }),
+		gated(podVolumeHealth, podResourceStatuses),
 		resource.PrepareForCreate(func(_ context.Context, p *corev1.Pod) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qualityOfService(&p.Spec)}
 		}),
@@ -53,6 +55,7 @@ func podFields() map[string]func(*corev1.Pod) string {
 func podTemplates() *resource.Definition {
 	return resource.Of[corev1.PodTemplate, corev1.PodTemplateList]("podtemplates",
 		resource.Default(func(t *corev1.PodTemplate) { defaultPodSpec(&t.Template.Spec) }),
+		gatedPods(func(t *corev1.PodTemplate) *corev1.PodSpec { return &t.Template.Spec }),
 		resource.Validate(func(_ context.Context, t *corev1.PodTemplate) field.ErrorList {
 			return validatePodTemplate(&t.Template, field.NewPath("template"))
 		}),
@@ -68,6 +71,12 @@ func replicationControllers() *resource.Definition {
 	return resource.Of[corev1.ReplicationController, corev1.ReplicationControllerList]("replicationcontrollers",
 		resource.ShortNames("rc"), resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.Default(defaultController),
+		gatedPods(func(c *corev1.ReplicationController) *corev1.PodSpec {
+			if c.Spec.Template == nil {
+				return nil
+			}
+			return &c.Spec.Template.Spec
+		}),
 		resource.Scale(func(c *corev1.ReplicationController) (*int32, int32, string) {
 			return c.Spec.Replicas, c.Status.Replicas, labels.SelectorFromSet(c.Spec.Selector).String()
 		}, func(c *corev1.ReplicationController, n int32) { c.Spec.Replicas = &n }),
@@ -103,7 +112,9 @@ func validateController(_ context.Context, c *corev1.ReplicationController) fiel
 func nodes() *resource.Definition {
 	return resource.Of[corev1.Node, corev1.NodeList]("nodes",
 		resource.ClusterScoped(), resource.ShortNames("no"), resource.StatusAndMetadata(), resource.NoGeneration(),
+		resource.RuleOptions(map[string]bool{"InPlacePodVerticalScalingSchedulerPreemption": false}),
 		resource.Default(defaultNode),
+		gated(preemptionPolicy),
 		resource.ValidateUpdate(func(_ context.Context, n, old *corev1.Node) field.ErrorList {
 			if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
 				return field.ErrorList{field.Forbidden(field.NewPath("spec", "providerID"),
@@ -139,6 +150,7 @@ func persistentVolumeClaims() *resource.Definition {
 	return resource.Of[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]("persistentvolumeclaims",
 		resource.ShortNames("pvc"), resource.StatusAndMetadata(), resource.NoGeneration(),
 		resource.Default(defaultClaim),
+		gated(claimHealth),
 		resource.PrepareForCreate(func(_ context.Context, c *corev1.PersistentVolumeClaim) {
 			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
 		}),

@@ -14,7 +14,9 @@ import (
 func devices() apiGroup {
 	definitions, rules := resourceDefinitions, devicesrules.RegisterValidations
 	return apiGroup{resourcev1.SchemeGroupVersion, definitions, rules, nil, func() []*resource.Definition {
-		return []*resource.Definition{deviceClasses(), resourceClaims(), resourceClaimTemplates(), resourceSlices()}
+		return []*resource.Definition{
+			deviceClasses(), deviceTaintRules(), resourceClaims(), resourceClaimTemplates(), resourceSlices(),
+		}
 	}}
 }
 
@@ -29,6 +31,7 @@ func resourceClaims() *resource.Definition {
 	return resource.Of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList]("resourceclaims",
 		resource.Status(), resource.NoGeneration(),
 		resource.Default(func(c *resourcev1.ResourceClaim) { defaultDeviceClaim(&c.Spec.Devices) }),
+		gated(claimAttributes, claimOperations),
 		resource.Validate(func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
 			return validateDeviceClaim(&c.Spec.Devices, field.NewPath("spec", "devices"))
 		}),
@@ -59,6 +62,7 @@ func resourceClaimTemplates() *resource.Definition {
 	return resource.Of[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList]("resourceclaimtemplates",
 		resource.NoGeneration(),
 		resource.Default(func(t *resourcev1.ResourceClaimTemplate) { defaultDeviceClaim(&t.Spec.Spec.Devices) }),
+		gated(templateAttributes),
 		resource.Validate(func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 			return validateDeviceClaim(&t.Spec.Spec.Devices, field.NewPath("spec", "spec", "devices"))
 		}),
@@ -115,6 +119,15 @@ func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.Erro
 func resourceSlices() *resource.Definition {
 	return resource.Of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList]("resourceslices",
 		resource.ClusterScoped(),
+		resource.RuleOptions(map[string]bool{"DRAPartitionableDevicesType": false}),
+		gated(partitionType, skippedOperations, allocatableResources, compatibilityGroups),
+		resource.Default(func(s *resourcev1.ResourceSlice) {
+			for _, device := range s.Spec.Devices {
+				for i := range device.Taints {
+					defaultTaint(&device.Taints[i])
+				}
+			}
+		}),
 		resource.Validate(func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
 			spec := field.NewPath("spec")
 			errs := append(required(spec.Child("driver"), s.Spec.Driver), required(spec.Child("pool", "name"), s.Spec.Pool.Name)...)

@@ -21,13 +21,14 @@
 //	networking.k8s.io/v1             ingresses, ingressclasses, networkpolicies, ipaddresses, servicecidrs
 //	node.k8s.io/v1                   runtimeclasses
 //	policy/v1                        poddisruptionbudgets
-//	resource.k8s.io/v1               deviceclasses, resourceclaims, resourceclaimtemplates, resourceslices
+//	resource.k8s.io/v1               deviceclasses, devicetaintrules, resourceclaims, resourceclaimtemplates, resourceslices
 //	scheduling.k8s.io/v1             priorityclasses
 //	storage.k8s.io/v1                storageclasses, volumeattachments, volumeattributesclasses, csidrivers, csinodes,
 //	                                 csistoragecapacities
+//	storagemigration.k8s.io/v1       storageversionmigrations
 //
 // Scope, short names, categories, /status, /scale, metadata.generation, field
-// selectors and the columns of kubectl get are those of Kubernetes 1.36. Objects
+// selectors and the columns of kubectl get are those of Kubernetes 1.37. Objects
 // are stored as protobuf. Nothing acts on them: no pod runs and no Deployment
 // makes a ReplicaSet unless a controller of yours does it. A write to /status
 // changes metadata of the kinds of which it does so in Kubernetes.
@@ -48,6 +49,14 @@
 // admission plugins: the ServiceAccount, priority and tolerations of a pod, the
 // default StorageClass and IngressClass. Nor: procMount, pod-level resources,
 // maxUnavailable of a StatefulSet, spec.dataSourceRef of a claim.
+//
+// # What is dropped
+//
+// The fields that are new in Kubernetes 1.37 and of a feature that is off there
+// by default, as kube-apiserver does: users of volumes, modes of emptyDir,
+// options of bind mounts, the protocol and mode of probes, eviction responders, the
+// health of volumes, and what devices may do in alpha. What is stored already
+// stays. Fields of older features that are off are kept.
 //
 // # What is validated
 //

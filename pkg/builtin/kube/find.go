@@ -17,7 +17,8 @@ func elsewhere() map[string]string {
 			"limitranges services endpoints",
 		"pkg/builtin/coordination": "leases.coordination.k8s.io",
 		"pkg/builtin/discovery":    "endpointslices.discovery.k8s.io",
-		"pkg/builtin/certificates": "certificatesigningrequests.certificates.k8s.io",
+		"pkg/builtin/certificates": "certificatesigningrequests.certificates.k8s.io clustertrustbundles.certificates.k8s.io " +
+			"podcertificaterequests.certificates.k8s.io",
 		"pkg/builtin/rbac": "roles.rbac.authorization.k8s.io rolebindings.rbac.authorization.k8s.io " +
 			"clusterroles.rbac.authorization.k8s.io clusterrolebindings.rbac.authorization.k8s.io",
 		"pkg/builtin/admissionregistration": "mutatingwebhookconfigurations.admissionregistration.k8s.io " +

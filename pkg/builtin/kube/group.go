@@ -32,6 +32,7 @@ type apiGroup struct {
 func every() []apiGroup {
 	return []apiGroup{
 		core(), apps(), autoscaling(), batch(), networking(), policy(), storage(), flowControl(), scheduling(), node(), devices(),
+		storageMigration(),
 	}
 }
 

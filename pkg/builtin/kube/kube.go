@@ -25,8 +25,8 @@ func Batch(resources ...string) controlplane.Part { return part{batch(), resourc
 func Core(resources ...string) controlplane.Part { return part{core(), resources} }
 
 // Devices is the part that serves resources of resource.k8s.io/v1, dynamic
-// resource allocation: deviceclasses, resourceclaims, resourceclaimtemplates
-// and resourceslices; without a name all of them.
+// resource allocation: deviceclasses, devicetaintrules, resourceclaims,
+// resourceclaimtemplates and resourceslices; without a name all of them.
 func Devices(resources ...string) controlplane.Part { return part{devices(), resources} }
 
 // FlowControl is the part that serves resources of
@@ -53,6 +53,14 @@ func Scheduling(resources ...string) controlplane.Part { return part{scheduling(
 // storageclasses, volumeattachments, volumeattributesclasses, csidrivers,
 // csinodes and csistoragecapacities; without a name all of them.
 func Storage(resources ...string) controlplane.Part { return part{storage(), resources} }
+
+// StorageMigration is the part that serves storageversionmigrations
+// (storagemigration.k8s.io/v1). They are data only: nothing here rewrites stored
+// objects in their latest version, and the status of a migration stays empty
+// until a controller of yours writes it.
+func StorageMigration(resources ...string) controlplane.Part {
+	return part{storageMigration(), resources}
+}
 
 // Resources is the part that serves the named resources, each as kubectl names
 // it: "pods", "deployments.apps", "ingresses.networking.k8s.io". A name that

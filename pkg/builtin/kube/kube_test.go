@@ -57,6 +57,9 @@ func TestAll(t *testing.T) {
 		"Graceful":   graceful,
 		"OpenAPI":    openAPI,
 		"Generation": generation,
+		"Taints":     taints,
+		"Migrations": migrations,
+		"Gates":      gates,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

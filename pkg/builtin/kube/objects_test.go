@@ -44,9 +44,12 @@ var minimal = map[string]string{
 	"runtimeclasses.node.k8s.io": `{"handler":"a"}`,
 
 	"deviceclasses.resource.k8s.io":          `{"spec":{}}`,
+	"devicetaintrules.resource.k8s.io":       `{"spec":{"taint":{"key":"example.com/a","effect":"NoSchedule","timeAdded":"9999-01-01T00:00:00Z"}}}`,
 	"resourceclaims.resource.k8s.io":         `{"spec":` + claim + `}`,
 	"resourceclaimtemplates.resource.k8s.io": `{"spec":{"spec":` + claim + `}}`,
 	"resourceslices.resource.k8s.io":         `{"spec":{"driver":"a.example.com","pool":{"name":"p","generation":1,"resourceSliceCount":1},"nodeName":"n"}}`,
+
+	"storageversionmigrations.storagemigration.k8s.io": `{"spec":{"resource":{"group":"apps","resource":"deployments"}}}`,
 }
 
 const (
@@ -89,7 +92,7 @@ var served = map[string]string{
 	"volumeattachments.storage.k8s.io":       "volumeattachment VolumeAttachment - - C status",
 	"volumeattributesclasses.storage.k8s.io": "volumeattributesclass VolumeAttributesClass vac - C",
 	"csidrivers.storage.k8s.io":              "csidriver CSIDriver - - C",
-	"csinodes.storage.k8s.io":                "csinode CSINode - - C",
+	"csinodes.storage.k8s.io":                "csinode CSINode - - C status",
 	"csistoragecapacities.storage.k8s.io":    "csistoragecapacity CSIStorageCapacity - - N",
 
 	"flowschemas.flowcontrol.apiserver.k8s.io":                 "flowschema FlowSchema - - C status",
@@ -100,9 +103,12 @@ var served = map[string]string{
 	"runtimeclasses.node.k8s.io": "runtimeclass RuntimeClass - - C",
 
 	"deviceclasses.resource.k8s.io":          "deviceclass DeviceClass - - C",
+	"devicetaintrules.resource.k8s.io":       "devicetaintrule DeviceTaintRule - - C status",
 	"resourceclaims.resource.k8s.io":         "resourceclaim ResourceClaim - - N status",
 	"resourceclaimtemplates.resource.k8s.io": "resourceclaimtemplate ResourceClaimTemplate - - N",
 	"resourceslices.resource.k8s.io":         "resourceslice ResourceSlice - - C",
+
+	"storageversionmigrations.storagemigration.k8s.io": "storageversionmigration StorageVersionMigration - - C status",
 }
 
 // printed is what kubectl get -o wide prints of the minimal object: the columns
@@ -149,7 +155,10 @@ var printed = map[string]string{
 	"runtimeclasses.node.k8s.io": "Name=a Handler=a Age",
 
 	"deviceclasses.resource.k8s.io":          "Name=a Age",
+	"devicetaintrules.resource.k8s.io":       "Name=a Key=example.com/a Value= Effect=NoSchedule TimeAdded=<invalid> Age",
 	"resourceclaims.resource.k8s.io":         "Name=a State=pending Age",
 	"resourceclaimtemplates.resource.k8s.io": "Name=a Age",
 	"resourceslices.resource.k8s.io":         "Name=a Node=n Driver=a.example.com Pool=p Age",
+
+	"storageversionmigrations.storagemigration.k8s.io": "Name=a Resource=deployments.apps Status=Unknown",
 }

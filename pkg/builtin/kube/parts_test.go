@@ -24,7 +24,7 @@ func TestPick(t *testing.T) {
 		"whole group":     {"without a name it is all", []controlplane.Part{kube.Batch()}, "cronjobs.batch jobs.batch"},
 		"by name":         {"names are those of kubectl", []controlplane.Part{kube.Resources("pods", "jobs.batch", "priorityclasses.scheduling.k8s.io")}, "jobs.batch pods priorityclasses.scheduling.k8s.io"},
 		"groups":          {"groups go by their API name", []controlplane.Part{kube.Groups("policy", "node.k8s.io")}, "poddisruptionbudgets.policy runtimeclasses.node.k8s.io"},
-		"the other parts": {"every group has its part", []controlplane.Part{kube.Core("nodes"), kube.Autoscaling(), kube.Networking("ingresses"), kube.Storage("storageclasses"), kube.FlowControl("flowschemas"), kube.Scheduling(), kube.Node(), kube.Policy(), kube.Devices("deviceclasses")}, "deviceclasses.resource.k8s.io flowschemas.flowcontrol.apiserver.k8s.io horizontalpodautoscalers.autoscaling ingresses.networking.k8s.io nodes poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io runtimeclasses.node.k8s.io storageclasses.storage.k8s.io"},
+		"the other parts": {"every group has its part", []controlplane.Part{kube.Core("nodes"), kube.Autoscaling(), kube.Networking("ingresses"), kube.Storage("storageclasses"), kube.FlowControl("flowschemas"), kube.Scheduling(), kube.Node(), kube.Policy(), kube.Devices("devicetaintrules"), kube.StorageMigration()}, "devicetaintrules.resource.k8s.io flowschemas.flowcontrol.apiserver.k8s.io horizontalpodautoscalers.autoscaling ingresses.networking.k8s.io nodes poddisruptionbudgets.policy priorityclasses.scheduling.k8s.io runtimeclasses.node.k8s.io storageclasses.storage.k8s.io storageversionmigrations.storagemigration.k8s.io"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -63,6 +63,7 @@ func TestMistakes(t *testing.T) {
 		"group elsehere": {kube.Groups("coordination.k8s.io"), `group "coordination.k8s.io": pkg/builtin/coordination serves it: use that`},
 		"no group":       {kube.Groups(), `part "kube.Groups": it names no group`},
 		"of a group":     {kube.Apps("deployment"), `part "kube apps/v1": resource "deployment": apps/v1 has none of that name; it has deployments,`},
+		"trust bundles":  {kube.Resources("clustertrustbundles.certificates.k8s.io"), `pkg/builtin/certificates serves it: use that`},
 		"core":           {kube.Core("secrets"), `part "kube v1": resource "secrets": pkg/builtin/core serves it: use that`},
 	}
 	for name, tc := range cases {

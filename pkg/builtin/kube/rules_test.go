@@ -26,6 +26,9 @@ var (
 	ingresses    = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
 	policies     = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "networkpolicies"}
 	budgets      = schema.GroupVersionResource{Group: "policy", Version: "v1", Resource: "poddisruptionbudgets"}
+	deviceSlices = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceslices"}
+	taintRules   = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "devicetaintrules"}
+	moves        = schema.GroupVersionResource{Group: "storagemigration.k8s.io", Version: "v1", Resource: "storageversionmigrations"}
 	claims       = schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}
 	autoscalers  = schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}
 )
@@ -38,6 +41,19 @@ func kindOf(gvr schema.GroupVersionResource) string {
 func try(t *testing.T, config *rest.Config, gvr schema.GroupVersionResource, body string) (*unstructured.Unstructured, error) {
 	t.Helper()
 	return create(t, config, gvr, body, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+}
+
+// tryCluster is try for a resource without namespaces.
+func tryCluster(t *testing.T, config *rest.Config, gvr schema.GroupVersionResource, body string) (*unstructured.Unstructured, error) {
+	t.Helper()
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := &unstructured.Unstructured{Object: decode(t, body)}
+	object.SetGroupVersionKind(gvr.GroupVersion().WithKind(kindOf(gvr)))
+	object.SetName("dry")
+	return client.Resource(gvr).Create(t.Context(), object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 }
 
 // create creates an object of the given fields, called a, in the namespace
@@ -211,7 +227,13 @@ func invalid(t *testing.T, config *rest.Config) {
 		// Rules that nothing but the published types declare.
 		"no CIDR":           {policies, `{"spec":{"podSelector":{},"ingress":[{"from":[{"ipBlock":{}}]}]}}`, "spec.ingress[0].from[0].ipBlock.cidr: Required value"},
 		"too many requests": {claims, `{"spec":{"devices":{"requests":[` + manyRequests() + `]}}}`, "spec.devices.requests: Too many: 33: must have at most 32 items"},
-		"no maximum":        {autoscalers, `{"spec":{"scaleTargetRef":{"kind":"Deployment","name":"a"}}}`, "spec.maxReplicas: Invalid value: 0: must be greater than 0"},
+		"no minimum": {
+			autoscalers, `{"spec":{"scaleTargetRef":{"kind":"Deployment","name":"a"},"minReplicas":0,"maxReplicas":3}}`,
+			"spec.metrics: Forbidden: must specify at least one Object or External metric to support scaling to zero replicas",
+		},
+		"scheduled job":  {jobs, `{"spec":{"scheduling":{},"template":{"spec":` + once + `}}}`, "spec.scheduling: Forbidden"},
+		"scheduled cron": {cronJobs, `{"spec":{"schedule":"@daily","jobTemplate":{"spec":{"scheduling":{},"template":{"spec":` + once + `}}}}}`, "spec.jobTemplate.spec.scheduling: Forbidden"},
+		"no maximum":     {autoscalers, `{"spec":{"scaleTargetRef":{"kind":"Deployment","name":"a"}}}`, "spec.maxReplicas: Invalid value: 0: must be greater than 0"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

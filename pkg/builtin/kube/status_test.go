@@ -28,6 +28,9 @@ func statusMetadata(t *testing.T, config *rest.Config) {
 		"servicecidrs.networking.k8s.io":                           {"newer kinds keep metadata", ""},
 		"volumeattachments.storage.k8s.io":                         {"newer kinds keep metadata", ""},
 		"resourceclaims.resource.k8s.io":                           {"newer kinds keep metadata", ""},
+		"csinodes.storage.k8s.io":                                  {"newer kinds keep metadata", ""},
+		"devicetaintrules.resource.k8s.io":                         {"newer kinds keep metadata", ""},
+		"storageversionmigrations.storagemigration.k8s.io":         {"newer kinds keep metadata", ""},
 		"flowschemas.flowcontrol.apiserver.k8s.io":                 {"newer kinds keep metadata", ""},
 		"prioritylevelconfigurations.flowcontrol.apiserver.k8s.io": {"newer kinds keep metadata", ""},
 	}

@@ -151,7 +151,8 @@ func csiDriverRow(d *storagev1.CSIDriver) []any {
 
 func csiNodes() *resource.Definition {
 	return resource.Of[storagev1.CSINode, storagev1.CSINodeList]("csinodes",
-		resource.ClusterScoped(), resource.NoGeneration(),
+		resource.ClusterScoped(), resource.Status(), resource.NoGeneration(),
+		gated(storageHealth),
 		resource.Validate(func(_ context.Context, n *storagev1.CSINode) field.ErrorList {
 			var errs field.ErrorList
 			names := map[string]bool{}

@@ -20,7 +20,7 @@ const (
 	aggregateToView  = "rbac.authorization.k8s.io/aggregate-to-view"
 )
 
-// Defaults returns the cluster roles and bindings that Kubernetes 1.36 starts
+// Defaults returns the cluster roles and bindings that Kubernetes 1.37 starts
 // with, without those of nodes, schedulers and controllers that a plane does
 // not have. All are labelled and updated at each start, see
 // ReconcileClusterRole. admin, edit and view have no rules of their own: see
@@ -64,6 +64,10 @@ func defaultRoles() []*rbacv1.ClusterRole {
 		role("system:certificates.k8s.io:kube-apiserver-client-approver", nil,
 			on("approve").groups("certificates.k8s.io").resources("signers").names("kubernetes.io/kube-apiserver-client"),
 		),
+		// Enough to find out whom to trust, which is no secret.
+		role("system:cluster-trust-bundle-discovery", nil,
+			on("get", "list", "watch").groups("certificates.k8s.io").resources("clustertrustbundles"),
+		),
 
 		// Each of the three holds what the next one holds.
 		aggregated("admin", aggregateToAdmin, nil),
@@ -81,6 +85,7 @@ func defaultBindings() []*rbacv1.ClusterRoleBinding {
 		bound("system:monitoring", user.MonitoringGroup),
 		bound("system:discovery", user.AllAuthenticated),
 		bound("system:service-account-issuer-discovery", serviceaccount.AllServiceAccountsGroup),
+		bound("system:cluster-trust-bundle-discovery", serviceaccount.AllServiceAccountsGroup),
 		bound("system:basic-user", user.AllAuthenticated),
 		bound("system:public-info-viewer", user.AllAuthenticated, user.AllUnauthenticated),
 	}

@@ -1,0 +1,97 @@
+package certificates
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/admission/initializer"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/klog/v2"
+)
+
+// signers tells what users may do for signers. It is what admission plugins have
+// in common that ask it.
+type signers struct{ authorizer authorizer.Authorizer }
+
+// SetAuthorizer implements initializer.WantsAuthorizer.
+func (s *signers) SetAuthorizer(a authorizer.Authorizer) { s.authorizer = a }
+
+// ValidateInitialization implements admission.InitializationValidator.
+func (s *signers) ValidateInitialization() error {
+	if s.authorizer == nil {
+		return errors.New("it has no authorizer")
+	}
+	return nil
+}
+
+// allowed asks for the signer, and then for all of its domain.
+func (s *signers) allowed(ctx context.Context, who user.Info, verb, signer string) bool {
+	domain, _, _ := strings.Cut(signer, "/")
+	for _, name := range []string{signer, domain + "/*"} {
+		decision, reason, err := s.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+			User: who, Verb: verb, ResourceRequest: true,
+			APIGroup: certificatesv1.GroupName, APIVersion: "*", Resource: "signers", Name: name,
+		})
+		if err == nil && decision == authorizer.DecisionAllow {
+			return true
+		}
+		if err != nil {
+			klog.FromContext(ctx).V(3).Info("The authorizer has no answer", "verb", verb, "signer", name, "reason", reason, "err", err)
+		}
+	}
+	return false
+}
+
+// attestation is the plugin ClusterTrustBundleAttest: who says whom to trust for
+// a signer needs the permission to attest for it.
+type attestation struct {
+	*admission.Handler
+	signers
+}
+
+var (
+	_ admission.ValidationInterface     = &attestation{}
+	_ admission.InitializationValidator = &attestation{}
+	_ initializer.WantsAuthorizer       = &attestation{}
+)
+
+func newAttestation() *attestation {
+	return &attestation{Handler: admission.NewHandler(admission.Create, admission.Update)}
+}
+
+// Validate implements admission.ValidationInterface.
+func (p *attestation) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	if a.GetResource().GroupResource() != certificatesv1.Resource("clustertrustbundles") {
+		return nil
+	}
+	b, ok := a.GetObject().(*bundle)
+	if !ok {
+		return admission.NewForbidden(a, fmt.Errorf("expected type ClusterTrustBundle, got: %T", a.GetObject()))
+	}
+	// The new one says for which signer: validation refuses a change of it.
+	signer := b.Spec.SignerName
+	if old, ok := a.GetOldObject().(*bundle); signer == "" || ok && sameButOwners(b, old) {
+		return nil
+	}
+	if !p.allowed(ctx, a.GetUserInfo(), "attest", signer) {
+		return admission.NewForbidden(a, fmt.Errorf("user not permitted to attest for signerName %q", signer))
+	}
+	return nil
+}
+
+// sameButOwners tells whether nothing changes but what the garbage collector
+// changes, or nothing at all, as when stored objects are rewritten.
+func sameButOwners(b, old *bundle) bool {
+	if old == nil {
+		return false
+	}
+	same := b.DeepCopy()
+	same.OwnerReferences, same.Finalizers, same.ManagedFields = old.OwnerReferences, old.Finalizers, old.ManagedFields
+	return equality.Semantic.DeepEqual(same, old)
+}

@@ -1,0 +1,97 @@
+package kube
+
+import (
+	"context"
+
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	storagemigrationrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/storagemigration"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
+)
+
+// migration is what the group is about.
+type migration = storagemigrationv1.StorageVersionMigration
+
+func storageMigration() apiGroup {
+	definitions, rules := storageMigrationDefinitions, storagemigrationrules.RegisterValidations
+	return apiGroup{storagemigrationv1.SchemeGroupVersion, definitions, rules, nil, func() []*resource.Definition {
+		return []*resource.Definition{
+			resource.Of[migration, storagemigrationv1.StorageVersionMigrationList]("storageversionmigrations",
+				resource.ClusterScoped(), resource.Status(), resource.NoGeneration(),
+				resource.Validate(validateMigration),
+				resource.ValidateUpdate(validateMigrationUpdate),
+				table(func(m *migration) []any { return []any{m.Spec.Resource.String(), migrationState(m)} }, "Resource", "Status"),
+				ageAt(3, -1),
+			),
+		}
+	}}
+}
+
+// migrationState is the last of the known conditions that is true.
+func migrationState(m *migration) string {
+	state := "Unknown"
+	for _, c := range m.Status.Conditions {
+		switch storagemigrationv1.MigrationConditionType(c.Type) {
+		case storagemigrationv1.MigrationRunning, storagemigrationv1.MigrationSucceeded, storagemigrationv1.MigrationFailed:
+			if c.Status == metav1.ConditionTrue {
+				state = c.Type
+			}
+		}
+	}
+	return state
+}
+
+func validateMigration(_ context.Context, m *migration) field.ErrorList {
+	path, status := field.NewPath("spec", "resource"), field.NewPath("status")
+	errs := required(path.Child("resource"), m.Spec.Resource.Resource)
+	if len(errs) == 0 {
+		for _, msg := range validation.IsDNS1035Label(m.Spec.Resource.Resource) {
+			errs = append(errs, field.Invalid(path.Child("resource"), m.Spec.Resource.Resource, msg))
+		}
+	}
+	if group := m.Spec.Resource.Group; group != "" {
+		for _, msg := range validation.IsDNS1123Subdomain(group) {
+			errs = append(errs, field.Invalid(path.Child("group"), group, msg))
+		}
+	}
+	if v := m.Status.ResourceVersion; v != "" {
+		if _, err := resourceversion.CompareResourceVersion(v, v); err != nil {
+			errs = append(errs, field.Invalid(status.Child("resourceVersion"), v, err.Error()))
+		}
+	}
+	errs = append(errs, metavalidation.ValidateConditions(m.Status.Conditions, status.Child("conditions"))...)
+	if migrated(m, storagemigrationv1.MigrationSucceeded) && migrated(m, storagemigrationv1.MigrationFailed) {
+		errs = append(errs, field.Invalid(status.Child("conditions"), m.Status.Conditions,
+			"Both success and failed conditions cannot be true at the same time"))
+	}
+	return errs
+}
+
+// validateMigrationUpdate keeps what is to be migrated, and how it ended.
+func validateMigrationUpdate(_ context.Context, m, old *migration) field.ErrorList {
+	errs := immutable(field.NewPath("spec"), m.Spec, old.Spec)
+	status := field.NewPath("status")
+	if was := old.Status.ResourceVersion; was != "" {
+		errs = append(errs, immutable(status.Child("resourceVersion"), m.Status.ResourceVersion, was)...)
+	}
+	for word, condition := range map[string]storagemigrationv1.MigrationConditionType{
+		"Success": storagemigrationv1.MigrationSucceeded, "Failed": storagemigrationv1.MigrationFailed,
+	} {
+		if migrated(old, condition) && !migrated(m, condition) {
+			errs = append(errs, field.Invalid(status.Child("conditions"), m.Status.Conditions,
+				word+" condition cannot be set to false once it is true"))
+		}
+	}
+	return errs
+}
+
+// migrated tells whether the migration ended that way.
+func migrated(m *migration, how storagemigrationv1.MigrationConditionType) bool {
+	return meta.IsStatusConditionTrue(m.Status.Conditions, string(how))
+}

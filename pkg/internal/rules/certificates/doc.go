@@ -1,0 +1,5 @@
+// Package certificates has the rules that the types of k8s.io/api/certificates/v1 declare.
+//
+// +k8s:validation-gen=TypesWithField=TypeMeta
+// +k8s:validation-gen-input=k8s.io/api/certificates/v1
+package certificates
