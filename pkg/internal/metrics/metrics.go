@@ -37,6 +37,12 @@ func (r reduced) Gather() ([]*dto.MetricFamily, error) {
 		switch f.GetName() {
 		case "apiserver_request_slo_duration_seconds":
 			continue // deprecated: the same as apiserver_request_sli_duration_seconds
+		case "apiserver_watch_events_dispatch_duration_seconds":
+			for _, m := range f.Metric { // new in 1.37, for each resource: means will do
+				if h := m.GetHistogram(); h != nil {
+					h.Bucket = nil
+				}
+			}
 		case "apiserver_request_duration_seconds", "apiserver_request_sli_duration_seconds":
 		default:
 			for _, m := range f.Metric {

@@ -24,6 +24,8 @@ const (
 	compactRetain = 1
 	compactBatch  = 1000
 	pollBatch     = 500
+	// pollInterval is how often a driver looks for what other servers wrote.
+	pollInterval = time.Second
 )
 
 // ErrRefused is the error of a Driver.Check whose answer another try does not change.
@@ -88,7 +90,7 @@ func (r Remote) Resolve(schemes ...string) (*url.URL, drivers.Config, []string, 
 		Scheme:           u.Scheme,
 		BackendTLSConfig: tls.Config{CAFile: r.CAFile, CertFile: r.CertFile, KeyFile: r.KeyFile},
 		CompactTimeout:   compactTimeout, CompactMinRetain: compactRetain,
-		CompactBatchSize: compactBatch, PollBatchSize: pollBatch,
+		CompactBatchSize: compactBatch, PollBatchSize: pollBatch, PollInterval: pollInterval,
 	}
 	if (r.CertFile == "") != (r.KeyFile == "") {
 		return nil, config, nil, errors.New("only one of CertFile and KeyFile is set; a certificate needs its key")
