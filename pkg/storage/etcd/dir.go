@@ -1,6 +1,7 @@
 package etcd
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 	bbolterrors "go.etcd.io/bbolt/errors"
+	"go.etcd.io/etcd/server/v3/storage/schema"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
 )
@@ -18,6 +20,9 @@ import (
 // databaseWait is how long the check of a database waits for its lock. Our own
 // lock is held by then, so only an etcd that is not ours can have it.
 const databaseWait = 100 * time.Millisecond
+
+// indexSize is how many bytes the database has for the index of an entry.
+const indexSize = 8
 
 // prepared is a data directory that is ours.
 type prepared struct {
@@ -49,7 +54,10 @@ func prepare(path string) (*prepared, error) {
 	}
 	isNew, err := beginBootstrap(dir)
 	if err == nil {
-		err = checkDatabase(filepath.Join(dir, memberDir, "snap", "db"))
+		var applied uint64
+		if applied, err = checkDatabase(filepath.Join(dir, memberDir, "snap", "db")); err == nil {
+			err = checkLog(filepath.Join(dir, memberDir, "wal"), applied)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Release())
@@ -57,11 +65,12 @@ func prepare(path string) (*prepared, error) {
 	return &prepared{dir: dir, isNew: isNew, lock: lock}, nil
 }
 
-// checkDatabase opens the database and reads its root, where there is one.
-// etcd does the same in a goroutine in which a panic cannot be caught.
-func checkDatabase(path string) (err error) {
+// checkDatabase opens the database, where there is one, and goes through its pages. It
+// returns how many entries of the log are in it. etcd goes through them too, in a
+// goroutine in which a panic cannot be caught.
+func checkDatabase(path string) (applied uint64, err error) {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-		return nil
+		return 0, nil
 	}
 	// The file is mapped into memory, and a page that is missing is a fault.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
@@ -70,23 +79,33 @@ func checkDatabase(path string) (err error) {
 			err = damaged(path, fmt.Errorf("%v", p))
 		}
 	}()
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true, Timeout: databaseWait})
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: databaseWait})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
-		return fmt.Errorf("database %s: in use by another program; stop that or choose another directory", path)
+		return 0, fmt.Errorf("database %s: in use by another program; stop that or choose another directory", path)
 	}
 	if err != nil {
-		return damaged(path, err)
+		return 0, damaged(path, err)
 	}
 	err = db.View(func(tx *bbolt.Tx) error {
+		if meta := tx.Bucket(schema.Meta.Name()); meta != nil {
+			if v := meta.Get(schema.MetaConsistentIndexKeyName); len(v) == indexSize {
+				applied = binary.BigEndian.Uint64(v)
+			}
+		}
+		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
+			return errors.Join(err, fmt.Errorf("it has %d bytes, and its pages have %d", info.Size(), tx.Size()))
+		}
 		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
-			b.Cursor().Last()
+			c := b.Cursor()
+			for k, _ := c.First(); k != nil; k, _ = c.Next() { //nolint:revive // every page is to be looked at
+			}
 			return nil
 		})
 	})
 	if err != nil {
 		err = damaged(path, err)
 	}
-	return errors.Join(err, db.Close())
+	return applied, errors.Join(err, db.Close())
 }
 
 // advise says what to do about an error of etcd's start.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -26,6 +27,8 @@ const (
 	notifyInterval = 5 * time.Second
 	// electionRetry is how often a starting etcd is told to elect itself.
 	electionRetry = time.Millisecond
+	// electionPatience is how long a starting etcd may make no progress.
+	electionPatience = 30 * time.Second
 	// failedStart is how long a start that failed has to end by itself.
 	failedStart = 100 * time.Millisecond
 	// failedStop is how long a stop waits for an etcd that failed: parts of it
@@ -294,7 +297,14 @@ func (s *embedded) elect(ctx context.Context) error {
 	now := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
 	tick := time.NewTicker(electionRetry)
 	defer tick.Stop()
+	moved, at := time.Now(), uint64(0)
 	for {
+		if now := server.AppliedIndex() + server.CommittedIndex(); now != at {
+			moved, at = time.Now(), now
+		} else if time.Since(moved) > electionPatience {
+			return fmt.Errorf("etcd reads no more of its log and does not lead itself since %v: the log in %s is damaged; "+
+				"restore a copy of the directory or choose another", electionPatience, filepath.Join(s.description.Dir, memberDir, "wal"))
+		}
 		select {
 		case <-server.ReadyNotify():
 			return nil

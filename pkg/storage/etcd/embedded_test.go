@@ -129,6 +129,15 @@ func TestWrongDirectories(t *testing.T) {
 			prepare: func(t *testing.T, dir string) { spoil(t, dir, 0, 100, "member/wal/*.wal") },
 			want:    "damaged", reason: "etcd panics over a log that does not say whose it is",
 		},
+		"log without end": {
+			prepare: func(t *testing.T, dir string) {
+				run(t, dir)
+				names, err := filepath.Glob(filepath.Join(dir, "member/wal/*.wal"))
+				must(t, err)
+				must(t, os.Truncate(names[0], 2000))
+			},
+			want: "its end is lost", reason: "etcd would wait for ever, or drop what is written next",
+		},
 		"log is a file": {
 			prepare: func(t *testing.T, dir string) {
 				must(t, os.MkdirAll(filepath.Join(dir, "member"), 0o700))
