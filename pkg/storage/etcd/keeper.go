@@ -52,7 +52,7 @@ type keeper struct {
 	written, inUse, keptFrom int64
 	samples                  []sample
 	defragged, searched      time.Time
-	searchedAt               int64 // the revision
+	searchedAt, searchedUse  int64 // the revision, and what was in use after it
 }
 
 // sample is how much was written before a revision.
@@ -170,6 +170,9 @@ func (k *keeper) compact(ctx context.Context, to sample) {
 	for len(k.samples) > 1 && k.samples[0].revision < to.revision {
 		k.samples = k.samples[1:]
 	}
+	// The pages that a transaction frees are free after the next one.
+	k.server.Backend().ForceCommit()
+	k.server.Backend().ForceCommit()
 	k.inUse = k.server.Backend().SizeInUse()
 	k.kept.Store(k.written - k.keptFrom)
 	k.compacted.Store(time.Now().UnixNano())
@@ -189,7 +192,8 @@ func (k *keeper) defrag() {
 
 // mayHaveRoom tells whether something changed since room was last looked for.
 func (k *keeper) mayHaveRoom() bool {
-	return time.Since(k.searched) > retryRoom && k.server.KV().Rev() != k.searchedAt
+	return time.Since(k.searched) > retryRoom &&
+		(k.server.KV().Rev() != k.searchedAt || k.server.Backend().SizeInUse() != k.searchedUse)
 }
 
 // makeRoom drops all history and writes the file again, and lets etcd write once
@@ -206,6 +210,7 @@ func (k *keeper) makeRoom(ctx context.Context) {
 		k.defrag()
 	}
 	size := k.server.Backend().Size()
+	k.searchedUse = k.server.Backend().SizeInUse()
 	full := size > k.quota/20*19
 	if full != k.full.Swap(full) && full {
 		klog.ErrorS(nil, "The storage is full: all of it are objects. Delete some, or raise the quota", "dir", k.dir, "bytes", size,
