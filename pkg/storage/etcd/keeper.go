@@ -192,8 +192,12 @@ func (k *keeper) defrag() {
 
 // mayHaveRoom tells whether something changed since room was last looked for.
 func (k *keeper) mayHaveRoom() bool {
-	return time.Since(k.searched) > retryRoom &&
-		(k.server.KV().Rev() != k.searchedAt || k.server.Backend().SizeInUse() != k.searchedUse)
+	if time.Since(k.searched) <= retryRoom {
+		return false
+	}
+	// What a reader still looked at when it was dropped is free after the next commit.
+	k.server.Backend().ForceCommit()
+	return k.server.KV().Rev() != k.searchedAt || k.server.Backend().SizeInUse() != k.searchedUse
 }
 
 // makeRoom drops all history and writes the file again, and lets etcd write once
@@ -202,8 +206,9 @@ func (k *keeper) makeRoom(ctx context.Context) {
 	if k.full.Load() && !k.mayHaveRoom() {
 		return
 	}
-	k.searched, k.searchedAt = time.Now(), k.server.KV().Rev()
-	if k.compact(ctx, k.samples[len(k.samples)-1]); ctx.Err() != nil {
+	newest := k.samples[len(k.samples)-1]
+	k.searched, k.searchedAt = time.Now(), newest.revision
+	if k.compact(ctx, newest); ctx.Err() != nil {
 		return
 	}
 	if k.free() > k.quota/20 {
