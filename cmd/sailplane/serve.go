@@ -44,6 +44,8 @@ type serve struct {
 	traces     traceFlags
 	verbosity  verbosity
 	login      login
+	history    time.Duration
+	limits     limits
 }
 
 func serveCommand() *cobra.Command {
@@ -79,6 +81,9 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	f.Int32Var(&s.traces.samples, "otlp-samples", 0,
 		"how many of a million requests are traced whose callers do not say")
 	f.VarP(&s.verbosity, "v", "v", "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
+	f.DurationVar(&s.history, "storage-history", 5*time.Minute, "for how long at least the storage keeps what was changed, for watches")
+	f.Var(&s.limits.quota, "storage-quota", "size at which an embedded etcd refuses writes (default 8Gi)")
+	f.Var(&s.limits.history, "storage-history-limit", "how much history an embedded etcd keeps at most, whatever its age (default 128Mi)")
 	f.StringVar(&s.login.ca, "storage-ca", "", "CA file to verify an external storage with")
 	f.StringVar(&s.login.cert, "storage-cert", "", "client certificate file for an external storage")
 	f.StringVar(&s.login.key, "storage-key", "", "client key file for an external storage")
@@ -105,6 +110,9 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 		s.login.password = os.Getenv(passwordVariable)
 	}
 	storage, err := parseStorage(s.storage, s.dataDir, s.login)
+	if err == nil {
+		storage, err = s.limits.of(storage)
+	}
 	if err != nil {
 		return err
 	}
@@ -120,6 +128,7 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 	return controlplane.New("sailplane").
 		Listen(s.listen).
 		Storage(storage).
+		History(s.history).
 		With(
 			authn.Admin{Dir: filepath.Join(s.dataDir, "pki"), Kubeconfig: s.kubeconfig},
 			authz.RBAC{}, rbac.All(),

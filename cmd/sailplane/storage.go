@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine"
@@ -65,6 +67,25 @@ func withoutLogin(value string) string {
 	}
 	scheme, _, _ := strings.Cut(value[:at], ":")
 	return scheme + ":xxxxx" + value[at:]
+}
+
+// limits are those of an embedded etcd. 0: its own.
+type limits struct{ quota, history resource.QuantityValue }
+
+// of is a storage with the limits, which other storages have not.
+func (l limits) of(s controlplane.Storage) (controlplane.Storage, error) {
+	if l.quota.Sign() < 0 || l.history.Sign() < 0 {
+		return nil, errors.New("--storage-quota, --storage-history-limit: want a size, such as 8Gi")
+	}
+	if l.quota.IsZero() && l.history.IsZero() {
+		return s, nil
+	}
+	e, ok := s.(etcd.Embedded)
+	if !ok {
+		return nil, errors.New("--storage-quota, --storage-history-limit: they go with an embedded etcd only")
+	}
+	e.QuotaBytes, e.HistoryBytes = l.quota.Value(), l.history.Value()
+	return e, nil
 }
 
 // parseStorage reads --storage. Empty is an embedded etcd in the data directory.

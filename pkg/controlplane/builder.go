@@ -8,7 +8,12 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
+
+// defaultHistory is how long a storage keeps history, as kube-apiserver has it
+// (--etcd-compaction-interval).
+const defaultHistory = 5 * time.Minute
 
 // Builder collects what a server is made of. Its methods may be called in any
 // order until Build.
@@ -18,11 +23,14 @@ type Builder struct {
 	prefix  string
 	storage Storage
 	parts   []Part
+	history time.Duration
 }
 
 // New starts a server of the given name, which logs and the user agent of its
 // own clients carry.
-func New(name string) *Builder { return &Builder{name: name, prefix: "/registry"} }
+func New(name string) *Builder {
+	return &Builder{name: name, prefix: "/registry", history: defaultHistory}
+}
 
 // Listen has the server serve HTTPS at a TCP address, "127.0.0.1:6443"; port 0
 // picks a free one. Without it the server is reached through Handler and
@@ -45,6 +53,14 @@ func (b *Builder) Prefix(prefix string) *Builder {
 	return b
 }
 
+// History sets for how long at least the storage keeps what was changed, for
+// watches and lists of an older version: 5 minutes by default, as kube-apiserver's
+// --etcd-compaction-interval. A storage may have a limit of its own, by size.
+func (b *Builder) History(keep time.Duration) *Builder {
+	b.history = keep
+	return b
+}
+
 // With adds parts, in order.
 func (b *Builder) With(parts ...Part) *Builder {
 	b.parts = append(b.parts, parts...)
@@ -64,6 +80,9 @@ func (b *Builder) Build() (*Server, error) {
 	}
 	if !strings.HasPrefix(b.prefix, "/") || path.Clean(b.prefix) != b.prefix || b.prefix == "/" {
 		errs = append(errs, fmt.Errorf(`prefix %q: want a path such as "/registry"`, b.prefix))
+	}
+	if b.history <= 0 {
+		errs = append(errs, fmt.Errorf("history %v: want a time above 0, such as %v", b.history, defaultHistory))
 	}
 	if b.listen != "" {
 		if _, _, err := net.SplitHostPort(b.listen); err != nil {

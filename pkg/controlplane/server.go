@@ -204,7 +204,7 @@ func (r *run) openStorage(ctx context.Context) (*store.Backend, *store.Health, e
 	if err != nil {
 		return nil, nil, fmt.Errorf("storage: client for compaction: %w", err)
 	}
-	compactor := etcd3.NewCompactor(client, compactionInterval, clock.RealClock{}, nil)
+	compactor := etcd3.NewCompactor(client, r.server.built.history, clock.RealClock{}, nil)
 	r.onStop(func(context.Context) error {
 		compactor.Stop()
 		_ = client.Close() // tells only that its context was ended by it
@@ -238,7 +238,3 @@ func (r *run) endWith(storage Backend) {
 		return nil
 	})
 }
-
-// compactionInterval is how much history a storage keeps, as kube-apiserver
-// has it (--etcd-compaction-interval).
-const compactionInterval = 5 * time.Minute

@@ -108,3 +108,34 @@ func TestFull(t *testing.T) {
 		}
 	}
 }
+
+// BenchmarkEmbeddedHistory updates 100 keys, 100 KiB each time, and reports the size of
+// the file: -benchtime 104858x is 10 GiB.
+func BenchmarkEmbeddedHistory(b *testing.B) {
+	dir := b.TempDir()
+	s := Embedded{Dir: dir, UnsafeNoSync: true}.Open()
+	if err := s.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	defer s.Stop(context.Background()) //nolint:errcheck // of a benchmark
+	c, err := s.Client()
+	if err != nil {
+		b.Fatal(err)
+	}
+	value := strings.Repeat("x", 100<<10)
+	largest := int64(0)
+	for i := 0; b.Loop(); i++ {
+		if _, err := c.Put(b.Context(), fmt.Sprintf("/a/%d", i%100), value); err != nil {
+			b.Fatal(err)
+		}
+		if info, err := os.Stat(filepath.Join(dir, memberDir, "snap", "db")); err == nil {
+			largest = max(largest, info.Size())
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, memberDir, "snap", "db"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(info.Size())/mebibyte, "MiB")
+	b.ReportMetric(float64(largest)/mebibyte, "MiB-at-most")
+}
