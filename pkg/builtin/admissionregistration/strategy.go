@@ -54,8 +54,9 @@ func reservedName(obj runtime.Object) field.ErrorList {
 	if err != nil || !strings.HasSuffix(m.GetName(), staticSuffix) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), m.GetName(), fmt.Sprintf("names ending with %q are reserved for "+
-		"static manifest-based configurations and cannot be managed via the API", staticSuffix))}
+	why := fmt.Sprintf("names ending with %q are reserved for static manifest-based configurations and cannot be managed via the API",
+		staticSuffix)
+	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), m.GetName(), why)}
 }
 
 // update refuses to replace an object that was not read before: who writes must

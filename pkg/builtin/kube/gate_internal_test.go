@@ -69,7 +69,8 @@ func TestPodFeatures(t *testing.T) {
 			{VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Mode: new(int32(1))}}},
 			{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
 				DefaultUser: user, Sources: []corev1.VolumeProjection{
-					{Secret: &corev1.SecretProjection{Items: keys}}, {ConfigMap: &corev1.ConfigMapProjection{Items: keys}},
+					{Secret: &corev1.SecretProjection{Items: keys}},
+					{ConfigMap: &corev1.ConfigMapProjection{Items: keys}},
 					{DownwardAPI: &corev1.DownwardAPIProjection{Items: files}},
 					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{User: user}},
 					{ClusterTrustBundle: &corev1.ClusterTrustBundleProjection{User: user}},

@@ -29,8 +29,6 @@ type Storage struct {
 	History, File int64
 	// Compacted is when history was last dropped, or when the storage was started.
 	Compacted time.Time
-	// Lag is how many revisions the watch is behind that is most behind.
-	Lag int64
 }
 
 //nolint:gochecknoglobals // metrics are the process'
@@ -93,12 +91,11 @@ var (
 	historyDesc   = desc("history_bytes", "Bytes of history that the storage keeps, as far as it knows")
 	fileDesc      = desc("file_bytes", "Bytes that the storage takes, on disk or in memory")
 	compactedDesc = desc("last_compaction_timestamp_seconds", "When history was last dropped, or the start")
-	lagDesc       = desc("watch_lag_revisions", "How many revisions the watch is behind that is most behind")
 )
 
 // DescribeWithStability implements metrics.StableCollector.
 func (r *reporting) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{historyDesc, fileDesc, compactedDesc, lagDesc} {
+	for _, d := range []*metrics.Desc{historyDesc, fileDesc, compactedDesc} {
 		ch <- d
 	}
 }
@@ -121,7 +118,6 @@ func (r *reporting) CollectWithStability(ch chan<- metrics.Metric) {
 		}
 		sum.History += s.History
 		sum.File += s.File
-		sum.Lag = max(sum.Lag, s.Lag)
 		if s.Compacted.Before(sum.Compacted) {
 			sum.Compacted = s.Compacted
 		}
@@ -133,6 +129,5 @@ func (r *reporting) CollectWithStability(ch chan<- metrics.Metric) {
 		gauge(historyDesc, float64(s.History))
 		gauge(fileDesc, float64(s.File))
 		gauge(compactedDesc, float64(s.Compacted.UnixNano())/float64(time.Second))
-		gauge(lagDesc, float64(s.Lag))
 	}
 }

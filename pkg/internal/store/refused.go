@@ -55,7 +55,8 @@ const retryAfter = 1
 // reasonOf says what is wrong with a storage, by the error of a request to it. It is
 // empty where nothing is: for the answers that API servers expect.
 func reasonOf(err error) metrics.Reason {
-	code, text := codes.Unknown, err.Error()
+	var code codes.Code
+	text := err.Error()
 	var answered rpctypes.EtcdError
 	switch {
 	case errors.As(err, &answered):

@@ -97,7 +97,7 @@ func checkDatabase(path string) (applied uint64, err error) {
 		}
 		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
 			c := b.Cursor()
-			for k, _ := c.First(); k != nil; k, _ = c.Next() { //nolint:revive // every page is to be looked at
+			for k, _ := c.First(); k != nil; k, _ = c.Next() {
 			}
 			return nil
 		})

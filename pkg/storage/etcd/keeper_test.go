@@ -117,7 +117,7 @@ func BenchmarkEmbeddedHistory(b *testing.B) {
 	if err := s.Start(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	defer s.Stop(context.Background()) //nolint:errcheck // of a benchmark
+	defer s.Stop(context.Background())
 	c, err := s.Client()
 	if err != nil {
 		b.Fatal(err)
