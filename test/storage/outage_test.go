@@ -210,7 +210,7 @@ func awaitReady(t *testing.T, c *kubernetes.Clientset, code int) string {
 	var got int
 	var body []byte
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		body, _ = c.RESTClient().Get().AbsPath("/readyz").Do(t.Context()).StatusCode(&got).Raw() //nolint:errcheck // the code says it
+		body, _ = c.RESTClient().Get().AbsPath("/readyz").Do(t.Context()).StatusCode(&got).Raw()
 		if got == code {
 			return string(body)
 		}
