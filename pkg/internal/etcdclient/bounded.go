@@ -65,11 +65,11 @@ type boundedStream struct {
 func (s *boundedStream) Recv() (*pb.RangeStreamResponse, error) {
 	late := time.AfterFunc(s.timeout, s.cancel)
 	chunk, err := s.KV_RangeStreamClient.Recv()
-	if isLate := !late.Stop(); err != nil {
+	if !late.Stop() {
+		return nil, context.DeadlineExceeded
+	}
+	if err != nil {
 		s.cancel()
-		if isLate {
-			return nil, context.DeadlineExceeded
-		}
 	}
 	return chunk, err
 }

@@ -143,3 +143,15 @@ func (g *guardedKV) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.C
 	defer g.calls.end()
 	return g.KVServer.Compact(ctx, r)
 }
+
+// guardedLease is etcd's lease service, which needs room as writes do.
+type guardedLease struct {
+	pb.LeaseServer
+	kv *guardedKV
+}
+
+// LeaseGrant implements the etcd lease service.
+func (g *guardedLease) LeaseGrant(ctx context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
+	response, err := g.LeaseServer.LeaseGrant(ctx, r)
+	return response, g.kv.answer(err)
+}

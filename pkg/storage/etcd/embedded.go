@@ -187,10 +187,11 @@ func (s *embedded) start(ctx context.Context) error {
 		defer metrics.Report(engine, keeper.report)()
 		keeper.run(kept)
 	})
+	kv := &guardedKV{KVServer: v3rpc.NewQuotaKVServer(server), calls: s.calls, keeper: keeper}
 	s.servers = etcdclient.Servers{
-		KV:          &guardedKV{KVServer: v3rpc.NewQuotaKVServer(server), calls: s.calls, keeper: keeper},
+		KV:          kv,
 		Watch:       &guardedWatch{WatchServer: v3rpc.NewWatchServer(server), calls: s.calls},
-		Lease:       v3rpc.NewQuotaLeaseServer(server),
+		Lease:       &guardedLease{LeaseServer: v3rpc.NewQuotaLeaseServer(server), kv: kv},
 		Maintenance: v3rpc.NewMaintenanceServer(server, nil),
 		Cluster:     v3rpc.NewClusterServer(server),
 	}

@@ -21,6 +21,8 @@ const (
 	// keepInterval is how often the size is looked at. A disk writes what is kept of
 	// history in no less.
 	keepInterval = 250 * time.Millisecond
+	// minSamples is by which part of the history it is dropped at least.
+	minSamples = 64
 	// minFree is how much of a file is free before it is worth writing it again.
 	minFree = 64 << 20
 	// defragPause is for how long a file is not written again, unless room is needed:
@@ -110,13 +112,15 @@ func (k *keeper) look(ctx context.Context) {
 	k.measure()
 	size := k.server.Backend().Size()
 	switch {
-	case k.isAlarmed() || size > k.quota/4*3 && k.mayHaveRoom():
+	case k.isAlarmed():
 		k.makeRoom(ctx)
 	case k.kept.Load() > k.history:
 		k.compact(ctx, k.horizon(k.history/2))
 		fallthrough
 	default:
-		if free := k.free(); free > max(minFree, size/2) && time.Since(k.defragged) > defragPause {
+		free := k.free()
+		much := free > max(minFree, size/2) || size > k.quota/4*3 && free > k.quota/10
+		if much && time.Since(k.defragged) > defragPause {
 			k.defrag()
 		}
 	}
@@ -128,7 +132,7 @@ func (k *keeper) measure() {
 	k.written += max(0, inUse-k.inUse)
 	k.inUse = inUse
 	now := sample{k.server.KV().Rev(), k.written}
-	if n := len(k.samples); n == 0 || k.samples[n-1].revision != now.revision {
+	if n := len(k.samples); n < 2 || now.written-k.samples[n-2].written > k.history/minSamples {
 		k.samples = append(k.samples, now)
 	} else {
 		k.samples[n-1] = now

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
@@ -63,6 +65,73 @@ func testPages(t *testing.T, h *harness) {
 	if n, err := h.client.Count(t.Context(), "/t/", kubernetes.CountOptions{}); err != nil || n != keys {
 		t.Errorf("count: got %d, %v, want %d", n, err, keys)
 	}
+}
+
+// testStreams compares streams (KEP-5966) with ranges, and has one stay at its revision
+// while others write.
+func testStreams(t *testing.T, h *harness) {
+	const keys = 1500 // more than any first chunk has
+	var old int64
+	for i := range keys {
+		old = h.create(t, fmt.Sprintf("/t/%04d", i), fmt.Sprint(i))
+	}
+	h.create(t, "/u", "after the prefix")
+	h.update(t, "/t/0007", "new", h.get(t, "/t/0007", 0).KV.ModRevision)
+	for name, opts := range map[string][]clientv3.OpOption{
+		"all":         nil,
+		"a few":       {clientv3.WithLimit(10)},
+		"as many":     {clientv3.WithLimit(keys)},
+		"before":      {clientv3.WithRev(old)},
+		"keys only":   {clientv3.WithKeysOnly()},
+		"count only":  {clientv3.WithCountOnly()},
+		"nothing yet": {clientv3.WithRev(old), clientv3.WithLimit(1)},
+	} {
+		opts = append(opts, clientv3.WithRange(clientv3.GetPrefixRangeEnd("/t/")))
+		want, err := h.client.KV.Get(t.Context(), "/t/", opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stream, err := h.client.KV.GetStream(t.Context(), "/t/", opts...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := clientv3.GetStreamToGetResponse(stream)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if got.Header.GetRevision() < want.Header.GetRevision() || got.Count != want.Count || got.More != want.More {
+			t.Errorf("%s: revision %d, count %d, more %v, want %d, %d, %v", name,
+				got.Header.GetRevision(), got.Count, got.More, want.Header.GetRevision(), want.Count, want.More)
+		}
+		if diff := cmp.Diff(texts(want.Kvs), texts(got.Kvs)); diff != "" {
+			t.Errorf("%s (-range +stream):\n%s", name, diff)
+		}
+	}
+	stream, err := h.client.KV.GetStream(t.Context(), "/t/", clientv3.WithRange(clientv3.GetPrefixRangeEnd("/t/")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := <-stream
+	if first.Err() != nil {
+		t.Fatal(first.Err())
+	}
+	last := fmt.Sprintf("/t/%04d", keys-1)
+	h.remove(t, last, h.get(t, last, 0).KV.ModRevision)
+	rest, err := clientv3.GetStreamToGetResponse(stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(first.Kvs) + len(rest.Kvs); n != keys {
+		t.Errorf("a stream has %d keys, and there were %d when it began", n, keys)
+	}
+}
+
+func texts(kvs []*mvccpb.KeyValue) []string {
+	var all []string
+	for _, kv := range kvs {
+		all = append(all, fmt.Sprintf("%s=%s at %d", kv.Key, kv.Value, kv.ModRevision))
+	}
+	return all
 }
 
 func testOldRevisions(t *testing.T, h *harness) {

@@ -64,6 +64,7 @@ func dataTests() tests {
 			"of an empty list can be followed":   testEmptyLists,
 			"in pages show one revision":         testPages,
 			"in pages end at a compaction":       testPagesCompacted,
+			"as streams are as ranges":           testStreams,
 		},
 		"values": {
 			"of 0 bytes to 1.5 MiB are kept": testSizes,
