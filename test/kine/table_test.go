@@ -33,6 +33,7 @@ func contract() []string {
 		"progress/comes after its events",
 		"progress/reaches the newest revision",
 		"reads/are newest, at least and exact",
+		"reads/as streams are as ranges",
 		"reads/in pages end at a compaction",
 		"reads/in pages show one revision",
 		"reads/of an empty list can be followed",

@@ -16,7 +16,10 @@ import (
 
 	"github.com/k3s-io/kine/pkg/drivers"
 	"github.com/k3s-io/kine/pkg/server"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -162,7 +165,7 @@ func (r *running) open(life, work context.Context, d Driver, config *drivers.Con
 		return fmt.Errorf("start: %w", err)
 	}
 	bridge := server.New(driver, config.Scheme, notifyInterval, emulatedVersion)
-	r.servers = etcdclient.Servers{KV: bridge, Watch: bridge, Lease: bridge, Maintenance: bridge, Cluster: bridge}
+	r.servers = etcdclient.Servers{KV: unstreamed{bridge}, Watch: bridge, Lease: bridge, Maintenance: bridge, Cluster: bridge}
 	return nil
 }
 
@@ -202,4 +205,13 @@ func (b *backend) Stop(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("%s: stop: waiting for the driver: %w", b.driver.Name, context.Cause(ctx))
 	}
+}
+
+// unstreamed is kine's KV service without its streams of ranges, which have all keys
+// whatever the limit. Ranges are read by pages then.
+type unstreamed struct{ pb.KVServer }
+
+// RangeStream implements the etcd KV service.
+func (unstreamed) RangeStream(*pb.RangeRequest, pb.KV_RangeStreamServer) error {
+	return status.Error(codes.Unimplemented, "a range is read by pages")
 }
