@@ -72,7 +72,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/etcdclient":        {},
 	"pkg/internal/feed":              {"pkg/internal/revision"},
 	"pkg/internal/filelock":          {},
-	"pkg/internal/etcdapi":           {"pkg/internal/etcdclient", "pkg/internal/revision", "pkg/internal/upstream"},
+	"pkg/internal/etcdapi":           {"pkg/internal/etcdclient", "pkg/internal/metrics", "pkg/internal/revision"},
 	"pkg/internal/revision":          {},
 	"pkg/internal/follow":            {"pkg/controlplane"},
 	"pkg/internal/leaktest":          {},

@@ -121,7 +121,7 @@ func (r reader) Read(p []byte) (int, error) {
 // it is back it is used again.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	for _, state := range []string{"cut", "silent"} {
+	for state, failed := range map[string]string{"cut": "[-]storage-etcd-answer", "silent": "[-]storage-etcd-speed"} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			w := newWire(t, listening(t))
@@ -159,8 +159,8 @@ func TestOutage(t *testing.T) {
 			refused(t, "a create", create("meanwhile"))
 			_, err = maps.List(t.Context(), metav1.ListOptions{})
 			refused(t, "a list", err)
-			if body := awaitReady(t, c, http.StatusInternalServerError); !strings.Contains(body, "[-]storage-etcd-") {
-				t.Errorf("/readyz does not name the storage:\n%s", body)
+			if body := awaitReady(t, c, http.StatusInternalServerError); !strings.Contains(body, failed) {
+				t.Errorf("/readyz lacks %q:\n%s", failed, body)
 			}
 			w.set("")
 			awaitReady(t, c, http.StatusOK)

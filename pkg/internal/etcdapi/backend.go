@@ -19,6 +19,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdclient"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
@@ -28,6 +29,8 @@ const emulatedVersion = "3.6.0"
 
 // Backend runs a log. It implements controlplane.Backend.
 type Backend struct {
+	// Engine is what metrics call the storage.
+	Engine string
 	// Name starts every error: "memory", or "sqlite file" and its path.
 	Name string
 	// Open opens the log. The context bounds the opening only.
@@ -88,7 +91,11 @@ func (b *Backend) start(ctx context.Context) error {
 	// Not the start's context: this lives until Stop.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r.cancel = cancel
-	r.work.Go(h.notify)
+	stop := metrics.Report(b.Engine, r.report)
+	r.work.Go(func() {
+		defer stop()
+		h.notify()
+	})
 	r.work.Go(func() { h.expiry.run(work, log) })
 	r.servers = etcdclient.Servers{
 		KV: &kv{log: log}, Lease: &lease{hub: h}, Maintenance: &maintenance{log: log},
@@ -96,6 +103,17 @@ func (b *Backend) start(ctx context.Context) error {
 	}
 	b.running = r
 	return nil
+}
+
+// report is what metrics tell.
+func (r *running) report() metrics.Storage {
+	lag := r.hub.lag()
+	s := metrics.Storage{Lag: &lag}
+	s.History, s.Compacted = r.log.History()
+	if size, err := r.log.Size(context.Background()); err == nil {
+		s.File = size
+	}
+	return s
 }
 
 // Client implements controlplane.Backend.

@@ -51,6 +51,22 @@ func (h *hub) follow(events []*revision.Event) {
 	h.expiry.follow(events)
 }
 
+// lag is how many revisions the watch is behind that is most behind.
+func (h *hub) lag() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var most int64
+	h.all(func(w *watch) {
+		switch {
+		case len(w.queue) > 0:
+			most = max(most, h.revision-w.queue[0].KV.Mod+1)
+		case !w.live:
+			most = max(most, h.revision-w.next+1)
+		}
+	})
+	return most
+}
+
 // each calls f with the watches of a key. The caller holds the lock.
 func (h *hub) each(key string, f func(*watch)) {
 	for w := range h.keys[key] {

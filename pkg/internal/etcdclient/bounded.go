@@ -2,45 +2,56 @@ package etcdclient
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
 )
 
 // bounded is the client of a KV service whose calls end after a while, tries and all.
 type bounded struct {
 	pb.KVClient
-	timeout time.Duration
+	connection *grpc.ClientConn
+	timeout    time.Duration
+}
+
+// call ends after the timeout. Where no member can be reached it says so: etcd's
+// client tries again until then, and only tells that time is over.
+func call[T any](ctx context.Context, b *bounded, f func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
+	r, err := f(ctx)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && b.connection.GetState() != connectivity.Ready {
+		err = status.Error(codes.Unavailable, "no member of the etcd cluster can be reached")
+	}
+	return r, err
 }
 
 // Range implements the client of the etcd KV service.
 func (b *bounded) Range(ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.KVClient.Range(ctx, r, opts...)
+	return call(ctx, b, func(ctx context.Context) (*pb.RangeResponse, error) { return b.KVClient.Range(ctx, r, opts...) })
 }
 
 // Put implements the client of the etcd KV service.
 func (b *bounded) Put(ctx context.Context, r *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.KVClient.Put(ctx, r, opts...)
+	return call(ctx, b, func(ctx context.Context) (*pb.PutResponse, error) { return b.KVClient.Put(ctx, r, opts...) })
 }
 
 // DeleteRange implements the client of the etcd KV service.
 func (b *bounded) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.KVClient.DeleteRange(ctx, r, opts...)
+	return call(ctx, b, func(ctx context.Context) (*pb.DeleteRangeResponse, error) {
+		return b.KVClient.DeleteRange(ctx, r, opts...)
+	})
 }
 
 // Txn implements the client of the etcd KV service.
 func (b *bounded) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	return b.KVClient.Txn(ctx, r, opts...)
+	return call(ctx, b, func(ctx context.Context) (*pb.TxnResponse, error) { return b.KVClient.Txn(ctx, r, opts...) })
 }
 
 // RangeStream implements the client of the etcd KV service.

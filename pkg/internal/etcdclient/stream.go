@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -59,8 +60,13 @@ type sender struct {
 // Context implements grpc.ServerStream.
 func (s sender) Context() context.Context { return s.stream.ctx }
 
-// Send implements pb.KV_RangeStreamServer.
+// Send implements pb.KV_RangeStreamServer. The receiver gets a slice of its own: API
+// servers empty it while they read, and etcd looks at what it sent once more.
 func (s sender) Send(chunk *pb.RangeStreamResponse) error {
+	sent := chunk.GetRangeResponse()
+	chunk = &pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{
+		Header: sent.GetHeader(), Kvs: slices.Clone(sent.GetKvs()), More: sent.GetMore(), Count: sent.GetCount(),
+	}}
 	select {
 	case s.stream.chunks <- chunk:
 		return nil
@@ -198,7 +204,7 @@ func (d drained) GetStream(ctx context.Context, key string, opts ...clientv3.OpO
 // NewKV returns the KV of a connection to an etcd, which may be older than
 // streams of ranges. A request, and each chunk of a stream, ends after the timeout.
 func NewKV(c *clientv3.Client, timeout time.Duration) clientv3.KV {
-	return newKV(&bounded{clientv3.RetryKVClient(c), timeout}, c)
+	return newKV(&bounded{clientv3.RetryKVClient(c), c.ActiveConnection(), timeout}, c)
 }
 
 func newKV(client pb.KVClient, c *clientv3.Client) clientv3.KV {

@@ -29,6 +29,8 @@ type Storage struct {
 	History, File int64
 	// Compacted is when history was last dropped, or when the storage was started.
 	Compacted time.Time
+	// Lag is how many revisions the watch is behind that is most behind. Nil: nobody knows.
+	Lag *int64
 }
 
 //nolint:gochecknoglobals // metrics are the process'
@@ -91,11 +93,12 @@ var (
 	historyDesc   = desc("history_bytes", "Bytes of history that the storage keeps, as far as it knows")
 	fileDesc      = desc("file_bytes", "Bytes that the storage takes, on disk or in memory")
 	compactedDesc = desc("last_compaction_timestamp_seconds", "When history was last dropped, or the start")
+	lagDesc       = desc("watch_lag_revisions", "How many revisions the watch is behind that is most behind")
 )
 
 // DescribeWithStability implements metrics.StableCollector.
 func (r *reporting) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{historyDesc, fileDesc, compactedDesc} {
+	for _, d := range []*metrics.Desc{historyDesc, fileDesc, compactedDesc, lagDesc} {
 		ch <- d
 	}
 }
@@ -121,6 +124,9 @@ func (r *reporting) CollectWithStability(ch chan<- metrics.Metric) {
 		if s.Compacted.Before(sum.Compacted) {
 			sum.Compacted = s.Compacted
 		}
+		if s.Lag != nil && (sum.Lag == nil || *s.Lag > *sum.Lag) {
+			sum.Lag = s.Lag
+		}
 	}
 	for engine, s := range sums {
 		gauge := func(d *metrics.Desc, value float64) {
@@ -129,5 +135,8 @@ func (r *reporting) CollectWithStability(ch chan<- metrics.Metric) {
 		gauge(historyDesc, float64(s.History))
 		gauge(fileDesc, float64(s.File))
 		gauge(compactedDesc, float64(s.Compacted.UnixNano())/float64(time.Second))
+		if s.Lag != nil {
+			gauge(lagDesc, float64(*s.Lag))
+		}
 	}
 }

@@ -10,6 +10,7 @@ package revision
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // MaxChanges is how many changes one Append may have: etcd's limit for the
@@ -167,6 +168,9 @@ type Log interface {
 	Expiring(ctx context.Context) ([]*KeyValue, error)
 	// Size is what the log takes on disk, or in memory, in bytes.
 	Size(ctx context.Context) (int64, error)
+	// History is how many bytes of history there are, and when some was last dropped:
+	// the opening, where none was.
+	History() (bytes int64, dropped time.Time)
 	// Close ends all work and releases every file.
 	Close(ctx context.Context) error
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
@@ -57,7 +58,7 @@ func (l *log) drop(at, keep int64) bool {
 	if n == 0 {
 		return false
 	}
-	l.dropped = l.events[n-1].KV.Mod
+	l.dropped, l.droppedAt = l.events[n-1].KV.Mod, time.Now()
 	l.compacted = max(l.compacted, l.dropped+1)
 	clear(l.events[:n])
 	l.events = l.events[n:]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sort"
 	"sync"
+	"time"
 
 	"github.com/google/btree"
 
@@ -37,6 +38,7 @@ type log struct {
 	// somebody asked for. What lies between them the log did itself.
 	compacted, asked int64
 	history          int64 // bytes of what is not the newest version
+	droppedAt        time.Time
 	live             int64 // bytes of what is
 	counts           revision.Counts
 
@@ -68,7 +70,7 @@ func (i *item) at(rev int64) *version {
 // newLog is at revision 1, as a new etcd is.
 func newLog(f revision.Follower, limit int64) *log {
 	return &log{
-		follow: f, limit: limit, dropped: 1,
+		follow: f, limit: limit, dropped: 1, droppedAt: time.Now(),
 		keys: btree.NewG(degree, func(a, b *item) bool { return a.key < b.key }),
 	}
 }
@@ -286,6 +288,13 @@ func (l *log) Size(context.Context) (int64, error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	return l.live + l.history, nil
+}
+
+// History implements revision.Log.
+func (l *log) History() (bytes int64, dropped time.Time) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.history, l.droppedAt
 }
 
 // Close implements revision.Log.

@@ -14,6 +14,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
+// engine is what metrics and health checks call the storage.
+const engine = "memory"
+
 // defaultHistoryBytes is how much history is kept unless told otherwise.
 const defaultHistoryBytes = 32 << 20
 
@@ -30,7 +33,7 @@ var _ controlplane.Storage = Store{}
 
 // Traits implements controlplane.Storage.
 func (Store) Traits() controlplane.Traits {
-	return controlplane.Traits{Engine: "memory", CheapProgress: true, MaxOps: revision.MaxChanges}
+	return controlplane.Traits{Engine: engine, CheapProgress: true, MaxOps: revision.MaxChanges}
 }
 
 // Open implements controlplane.Storage.
@@ -40,7 +43,7 @@ func (s Store) Open() controlplane.Backend {
 		limit = defaultHistoryBytes
 	}
 	return &etcdapi.Backend{
-		Name: "memory",
+		Engine: engine, Name: "memory",
 		Open: func(_ context.Context, f revision.Follower) (revision.Log, error) { return newLog(f, limit), nil },
 	}
 }

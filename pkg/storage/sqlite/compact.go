@@ -161,7 +161,7 @@ func (k *keeper) sweep(ctx context.Context, to int64) error {
 			return err
 		}
 		k.log.mu.Lock()
-		k.log.swept = next
+		k.log.swept, k.log.sweptAt = next, time.Now()
 		k.log.history = max(0, k.log.history-freed)
 		k.log.mu.Unlock()
 		if err := k.rest(ctx, time.Since(begun)); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
@@ -44,6 +45,7 @@ type log struct {
 	// swept is up to where history was dropped from the file, and history how many
 	// bytes of it there are since.
 	swept, history int64
+	sweptAt        time.Time
 	recent         recent
 	counts         revision.Counts
 }
@@ -411,6 +413,13 @@ func (l *log) Expiring(ctx context.Context) (kvs []*revision.KeyValue, err error
 		kvs = append(kvs, kv)
 	}
 	return kvs, explain(rows.Err())
+}
+
+// History implements revision.Log.
+func (l *log) History() (bytes int64, dropped time.Time) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.history, l.sweptAt
 }
 
 // Size implements revision.Log: what of the file is in use.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
@@ -150,7 +151,7 @@ func (l *log) load(ctx context.Context) error {
 			return err
 		}
 	}
-	l.swept, l.history = meta[metaSwept], meta[metaHistory]
+	l.swept, l.history, l.sweptAt = meta[metaSwept], meta[metaHistory], time.Now()
 	if err := l.db.QueryRowContext(ctx, getCurrent).Scan(&l.current); err != nil {
 		return fmt.Errorf("read the newest revision: %w", err)
 	}

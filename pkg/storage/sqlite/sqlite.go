@@ -18,6 +18,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
+// engine is what metrics and health checks call the storage.
+const engine = "sqlite"
+
 // defaultHistoryBytes is how much history is kept unless told otherwise.
 const defaultHistoryBytes = 256 << 20
 
@@ -45,7 +48,7 @@ var _ controlplane.Storage = File{}
 
 // Traits implements controlplane.Storage.
 func (f File) Traits() controlplane.Traits {
-	return controlplane.Traits{Engine: "sqlite", CheapProgress: true, MaxOps: revision.MaxChanges, Durable: !f.UnsafeNoSync}
+	return controlplane.Traits{Engine: engine, CheapProgress: true, MaxOps: revision.MaxChanges, Durable: !f.UnsafeNoSync}
 }
 
 // Open implements controlplane.Storage.
@@ -57,7 +60,7 @@ func (f File) Open() controlplane.Backend {
 		f.HistoryBytes = defaultHistoryBytes
 	}
 	return &etcdapi.Backend{
-		Name: fmt.Sprintf("sqlite file %q", f.Path),
+		Engine: engine, Name: fmt.Sprintf("sqlite file %q", f.Path),
 		Open: func(ctx context.Context, follow revision.Follower) (revision.Log, error) { return open(ctx, f, follow) },
 	}
 }
