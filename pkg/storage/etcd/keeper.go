@@ -2,11 +2,13 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
@@ -163,12 +165,17 @@ func (k *keeper) isAlarmed() bool {
 }
 
 // compact drops the history before a sample, and returns when the file has its room.
-func (k *keeper) compact(ctx context.Context, to sample) {
+// It returns false where that did not work, to be tried again.
+func (k *keeper) compact(ctx context.Context, to sample) bool {
 	begun := time.Now()
 	_, err := k.server.Compact(ctx, &pb.CompactionRequest{Revision: to.revision, Physical: true})
-	if err != nil && ctx.Err() == nil {
-		// The API server was first, with a newer revision.
+	switch {
+	case err == nil:
+		k.compacted.Store(time.Now().UnixNano())
+	case errors.Is(err, mvcc.ErrCompacted): // the API server was first, with a newer revision
+	default:
 		klog.V(2).InfoS("History was not dropped", "dir", k.dir, "revision", to.revision, "err", err)
+		return false
 	}
 	k.keptFrom = to.written
 	for len(k.samples) > 1 && k.samples[0].revision < to.revision {
@@ -179,8 +186,8 @@ func (k *keeper) compact(ctx context.Context, to sample) {
 	k.server.Backend().ForceCommit()
 	k.inUse = k.server.Backend().SizeInUse()
 	k.kept.Store(k.written - k.keptFrom)
-	k.compacted.Store(time.Now().UnixNano())
 	klog.V(2).InfoS("Dropped history by size", "dir", k.dir, "revision", to.revision, "inUse", k.inUse, "took", time.Since(begun))
+	return true
 }
 
 func (k *keeper) defrag() {
@@ -211,10 +218,10 @@ func (k *keeper) makeRoom(ctx context.Context) {
 		return
 	}
 	newest := k.samples[len(k.samples)-1]
-	k.searched, k.searchedAt = time.Now(), newest.revision
-	if k.compact(ctx, newest); ctx.Err() != nil {
+	if !k.compact(ctx, newest) {
 		return
 	}
+	k.searched, k.searchedAt = time.Now(), newest.revision
 	if k.free() > k.quota/20 {
 		k.defrag()
 	}
