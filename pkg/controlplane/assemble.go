@@ -46,8 +46,9 @@ type shared struct {
 	// door and token are the loopback of the root plane.
 	door  *loopback.Transport
 	token string
-	// stored are the health checks of what transforms stored values.
-	stored []healthz.HealthChecker
+	// stored are the health checks of the storage and of what transforms stored
+	// values, and living those that fail when only a restart helps.
+	stored, living []healthz.HealthChecker
 }
 
 // newPlane builds a plane from parts. Nothing runs yet but the watch caches of
@@ -216,6 +217,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	// Clipped: the servers of the chain append to what they share here.
 	c.HealthzChecks = slices.Clip(append(c.HealthzChecks, p.shared.stored...))
 	c.ReadyzChecks = slices.Clip(append(c.ReadyzChecks, p.shared.stored...))
+	c.LivezChecks = slices.Clip(append(c.LivezChecks, p.shared.living...))
 	// The plane starts its informers itself, and waits for them without polling.
 	c.DisabledPostStartHooks.Insert("generic-apiserver-start-informers")
 	c.Authentication.Authenticator = p.authenticator()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/middleware"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
@@ -88,17 +89,45 @@ func newAiling() *ailing {
 }
 
 // TestStorageEnds: a server whose storage has ended by itself ends, and says why.
+// While a request that is under way holds it, /livez says that only a restart helps.
 func TestStorageEnds(t *testing.T) {
 	t.Parallel()
 	storage := newAiling()
-	s, err := controlplane.New(t.Name()).Storage(storage).With(core.Namespaces{}).Build()
+	begun, release := make(chan struct{}), make(chan struct{})
+	hold := func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/api/v1/namespaces/held" {
+				close(begun)
+				<-release
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+	s, err := controlplane.New(t.Name()).Storage(storage).With(core.Namespaces{}, middleware.AfterAuthentication("hold", hold)).Build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(t.Context()) }()
 	<-s.Ready()
+	c := client(t, s.ClientConfig())
+	if code, body := probe(t, c, "/livez"); code != http.StatusOK {
+		t.Errorf("/livez is %d: %s", code, body)
+	}
+	var held sync.WaitGroup
+	held.Go(func() { probe(t, c, "/api/v1/namespaces/held") })
+	<-begun
 	close(storage.done)
+	var code int
+	var body []byte
+	for end := time.Now().Add(time.Minute); code != http.StatusInternalServerError && time.Now().Before(end); {
+		code, body = probe(t, c, "/livez")
+	}
+	if code != http.StatusInternalServerError || !strings.Contains(string(body), "[-]storage-memory failed") {
+		t.Errorf("/livez is %d with a storage that has ended, want 500 and the storage:\n%s", code, body)
+	}
+	close(release)
+	held.Wait()
 	select {
 	case err := <-ended:
 		if err == nil || !strings.Contains(err.Error(), "storage: the disk is gone") {

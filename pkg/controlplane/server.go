@@ -1,7 +1,6 @@
 package controlplane
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,15 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apiserver/pkg/storage/etcd3"
-	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
-	"github.com/sailplane-dev/sailplane/pkg/internal/store"
-	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
 // Server is a listener, a storage and one root plane. It runs once.
@@ -140,17 +135,19 @@ func (r *run) start(ctx, life context.Context) error {
 	if err != nil {
 		return err
 	}
-	backend, health, err := r.openStorage(ctx)
+	opened, err := r.openStorage(ctx)
 	if err != nil {
 		return err
 	}
+	backend := opened.backend
 	log.V(1).Info("Started", "phase", "storage", "ms", time.Since(r.begun).Milliseconds())
 
 	shared := &shared{external: externalAddress(listener), documents: documentCaches().of(plan), door: s.door, token: s.token}
 	if err := r.transform(life, plan, backend, shared); err != nil {
 		return err
 	}
-	shared.stored = slices.Concat(shared.stored, health.Checks())
+	shared.stored = slices.Concat(shared.stored, opened.health.Checks())
+	shared.living = opened.living
 	phase := time.Now()
 	plane, err := newPlane(s.built.name, plan, backend, shared)
 	if err != nil {
@@ -172,6 +169,8 @@ func (r *run) start(ctx, life context.Context) error {
 	if err := plane.start(ctx, life, r.fail); err != nil {
 		return err
 	}
+	stopReport := metrics.Report(opened.engine, opened.figures(plane.feed).ask)
+	r.onStop(func(context.Context) error { stopReport(); return nil })
 	for _, f := range plan.ready {
 		if err := f.value(ctx, s.Address()); err != nil {
 			return fmt.Errorf("part %q: %s: %w", f.part, f.name, err)
@@ -181,60 +180,4 @@ func (r *run) start(ctx, life context.Context) error {
 	close(s.ready)
 	backend.Fill()
 	return nil
-}
-
-// openStorage starts the storage and what goes with it.
-func (r *run) openStorage(ctx context.Context) (*store.Backend, *store.Health, error) {
-	traits := r.server.built.storage.Traits()
-	storage := r.server.built.storage.Open()
-	r.onStop(func(ctx context.Context) error {
-		if err := storage.Stop(ctx); err != nil {
-			return fmt.Errorf("storage: %w", err)
-		}
-		return nil
-	})
-	if err := storage.Start(ctx); err != nil {
-		return nil, nil, fmt.Errorf("storage: %w", err)
-	}
-	r.endWith(storage)
-	if err := upstream.AllowProgressRequests(ctx); err != nil {
-		return nil, nil, err
-	}
-	client, err := storage.Client()
-	if err != nil {
-		return nil, nil, fmt.Errorf("storage: client for compaction: %w", err)
-	}
-	compactor := etcd3.NewCompactor(client, r.server.built.history, clock.RealClock{}, nil)
-	r.onStop(func(context.Context) error {
-		compactor.Stop()
-		_ = client.Close() // tells only that its context was ended by it
-		return nil
-	})
-	return &store.Backend{
-		Client: storage.Client, Prefix: r.server.built.prefix, Shared: traits.Shared, CheapProgress: traits.CheapProgress,
-		Compactor: compactor, Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
-	}, store.NewHealth(cmp.Or(traits.Engine, "other"), client, r.server.built.prefix), nil
-}
-
-// endWith ends the server when the storage ends by itself: it would refuse all
-// requests, and only a start helps.
-func (r *run) endWith(storage Backend) {
-	e, ok := storage.(Ending)
-	if !ok {
-		return
-	}
-	over := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		select {
-		case <-e.Done():
-			r.fail(fmt.Errorf("storage: %w", e.Err()))
-		case <-over:
-		}
-	})
-	r.onStop(func(context.Context) error {
-		close(over)
-		watching.Wait()
-		return nil
-	})
 }

@@ -6,10 +6,12 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
 // limited is the server in a shell that limits the size of every file it
@@ -34,17 +36,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var acked []string
-	for i := range 400 {
-		cm := &v1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cm-%d", i)},
-			Data:       map[string]string{"value": strings.Repeat("x", 64<<10)},
-		}
-		if _, err = cms.Create(context.Background(), cm, metav1.CreateOptions{}); err != nil {
-			break
-		}
-		acked = append(acked, cm.Name)
-	}
+	acked, err := fill(cms, 64<<10)
 	if err == nil {
 		t.Fatalf("%d objects of 64 KiB were written, and the disk is not full", len(acked))
 	}
@@ -59,8 +51,62 @@ func TestFullDisk(t *testing.T) {
 	if err := p.interrupt(); err != nil {
 		t.Errorf("stop with a full disk: %v", err)
 	}
+	hasAll(t, dir, storage, acked)
+}
+
+// TestFullDiskEndsEtcd writes until the embedded etcd cannot go on: the server ends and
+// says why, and starts again where there is room, with all that was acknowledged.
+func TestFullDiskEndsEtcd(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	storage := storages()["etcd"](dir)
+	p := launch(t, limited(150<<10, serveArgs(dir, storage))) // its log begins with 64 MiB
+	if err := p.awaitReady(); err != nil {
+		t.Fatal(err)
+	}
+	cms, err := p.configMaps()
+	if err != nil {
+		t.Fatal(err)
+	}
+	acked, err := fill(cms, 1<<20)
+	if err == nil {
+		t.Fatalf("%d objects of 1 MiB were written, and the disk is not full", len(acked))
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(limit):
+		t.Fatalf("the server goes on, and writes end in %v: %s", err, p.text())
+	}
+	text := p.text()
+	if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(text, dir) || !strings.Contains(text, "the disk is full: make room") {
+		t.Errorf("the server ended with %v, want status 1, %s and the reason:\n%s", p.cmd.ProcessState, dir, text)
+	}
+	t.Logf("after %d objects: %v\n%s", len(acked), err, text)
+	hasAll(t, dir, storage, acked)
+}
+
+// fill writes ConfigMaps until one is refused, and returns those that were not.
+func fill(cms corev1.ConfigMapInterface, size int) (acked []string, err error) {
+	for i := range 400 {
+		cm := &v1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("cm-%d", i)},
+			Data:       map[string]string{"value": strings.Repeat("x", size)},
+		}
+		if _, err = cms.Create(context.Background(), cm, metav1.CreateOptions{}); err != nil {
+			return acked, err
+		}
+		acked = append(acked, cm.Name)
+	}
+	return acked, nil
+}
+
+// hasAll starts a server where there is room, looks whether it has what was
+// acknowledged, and writes.
+func hasAll(t *testing.T, dir, storage string, acked []string) {
+	t.Helper()
 	again := serve(t, dir, storage)
-	if cms, err = again.configMaps(); err != nil {
+	cms, err := again.configMaps()
+	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range acked {

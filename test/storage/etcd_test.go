@@ -88,15 +88,22 @@ func build(t *testing.T, module string) string {
 	return program
 }
 
-// serve runs an etcd until the test ends and returns its client URL. The kernel
-// chooses the ports, so the address is in what etcd logs only.
+// serve runs an etcd until the test ends and returns its client URL.
 func serve(t *testing.T, program, dir string) string {
 	t.Helper()
+	return "http://" + serveAt(t, program, dir, "http")
+}
+
+// serveAt runs an etcd with further flags until the test ends, and returns the address
+// of its clients. The kernel chooses the ports, so it is in what etcd logs only.
+func serveAt(t *testing.T, program, dir, scheme string, flags ...string) string {
+	t.Helper()
 	const local = "http://127.0.0.1:0"
-	cmd := exec.Command(program, "--data-dir", dir, "--unsafe-no-fsync", "--logger", "zap",
+	clients := scheme + "://127.0.0.1:0"
+	cmd := exec.Command(program, append(flags, "--data-dir", dir, "--unsafe-no-fsync", "--logger", "zap",
 		"--heartbeat-interval", "10", "--election-timeout", "100",
-		"--listen-client-urls", local, "--advertise-client-urls", local,
-		"--listen-peer-urls", local, "--initial-advertise-peer-urls", local, "--initial-cluster", "default="+local)
+		"--listen-client-urls", clients, "--advertise-client-urls", clients,
+		"--listen-peer-urls", local, "--initial-advertise-peer-urls", local, "--initial-cluster", "default="+local)...)
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +116,7 @@ func serve(t *testing.T, program, dir string) string {
 	t.Cleanup(func() { shut(t, cmd, end) })
 	select {
 	case a := <-address:
-		return "http://" + a
+		return a
 	case err := <-end:
 		end <- nil
 		t.Fatalf("%s ended before it served: %v", program, err)

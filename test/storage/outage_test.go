@@ -5,14 +5,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
@@ -23,9 +22,9 @@ import (
 // wire is a network in front of an etcd that can be cut, or be silent.
 type wire struct {
 	listener net.Listener
-	to       string
 
 	mu    sync.Mutex
+	to    string
 	state string // "", "cut", "silent"
 	open  map[net.Conn]struct{}
 	turn  *sync.Cond
@@ -61,6 +60,15 @@ func (w *wire) set(state string) {
 	w.turn.Broadcast()
 }
 
+// lead has new connections go elsewhere, and ends those there are.
+func (w *wire) lead(to string) {
+	w.set("cut")
+	w.mu.Lock()
+	w.to = to
+	w.mu.Unlock()
+	w.set("")
+}
+
 // pass waits while the wire is silent.
 func (w *wire) pass() {
 	w.mu.Lock()
@@ -85,7 +93,10 @@ func (w *wire) accept() {
 		if err != nil {
 			return
 		}
-		far, err := net.Dial("tcp", w.to) //nolint:noctx // of a test, on loopback
+		w.mu.Lock()
+		to := w.to
+		w.mu.Unlock()
+		far, err := net.Dial("tcp", to) //nolint:noctx // of a test, on loopback
 		if err != nil {
 			near.Close()
 			continue
@@ -126,49 +137,53 @@ func TestOutage(t *testing.T) {
 			t.Parallel()
 			w := newWire(t, listening(t))
 			cluster := etcd.Cluster{Endpoints: []string{"http://" + w.listener.Addr().String()}, DialTimeout: patience, RequestTimeout: 300 * time.Millisecond}
-			s, err := controlplane.New("outage").Storage(cluster).With(core.Namespaces{}, core.ConfigMaps{}).Build()
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-			ended := make(chan error, 1)
-			go func() { ended <- s.Run(ctx) }()
-			t.Cleanup(func() {
-				w.set("")
-				stop()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			})
-			<-s.Ready()
-			config := s.ClientConfig()
-			config.QPS = -1
-			c, err := kubernetes.NewForConfig(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			maps := c.CoreV1().ConfigMaps("default")
-			create := func(name string) error {
-				_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
-				return err
-			}
-			if err := create("before"); err != nil {
+			c := serving(t, cluster)
+			t.Cleanup(func() { w.set("") })
+			if err := create(t, c, "before", ""); err != nil {
 				t.Fatal(err)
 			}
 			w.set(state)
-			refused(t, "a create", create("meanwhile"))
-			_, err = maps.List(t.Context(), metav1.ListOptions{})
-			refused(t, "a list", err)
-			if body := awaitReady(t, c, http.StatusInternalServerError); !strings.Contains(body, failed) {
-				t.Errorf("/readyz lacks %q:\n%s", failed, body)
-			}
+			refused(t, "a create", create(t, c, "meanwhile", ""))
+			refused(t, "a list", list(t, c))
+			awaitReady(t, c, http.StatusInternalServerError, failed)
 			w.set("")
 			awaitReady(t, c, http.StatusOK)
-			if err := create("after"); err != nil {
+			if err := create(t, c, "after", ""); err != nil {
 				t.Errorf("the storage is back, and a create ends in %v", err)
 			}
 		})
 	}
+}
+
+// serving runs a server on a storage until the test ends, and returns its client.
+func serving(t *testing.T, storage controlplane.Storage, parts ...controlplane.Part) *kubernetes.Clientset {
+	t.Helper()
+	s, err := controlplane.New("outage").Storage(storage).With(core.Namespaces{}, core.ConfigMaps{}).With(parts...).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-s.Ready():
+	case err := <-ended:
+		ended <- nil
+		t.Fatal(err)
+	}
+	config := s.ClientConfig()
+	config.QPS = -1
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // listening runs an etcd and returns its address.
@@ -204,17 +219,18 @@ func refused(t *testing.T, what string, err error) {
 	}
 }
 
-// awaitReady waits until /readyz has a code, and returns what it says.
-func awaitReady(t *testing.T, c *kubernetes.Clientset, code int) string {
+// awaitReady waits until /readyz has a code and says all that is wanted.
+func awaitReady(t *testing.T, c *kubernetes.Clientset, code int, want ...string) string {
 	t.Helper()
 	var got int
 	var body []byte
+	lacks := func(w string) bool { return !strings.Contains(string(body), w) }
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		body, _ = c.RESTClient().Get().AbsPath("/readyz").Do(t.Context()).StatusCode(&got).Raw()
-		if got == code {
+		if got == code && !slices.ContainsFunc(want, lacks) {
 			return string(body)
 		}
 	}
-	t.Fatalf("/readyz is %d after %v, want %d:\n%s", got, patience, code, body)
+	t.Fatalf("/readyz is %d after %v, want %d and %q:\n%s", got, patience, code, want, body)
 	return ""
 }

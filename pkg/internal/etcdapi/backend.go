@@ -29,8 +29,6 @@ const emulatedVersion = "3.6.0"
 
 // Backend runs a log. It implements controlplane.Backend.
 type Backend struct {
-	// Engine is what metrics call the storage.
-	Engine string
 	// Name starts every error: "memory", or "sqlite file" and its path.
 	Name string
 	// Open opens the log. The context bounds the opening only.
@@ -91,11 +89,7 @@ func (b *Backend) start(ctx context.Context) error {
 	// Not the start's context: this lives until Stop.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r.cancel = cancel
-	stop := metrics.Report(b.Engine, r.report)
-	r.work.Go(func() {
-		defer stop()
-		h.notify()
-	})
+	r.work.Go(h.notify)
 	r.work.Go(func() { h.expiry.run(work, log) })
 	r.servers = etcdclient.Servers{
 		KV: &kv{log: log}, Lease: &lease{hub: h}, Maintenance: &maintenance{log: log},
@@ -105,13 +99,18 @@ func (b *Backend) start(ctx context.Context) error {
 	return nil
 }
 
-// report is what metrics tell.
-func (r *running) report() metrics.Storage {
-	lag := r.hub.lag()
-	s := metrics.Storage{Lag: &lag}
-	s.History, s.Compacted = r.log.History()
-	if size, err := r.log.Size(context.Background()); err == nil {
-		s.File = size
+// Measure is what metrics tell of the log.
+func (b *Backend) Measure(ctx context.Context) metrics.Storage {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.running == nil {
+		return metrics.Storage{}
+	}
+	log, lag := b.running.log, b.running.hub.lag()
+	history, compacted := log.History()
+	s := metrics.Storage{History: &history, Compacted: compacted, Lag: &lag}
+	if size, err := log.Size(ctx); err == nil {
+		s.File = &size
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package etcdclient
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -13,45 +14,120 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// bounded is the client of a KV service whose calls end after a while, tries and all.
-type bounded struct {
-	pb.KVClient
+const (
+	// reachPatience is how long a call waits for a member that can be reached: as long
+	// as one takes that starts again.
+	reachPatience = 3 * time.Second
+	// causeTimeout is how long it takes to find out why there is no answer.
+	causeTimeout = 500 * time.Millisecond
+)
+
+// Remote is a connection to an etcd whose calls end after a while, tries and all, and
+// say why: etcd's client tries again, and only tells that time is over.
+type Remote struct {
+	client     *clientv3.Client
 	connection *grpc.ClientConn
+	plain      pb.KVClient // without tries
 	timeout    time.Duration
+	// gone: no member could be reached when one was last needed.
+	gone atomic.Bool
 }
 
-// call ends after the timeout. Where no member can be reached it says so: etcd's
-// client tries again until then, and only tells that time is over.
-func call[T any](ctx context.Context, b *bounded, f func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	r, err := f(ctx)
-	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && b.connection.GetState() != connectivity.Ready {
-		err = status.Error(codes.Unavailable, "no member of the etcd cluster can be reached")
+// NewRemote returns the connection of a client, whose calls have the time given.
+func NewRemote(c *clientv3.Client, timeout time.Duration) *Remote {
+	return &Remote{client: c, connection: c.ActiveConnection(), plain: pb.NewKVClient(c.ActiveConnection()), timeout: timeout}
+}
+
+// KV returns the KV of the connection. Its server may be older than streams of ranges.
+func (r *Remote) KV() clientv3.KV {
+	return newKV(&bounded{clientv3.RetryKVClient(r.client), r}, r.client)
+}
+
+// Lease returns a Lease of the connection.
+func (r *Remote) Lease() clientv3.Lease {
+	return &boundedLease{clientv3.NewLease(r.client), r}
+}
+
+func (r *Remote) reached() bool { return r.connection.GetState() == connectivity.Ready }
+
+// call ends after the time of the connection: sooner where no member can be reached,
+// and at once where none could since the call before.
+func call[T any](ctx context.Context, r *Remote, f func(context.Context) (T, error)) (T, error) {
+	if r.gone.Load() && !r.reached() {
+		if err := r.cause(ctx); err != nil {
+			var none T
+			return none, err
+		}
 	}
-	return r, err
+	limited, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	defer time.AfterFunc(reachPatience, func() {
+		if !r.reached() {
+			cancel()
+		}
+	}).Stop()
+	answer, err := f(limited)
+	switch {
+	case err == nil:
+		r.gone.Store(false)
+	case limited.Err() == nil || errors.Is(ctx.Err(), context.Canceled): // it was answered, or nobody waits
+	default:
+		err = r.late(ctx)
+	}
+	return answer, err
+}
+
+// late is the error of a call that got no answer in time.
+func (r *Remote) late(ctx context.Context) error {
+	if err := r.cause(ctx); err != nil {
+		return err
+	}
+	return status.Error(codes.DeadlineExceeded, "the etcd cluster does not answer in time")
+}
+
+// cause is what keeps the etcd from answering, or nil where it is slow only: a member
+// that can be reached knows whether there is a leader.
+func (r *Remote) cause(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.WithoutCancel(ctx)), causeTimeout)
+	defer cancel()
+	_, err := r.plain.Range(ctx, &pb.RangeRequest{Key: []byte("health"), Serializable: true})
+	reached := r.reached()
+	r.gone.Store(!reached)
+	switch {
+	case status.Code(err) == codes.Unavailable:
+		return err
+	case !reached:
+		return status.Error(codes.Unavailable, "no member of the etcd cluster can be reached")
+	}
+	return nil
+}
+
+// bounded is the client of a KV service whose calls end.
+type bounded struct {
+	pb.KVClient
+	remote *Remote
 }
 
 // Range implements the client of the etcd KV service.
 func (b *bounded) Range(ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption) (*pb.RangeResponse, error) {
-	return call(ctx, b, func(ctx context.Context) (*pb.RangeResponse, error) { return b.KVClient.Range(ctx, r, opts...) })
+	return call(ctx, b.remote, func(ctx context.Context) (*pb.RangeResponse, error) { return b.KVClient.Range(ctx, r, opts...) })
 }
 
 // Put implements the client of the etcd KV service.
 func (b *bounded) Put(ctx context.Context, r *pb.PutRequest, opts ...grpc.CallOption) (*pb.PutResponse, error) {
-	return call(ctx, b, func(ctx context.Context) (*pb.PutResponse, error) { return b.KVClient.Put(ctx, r, opts...) })
+	return call(ctx, b.remote, func(ctx context.Context) (*pb.PutResponse, error) { return b.KVClient.Put(ctx, r, opts...) })
 }
 
 // DeleteRange implements the client of the etcd KV service.
 func (b *bounded) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	return call(ctx, b, func(ctx context.Context) (*pb.DeleteRangeResponse, error) {
+	return call(ctx, b.remote, func(ctx context.Context) (*pb.DeleteRangeResponse, error) {
 		return b.KVClient.DeleteRange(ctx, r, opts...)
 	})
 }
 
 // Txn implements the client of the etcd KV service.
 func (b *bounded) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOption) (*pb.TxnResponse, error) {
-	return call(ctx, b, func(ctx context.Context) (*pb.TxnResponse, error) { return b.KVClient.Txn(ctx, r, opts...) })
+	return call(ctx, b.remote, func(ctx context.Context) (*pb.TxnResponse, error) { return b.KVClient.Txn(ctx, r, opts...) })
 }
 
 // RangeStream implements the client of the etcd KV service.
@@ -62,22 +138,22 @@ func (b *bounded) RangeStream(ctx context.Context, r *pb.RangeRequest, opts ...g
 		cancel()
 		return nil, err
 	}
-	return &boundedStream{KV_RangeStreamClient: s, timeout: b.timeout, cancel: cancel}, nil
+	return &boundedStream{KV_RangeStreamClient: s, remote: b.remote, cancel: cancel}, nil
 }
 
 // boundedStream ends where a chunk does not come.
 type boundedStream struct {
 	pb.KV_RangeStreamClient
-	timeout time.Duration
-	cancel  context.CancelFunc
+	remote *Remote
+	cancel context.CancelFunc
 }
 
 // Recv implements pb.KV_RangeStreamClient.
 func (s *boundedStream) Recv() (*pb.RangeStreamResponse, error) {
-	late := time.AfterFunc(s.timeout, s.cancel)
+	late := time.AfterFunc(s.remote.timeout, s.cancel)
 	chunk, err := s.KV_RangeStreamClient.Recv()
 	if !late.Stop() {
-		return nil, context.DeadlineExceeded
+		return nil, s.remote.late(s.Context())
 	}
 	if err != nil {
 		s.cancel()
@@ -85,20 +161,12 @@ func (s *boundedStream) Recv() (*pb.RangeStreamResponse, error) {
 	return chunk, err
 }
 
-// NewLease returns the Lease of a connection to an etcd, whose leases are granted in
-// the time given.
-func NewLease(c *clientv3.Client, timeout time.Duration) clientv3.Lease {
-	return &boundedLease{clientv3.NewLease(c), timeout}
-}
-
 type boundedLease struct {
 	clientv3.Lease
-	timeout time.Duration
+	remote *Remote
 }
 
 // Grant implements clientv3.Lease.
 func (l *boundedLease) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, l.timeout)
-	defer cancel()
-	return l.Lease.Grant(ctx, ttl)
+	return call(ctx, l.remote, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) { return l.Lease.Grant(ctx, ttl) })
 }

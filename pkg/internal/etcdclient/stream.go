@@ -201,12 +201,6 @@ func (d drained) GetStream(ctx context.Context, key string, opts ...clientv3.OpO
 	return to, nil
 }
 
-// NewKV returns the KV of a connection to an etcd, which may be older than
-// streams of ranges. A request, and each chunk of a stream, ends after the timeout.
-func NewKV(c *clientv3.Client, timeout time.Duration) clientv3.KV {
-	return newKV(&bounded{clientv3.RetryKVClient(c), c.ActiveConnection(), timeout}, c)
-}
-
 func newKV(client pb.KVClient, c *clientv3.Client) clientv3.KV {
 	return drained{clientv3.NewKVFromKVClient(&streaming{KVClient: client}, c)}
 }

@@ -27,6 +27,7 @@ type Feed struct {
 
 	mu       sync.RWMutex
 	index    index
+	history  history
 	revision int64
 	moved    chan struct{} // closed when the revision moves; nil while nobody waits
 	asked    time.Time     // when the storage was last asked for an answer that is not here yet
@@ -182,14 +183,14 @@ func (f *Feed) read(ctx context.Context) (revision int64, err error) {
 		}
 	}
 	for _, key := range gone {
-		f.drop(key)
+		f.drop(key, revision)
 	}
 	return revision, nil
 }
 
 func (f *Feed) apply(ctx context.Context, e *clientv3.Event) {
 	if e.Type == mvccpb.DELETE {
-		f.drop(strings.TrimPrefix(string(e.Kv.Key), f.prefix))
+		f.drop(strings.TrimPrefix(string(e.Kv.Key), f.prefix), e.Kv.ModRevision)
 		return
 	}
 	f.put(ctx, e.Kv)
@@ -212,19 +213,23 @@ func (f *Feed) put(ctx context.Context, kv *mvccpb.KeyValue) {
 		klog.FromContext(ctx).V(4).Info("A stored value is no object", "key", string(kv.Key), "cause", err)
 		return
 	}
-	o.Revision = kv.ModRevision
-	f.replace(key, o, false)
+	o.Revision, o.bytes = kv.ModRevision, int64(len(kv.Key)+len(kv.Value))
+	f.replace(key, o, kv.ModRevision, false)
 }
 
-// drop takes out what is stored no more.
-func (f *Feed) drop(key string) { f.replace(key, nil, false) }
+// drop takes out what is stored no more, since a revision.
+func (f *Feed) drop(key string, revision int64) { f.replace(key, nil, revision, false) }
 
-// replace changes the indexes and tells who wants to know. What is not sealed any
+// replace changes the indexes, after a write with the revision, and tells who wants to
+// know. What is not sealed any
 // more is in the indexes from the moment on in which Unreadable leaves it out: who
 // asked it takes what the indexes have for all there is.
-func (f *Feed) replace(key string, after *Object, sealed bool) {
+func (f *Feed) replace(key string, after *Object, revision int64, sealed bool) {
 	f.mu.Lock()
 	before := f.index.replace(key, after)
+	if before != nil && before.Revision < revision {
+		f.history.add(revision, before.bytes)
+	}
 	if !sealed {
 		f.forget(key)
 	}
@@ -263,8 +268,12 @@ func (f *Feed) Await(ctx context.Context) error {
 }
 
 // progressEvery is after how long a storage that does not answer is asked
-// again how far the watch is.
-const progressEvery = 50 * time.Millisecond
+// again how far the watch is, and lagTimeout for how long who asks for the lag waits
+// for a watch that is behind.
+const (
+	progressEvery = 50 * time.Millisecond
+	lagTimeout    = 200 * time.Millisecond
+)
 
 // CatchUp returns when the feed has seen every write that was acknowledged
 // before the call.
@@ -276,8 +285,29 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the revision of the storage: %w", err)
 	}
+	return f.reach(ctx, r.Header.Revision)
+}
+
+// Lag is by how many revisions the feed's watch is behind the storage after a while in
+// which it had time to catch up.
+func (f *Feed) Lag(ctx context.Context) (int64, error) {
+	r, err := f.client.Get(ctx, f.prefix, clientv3.WithCountOnly(), clientv3.WithLimit(1))
+	if err != nil {
+		return 0, fmt.Errorf("read the revision of the storage: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, lagTimeout)
+	defer cancel()
+	// What it returns is in the lag.
+	_ = f.reach(ctx, r.Header.Revision)
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return max(0, r.Header.Revision-f.revision), nil
+}
+
+// reach returns when the feed is at a revision.
+func (f *Feed) reach(ctx context.Context, revision int64) error {
 	for {
-		moved, ask := f.await(r.Header.Revision)
+		moved, ask := f.await(revision)
 		if moved == nil {
 			return nil
 		}
@@ -290,7 +320,7 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 		case <-moved:
 		case <-time.After(progressEvery):
 		case <-ctx.Done():
-			return fmt.Errorf("the feed of objects has not reached revision %d: %w", r.Header.Revision, context.Cause(ctx))
+			return fmt.Errorf("the feed of objects has not reached revision %d: %w", revision, context.Cause(ctx))
 		}
 	}
 }

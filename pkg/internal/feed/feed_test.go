@@ -156,6 +156,93 @@ func TestCatchUpTogether(t *testing.T) {
 	}
 }
 
+// TestHistory: bytes that were replaced or deleted are history until the storage is
+// compacted after them.
+func TestHistory(t *testing.T) {
+	const key = "/registry/example.com/things/shop/a"
+	client, f, _ := start(t, memory.Store{}, func(*clientv3.Client) {}, nil)
+	value := thing("shop", "a", "u-1")
+	one := int64(len(key) + len(value))
+	var revisions []int64
+	for range 2000 {
+		put(t, client, key, value)
+		catchUp(t, f)
+		revisions = append(revisions, f.ByUID(feed.UIDOf("u-1")).Revision)
+	}
+	if got, want := f.History(0), 1999*one; got != want {
+		t.Errorf("history has %d bytes, want %d", got, want)
+	}
+	// Of what was long ago the feed knows in steps how much it was.
+	if got, want := f.History(revisions[999]), 1000*one; got < want || got > want+100*one {
+		t.Errorf("after a compaction of the half history has %d bytes, want %d or a little more", got, want)
+	}
+	drop(t, client, key)
+	catchUp(t, f)
+	if got := f.History(revisions[1999]); got != one {
+		t.Errorf("after a deletion history has %d bytes, want %d", got, one)
+	}
+	if got := f.History(revisions[1999] + 1); got != 0 {
+		t.Errorf("after a compaction of everything history has %d bytes", got)
+	}
+}
+
+// silent is a storage whose watches bring nothing.
+type silent struct{ controlplane.Storage }
+
+// Open implements controlplane.Storage.
+func (s silent) Open() controlplane.Backend { return silentBackend{s.Storage.Open()} }
+
+type silentBackend struct{ controlplane.Backend }
+
+// Client implements controlplane.Backend.
+func (b silentBackend) Client() (*clientv3.Client, error) {
+	c, err := b.Backend.Client()
+	if err == nil {
+		c.Watcher = silentWatcher{c.Watcher}
+	}
+	return c, err
+}
+
+type silentWatcher struct{ clientv3.Watcher }
+
+// Watch implements clientv3.Watcher.
+func (silentWatcher) Watch(ctx context.Context, _ string, _ ...clientv3.OpOption) clientv3.WatchChan {
+	never := make(chan clientv3.WatchResponse)
+	context.AfterFunc(ctx, func() { close(never) })
+	return never
+}
+
+// RequestProgress implements clientv3.Watcher.
+func (silentWatcher) RequestProgress(context.Context) error { return nil }
+
+// TestLag: the lag is how many writes the feed's watch was not told, also of keys that
+// it does not watch.
+func TestLag(t *testing.T) {
+	write := func(c *clientv3.Client) {
+		put(t, c, "/registry/example.com/things/shop/a", thing("shop", "a", "u-1"))
+		put(t, c, "/elsewhere/a", nil)
+		put(t, c, "/elsewhere/b", nil)
+	}
+	client, f, _ := start(t, silent{memory.Store{}}, func(*clientv3.Client) {}, nil)
+	write(client)
+	if got, err := f.Lag(t.Context()); got != 3 {
+		t.Errorf("a watch that is told nothing has a lag of %d (%v), want 3", got, err)
+	}
+	for name, d := range storages(t) {
+		t.Run(name, func(t *testing.T) {
+			client, f, _ := start(t, d, func(*clientv3.Client) {}, nil)
+			write(client)
+			got, err := f.Lag(t.Context())
+			for end := time.Now().Add(2 * time.Minute); got > 0 && time.Now().Before(end); { // each waits a while
+				got, err = f.Lag(t.Context())
+			}
+			if got != 0 || err != nil {
+				t.Errorf("the lag is %d (%v), and nothing is written", got, err)
+			}
+		})
+	}
+}
+
 // start runs a feed on a storage that holds something already.
 func start(
 	t *testing.T, d controlplane.Storage, before func(*clientv3.Client), transformers value.ResourceTransformers,

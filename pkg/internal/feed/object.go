@@ -26,6 +26,7 @@ type Object struct {
 	Foreground, Orphan bool
 
 	owners []edge
+	bytes  int64 // of key and value as they are stored
 }
 
 // Type is what a resource's objects have in common.

@@ -123,7 +123,7 @@ func (f *Feed) seal(ctx context.Context, key string, kv *mvccpb.KeyValue, cause 
 			"resource", resource, "key", string(kv.Key))
 	}
 	if !there {
-		f.replace(key, f.placeholder(key, resource, kv.ModRevision), true)
+		f.replace(key, f.placeholder(key, resource, kv.ModRevision), kv.ModRevision, true)
 	}
 }
 

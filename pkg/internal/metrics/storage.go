@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -22,15 +23,35 @@ const (
 	TooLarge       Reason = "size"        // of the request
 )
 
-// Storage is what a storage reports of itself when somebody asks for metrics.
+// Storage is what is known of a storage when somebody asks for metrics. Nil, and the
+// zero time: nobody knows.
 type Storage struct {
-	// History is how many bytes of history are kept, as far as is known, and File
-	// how many the storage takes on disk or in memory.
-	History, File int64
+	// History is how many bytes of history are kept, and File how many the storage
+	// takes on disk or in memory.
+	History, File *int64
 	// Compacted is when history was last dropped, or when the storage was started.
 	Compacted time.Time
-	// Lag is how many revisions the watch is behind that is most behind. Nil: nobody knows.
+	// Lag is how many revisions the watch is behind that is most behind.
 	Lag *int64
+}
+
+// add takes in what another storage reports: sums, and the worst of times and lags.
+func (s *Storage) add(other Storage) {
+	s.History, s.File = sum(s.History, other.History), sum(s.File, other.File)
+	if s.Compacted.IsZero() || !other.Compacted.IsZero() && other.Compacted.Before(s.Compacted) {
+		s.Compacted = other.Compacted
+	}
+	if s.Lag == nil || other.Lag != nil && *other.Lag > *s.Lag {
+		s.Lag = other.Lag
+	}
+}
+
+func sum(a, b *int64) *int64 {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	both := *a + *b
+	return &both
 }
 
 //nolint:gochecknoglobals // metrics are the process'
@@ -90,7 +111,7 @@ func desc(name, help string) *metrics.Desc {
 
 //nolint:gochecknoglobals // constants, but for their type
 var (
-	historyDesc   = desc("history_bytes", "Bytes of history that the storage keeps, as far as it knows")
+	historyDesc   = desc("history_bytes", "Bytes of history that the storage keeps, as far as is known")
 	fileDesc      = desc("file_bytes", "Bytes that the storage takes, on disk or in memory")
 	compactedDesc = desc("last_compaction_timestamp_seconds", "When history was last dropped, or the start")
 	lagDesc       = desc("watch_lag_revisions", "How many revisions the watch is behind that is most behind")
@@ -113,30 +134,22 @@ func (r *reporting) CollectWithStability(ch chan<- metrics.Metric) {
 	r.mu.Unlock()
 	sums := map[string]*Storage{}
 	for _, one := range asked {
-		s := one.ask()
-		sum := sums[one.engine]
-		if sum == nil {
-			sums[one.engine] = &s
-			continue
+		if sums[one.engine] == nil {
+			sums[one.engine] = &Storage{}
 		}
-		sum.History += s.History
-		sum.File += s.File
-		if s.Compacted.Before(sum.Compacted) {
-			sum.Compacted = s.Compacted
-		}
-		if s.Lag != nil && (sum.Lag == nil || *s.Lag > *sum.Lag) {
-			sum.Lag = s.Lag
-		}
+		sums[one.engine].add(one.ask())
 	}
 	for engine, s := range sums {
 		gauge := func(d *metrics.Desc, value float64) {
 			ch <- metrics.NewLazyConstMetric(d, metrics.GaugeValue, value, engine)
 		}
-		gauge(historyDesc, float64(s.History))
-		gauge(fileDesc, float64(s.File))
-		gauge(compactedDesc, float64(s.Compacted.UnixNano())/float64(time.Second))
-		if s.Lag != nil {
-			gauge(lagDesc, float64(*s.Lag))
+		for d, value := range map[*metrics.Desc]*int64{historyDesc: s.History, fileDesc: s.File, lagDesc: s.Lag} {
+			if value != nil {
+				gauge(d, float64(*value))
+			}
+		}
+		if !s.Compacted.IsZero() {
+			gauge(compactedDesc, float64(s.Compacted.UnixNano())/float64(time.Second))
 		}
 	}
 }

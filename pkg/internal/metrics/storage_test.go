@@ -16,8 +16,12 @@ import (
 func TestStorages(t *testing.T) {
 	t.Parallel()
 	long := time.Unix(1000, 0)
-	first := Report("a", func() Storage { return Storage{History: 1, File: 10, Compacted: long, Lag: ptr.To[int64](3)} })
-	second := Report("a", func() Storage { return Storage{History: 2, File: 20, Compacted: time.Now()} })
+	first := Report("a", func() Storage {
+		return Storage{History: ptr.To[int64](1), File: ptr.To[int64](10), Compacted: long, Lag: ptr.To[int64](3)}
+	})
+	second := Report("a", func() Storage {
+		return Storage{History: ptr.To[int64](2), File: ptr.To[int64](20), Compacted: time.Now()}
+	})
 	third := Report("b", func() Storage { return Storage{Compacted: time.Now()} })
 	defer third()
 	want := map[string]float64{

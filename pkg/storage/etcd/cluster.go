@@ -23,6 +23,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdclient"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
 const (
@@ -98,7 +99,8 @@ type cluster struct {
 	mu      sync.Mutex
 	started bool
 	base    *clientv3.Client
-	kv      clientv3.KV // of base
+	remote  *etcdclient.Remote // of base
+	kv      clientv3.KV
 }
 
 // Start implements controlplane.Backend.
@@ -137,7 +139,8 @@ func (s *cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.kv = etcdclient.NewKV(s.base, s.description.RequestTimeout)
+	s.remote = etcdclient.NewRemote(s.base, s.description.RequestTimeout)
+	s.kv = s.remote.KV()
 	limited, cancel := context.WithTimeout(ctx, s.description.DialTimeout)
 	defer cancel()
 	// A read that needs a leader, so that an answer means a working cluster.
@@ -250,11 +253,38 @@ func (s *cluster) Client() (*clientv3.Client, error) {
 	c := clientv3.NewCtxClient(context.Background())
 	c.KV = s.kv
 	c.Watcher = clientv3.NewWatcher(s.base)
-	c.Lease = etcdclient.NewLease(s.base, s.description.RequestTimeout)
+	c.Lease = s.remote.Lease()
 	c.Cluster = s.base.Cluster
 	c.Maintenance = s.base.Maintenance
 	c.Auth = s.base.Auth
 	return s.clients.Add(c)
+}
+
+// Measure is what metrics tell of it: the size of the largest member that answers.
+func (s *cluster) Measure(ctx context.Context) metrics.Storage {
+	s.mu.Lock()
+	base := s.base
+	s.mu.Unlock()
+	if base == nil {
+		return metrics.Storage{}
+	}
+	sizes := make([]*int64, len(s.description.Endpoints))
+	var asked sync.WaitGroup
+	for i, endpoint := range s.description.Endpoints {
+		asked.Go(func() {
+			if status, err := base.Status(ctx, endpoint); err == nil {
+				sizes[i] = &status.DbSize
+			}
+		})
+	}
+	asked.Wait()
+	var m metrics.Storage
+	for _, size := range sizes {
+		if size != nil && (m.File == nil || *size > *m.File) {
+			m.File = size
+		}
+	}
+	return m
 }
 
 // Stop implements controlplane.Backend.

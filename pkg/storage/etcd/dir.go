@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -111,13 +113,21 @@ func checkDatabase(path string) (applied uint64, err error) {
 // advise says what to do about an error of etcd's start.
 func advise(err error) error {
 	switch {
-	case errors.Is(err, syscall.ENOSPC):
+	case isFull(err):
 		return fmt.Errorf("%w; the disk is full: make room", err)
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w; the directory must be writable", err)
 	default:
 		return fmt.Errorf("%w; where the directory is damaged, restore a copy of it or choose another", err)
 	}
+}
+
+// isFull tells whether there was no room for a file, also where only the text of the
+// error says so.
+func isFull(err error) bool {
+	return slices.ContainsFunc([]syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(full syscall.Errno) bool {
+		return strings.Contains(err.Error(), full.Error())
+	})
 }
 
 func damaged(path string, err error) error {

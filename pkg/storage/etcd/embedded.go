@@ -55,9 +55,8 @@ const (
 // server on the same directory is an error.
 //
 // A damaged directory, a full disk and the like are errors of the start. Once
-// it runs, an error etcd cannot go on from (a failing write of its log, say)
-// goes to klog, stops etcd, and every request is refused from then on; the
-// process goes on. What etcd does not report but panics with in a goroutine of
+// it runs, an error etcd cannot go on from (a failing write of its log, say) ends
+// the server with that error; the process goes on. What etcd does not report but panics with in a goroutine of
 // its own, and a fault in a memory-mapped file that another program truncates,
 // still end the process.
 type Embedded struct {
@@ -118,6 +117,7 @@ type embedded struct {
 	lock    *filelock.Lock
 	etcd    *embed.Etcd
 	servers etcdclient.Servers
+	keeper  *keeper
 	keeping sync.WaitGroup
 	unkeep  context.CancelFunc
 	// abandoned closes when a start that was given up has cleaned up.
@@ -135,6 +135,16 @@ func (s *embedded) Err() error {
 		return fmt.Errorf("etcd directory %q: %w", s.description.Dir, advise(err))
 	}
 	return nil
+}
+
+// Measure is what metrics tell of it.
+func (s *embedded) Measure(context.Context) metrics.Storage {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keeper == nil {
+		return metrics.Storage{}
+	}
+	return s.keeper.measured()
 }
 
 // Start implements controlplane.Backend.
@@ -183,10 +193,8 @@ func (s *embedded) start(ctx context.Context) error {
 	// Not the start's context: this lives until Stop.
 	kept, unkeep := context.WithCancel(context.WithoutCancel(ctx))
 	s.unkeep = unkeep
-	s.keeping.Go(func() {
-		defer metrics.Report(engine, keeper.report)()
-		keeper.run(kept)
-	})
+	s.keeper = keeper
+	s.keeping.Go(func() { keeper.run(kept) })
 	kv := &guardedKV{KVServer: v3rpc.NewQuotaKVServer(server), calls: s.calls, keeper: keeper}
 	s.servers = etcdclient.Servers{
 		KV:          kv,

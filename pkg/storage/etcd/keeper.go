@@ -48,12 +48,13 @@ type keeper struct {
 	wake    chan struct{}
 	// full: there was no room to make when it was last looked for.
 	full atomic.Bool
-	// written is how many bytes were written since the start, kept how many of them
-	// are history or live, and compacted when history was last dropped.
+	// kept is how many bytes were written that are history or live, and compacted when
+	// history was last dropped.
 	kept      atomic.Int64
 	compacted atomic.Int64 // in nanoseconds since 1970
 
-	written, inUse, keptFrom int64
+	written, inUse, keptFrom int64 // what was written since the start, and before history begins
+	first                    int64 // the revision at which history begins
 	samples                  []sample
 	defragged, searched      time.Time
 	searchedAt, searchedUse  int64 // the revision, and what was in use after it
@@ -65,7 +66,7 @@ type sample struct{ revision, written int64 }
 func newKeeper(server *etcdserver.EtcdServer, e Embedded, dir string) *keeper {
 	k := &keeper{
 		server: server, dir: dir, quota: e.QuotaBytes, history: e.HistoryBytes,
-		wake: make(chan struct{}, 1), inUse: server.Backend().SizeInUse(),
+		wake: make(chan struct{}, 1), inUse: server.Backend().SizeInUse(), first: server.KV().FirstRev(),
 	}
 	if k.quota == 0 {
 		k.quota = defaultQuota
@@ -92,11 +93,10 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// report is what metrics tell.
-func (k *keeper) report() metrics.Storage {
-	return metrics.Storage{
-		History: k.kept.Load(), File: k.server.Backend().Size(), Compacted: time.Unix(0, k.compacted.Load()),
-	}
+// measured is what metrics tell.
+func (k *keeper) measured() metrics.Storage {
+	history, file := k.kept.Load(), k.server.Backend().Size()
+	return metrics.Storage{History: &history, File: &file, Compacted: time.Unix(0, k.compacted.Load())}
 }
 
 // refused has the keeper look at once, after a write that etcd refused, and tells
@@ -139,6 +139,22 @@ func (k *keeper) measure() {
 	} else {
 		k.samples[n-1] = now
 	}
+	k.forget(k.server.KV().FirstRev())
+}
+
+// forget leaves out of the count what was written before a revision: whoever
+// compacted, here or by age, history begins there.
+func (k *keeper) forget(compacted int64) {
+	if compacted > k.first {
+		k.first = compacted
+		k.compacted.Store(time.Now().UnixNano())
+	}
+	for len(k.samples) > 1 && k.samples[1].revision <= k.first {
+		k.samples = k.samples[1:]
+	}
+	if oldest := k.samples[0]; oldest.revision <= k.first {
+		k.keptFrom = oldest.written
+	}
 	k.kept.Store(k.written - k.keptFrom)
 }
 
@@ -169,23 +185,15 @@ func (k *keeper) isAlarmed() bool {
 func (k *keeper) compact(ctx context.Context, to sample) bool {
 	begun := time.Now()
 	_, err := k.server.Compact(ctx, &pb.CompactionRequest{Revision: to.revision, Physical: true})
-	switch {
-	case err == nil:
-		k.compacted.Store(time.Now().UnixNano())
-	case errors.Is(err, mvcc.ErrCompacted): // the API server was first, with a newer revision
-	default:
+	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // by the API server, with a newer revision
 		klog.V(2).InfoS("History was not dropped", "dir", k.dir, "revision", to.revision, "err", err)
 		return false
-	}
-	k.keptFrom = to.written
-	for len(k.samples) > 1 && k.samples[0].revision < to.revision {
-		k.samples = k.samples[1:]
 	}
 	// The pages that a transaction frees are free after the next one.
 	k.server.Backend().ForceCommit()
 	k.server.Backend().ForceCommit()
 	k.inUse = k.server.Backend().SizeInUse()
-	k.kept.Store(k.written - k.keptFrom)
+	k.forget(k.server.KV().FirstRev())
 	klog.V(2).InfoS("Dropped history by size", "dir", k.dir, "revision", to.revision, "inUse", k.inUse, "took", time.Since(begun))
 	return true
 }

@@ -43,7 +43,7 @@ func (s Store) Open() controlplane.Backend {
 		limit = defaultHistoryBytes
 	}
 	return &etcdapi.Backend{
-		Engine: engine, Name: "memory",
+		Name: "memory",
 		Open: func(_ context.Context, f revision.Follower) (revision.Log, error) { return newLog(f, limit), nil },
 	}
 }

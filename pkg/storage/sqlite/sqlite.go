@@ -60,7 +60,7 @@ func (f File) Open() controlplane.Backend {
 		f.HistoryBytes = defaultHistoryBytes
 	}
 	return &etcdapi.Backend{
-		Engine: engine, Name: fmt.Sprintf("sqlite file %q", f.Path),
+		Name: fmt.Sprintf("sqlite file %q", f.Path),
 		Open: func(ctx context.Context, follow revision.Follower) (revision.Log, error) { return open(ctx, f, follow) },
 	}
 }

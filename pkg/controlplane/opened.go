@@ -1,0 +1,173 @@
+package controlplane
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
+	"k8s.io/utils/clock"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
+	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
+)
+
+// opened is a storage that runs, and what goes with it.
+type opened struct {
+	engine    string
+	storage   Backend
+	client    *clientv3.Client // of the server itself
+	compactor etcd3.Compactor
+	backend   *store.Backend
+	health    *store.Health
+	living    []healthz.HealthChecker // what fails when only a restart helps
+}
+
+// openStorage starts the storage and what goes with it.
+func (r *run) openStorage(ctx context.Context) (*opened, error) {
+	traits := r.server.built.storage.Traits()
+	storage := r.server.built.storage.Open()
+	r.onStop(func(ctx context.Context) error {
+		if err := storage.Stop(ctx); err != nil {
+			return fmt.Errorf("storage: %w", err)
+		}
+		return nil
+	})
+	if err := storage.Start(ctx); err != nil {
+		return nil, fmt.Errorf("storage: %w", err)
+	}
+	o := &opened{engine: cmp.Or(traits.Engine, "other"), storage: storage}
+	if e, ok := storage.(Ending); ok {
+		r.endWith(e)
+		o.living = []healthz.HealthChecker{ending{"storage-" + o.engine, e}}
+	}
+	if err := upstream.AllowProgressRequests(ctx); err != nil {
+		return nil, err
+	}
+	client, err := storage.Client()
+	if err != nil {
+		return nil, fmt.Errorf("storage: client for compaction: %w", err)
+	}
+	compactor := etcd3.NewCompactor(client, r.server.built.history, clock.RealClock{}, nil)
+	r.onStop(func(context.Context) error {
+		compactor.Stop()
+		_ = client.Close() // tells only that its context was ended by it
+		return nil
+	})
+	o.client, o.compactor = client, compactor
+	o.backend = &store.Backend{
+		Client: storage.Client, Prefix: r.server.built.prefix, Shared: traits.Shared, CheapProgress: traits.CheapProgress,
+		Compactor: compactor, Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
+	}
+	o.health = store.NewHealth(o.engine, client, r.server.built.prefix)
+	return o, nil
+}
+
+// ending is the health check of a storage that may end by itself.
+type ending struct {
+	name    string
+	storage Ending
+}
+
+// Name implements healthz.HealthChecker.
+func (e ending) Name() string { return e.name }
+
+// Check implements healthz.HealthChecker.
+func (e ending) Check(*http.Request) error {
+	select {
+	case <-e.storage.Done():
+		return fmt.Errorf("it has ended, and only a restart helps: %w", e.storage.Err())
+	default:
+		return nil
+	}
+}
+
+// endWith ends the server when the storage ends by itself: it would refuse all
+// requests, and only a start helps.
+func (r *run) endWith(e Ending) {
+	over := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		select {
+		case <-e.Done():
+			r.fail(fmt.Errorf("storage: %w", e.Err()))
+		case <-over:
+		}
+	})
+	r.onStop(func(context.Context) error {
+		close(over)
+		watching.Wait()
+		return nil
+	})
+}
+
+// figuresTimeout is how long a storage has to answer who asks for metrics.
+const figuresTimeout = 2 * time.Second
+
+// measured is a Backend that knows how large it is.
+type measured interface {
+	Measure(context.Context) metrics.Storage
+}
+
+// figures are what metrics tell of a storage: what it knows of itself, and of the rest
+// what the server sees.
+type figures struct {
+	*opened
+	feed *feed.Feed // nil if no part has it
+
+	mu          sync.Mutex
+	compactedAt int64
+	compacted   time.Time
+}
+
+func (o *opened) figures(f *feed.Feed) *figures {
+	return &figures{opened: o, feed: f, compacted: time.Now()}
+}
+
+// ask implements what metrics.Report wants.
+func (f *figures) ask() metrics.Storage {
+	ctx, cancel := context.WithTimeout(context.Background(), figuresTimeout)
+	defer cancel()
+	var s metrics.Storage
+	if m, ok := f.storage.(measured); ok {
+		s = m.Measure(ctx)
+	} else if status, err := f.client.Status(ctx, ""); err == nil {
+		s.File = &status.DbSize
+	}
+	at, when := f.lastCompaction()
+	if s.Compacted.IsZero() {
+		s.Compacted = when
+	}
+	if f.feed == nil {
+		return s
+	}
+	if s.History == nil {
+		history := f.feed.History(at)
+		s.History = &history
+	}
+	if s.Lag == nil {
+		if lag, err := f.feed.Lag(ctx); err == nil {
+			s.Lag = &lag
+		}
+	}
+	return s
+}
+
+// lastCompaction is the revision before which there is no history, and when it was
+// first seen there: whichever server of the storage compacted.
+func (f *figures) lastCompaction() (revision int64, when time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at := f.compactor.CompactRevision(); at != f.compactedAt {
+		f.compactedAt, f.compacted = at, time.Now()
+	}
+	return f.compactedAt, f.compacted
+}
