@@ -1,12 +1,14 @@
 package admit_test
 
 import (
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/authorization"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -103,6 +106,55 @@ func TestUnreachable(t *testing.T) {
 
 func hookService() admissionv1.WebhookClientConfig {
 	return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "default", Name: "hook", Port: ptr.To[int32](8443)}}
+}
+
+// TestAnswered: a Service for which the plane has a handler is asked there, without a
+// resolver and without a connection.
+func TestAnswered(t *testing.T) {
+	t.Parallel()
+	h := newHookServer(t)
+	answer := controlplane.PartFunc(func(p *controlplane.Plan) error {
+		p.Answer("hook.default.svc:8443", http.HandlerFunc(h.answer))
+		return nil
+	})
+	config := start(t, hookParts(answer, admit.ValidatingWebhooks{Deny: admit.PrivateNetworks()}))
+	deny := h.hook("deny", "/", admissionv1.Fail)
+	deny.ClientConfig = hookService()
+	deny.ClientConfig.Service.Path = ptr.To("/deny")
+	registerHooks(t, config, deny)
+	client := dynamicClient(t, config)
+	eventually(t, "the handler denies", func() bool {
+		_, err := tryObject(t, client, configMaps(), labelled(configMaps(), "tried", "deny"))
+		return err != nil && strings.Contains(err.Error(), "no thanks")
+	})
+}
+
+// TestReviewsAreNotAskedAbout: a webhook that denies everything does not keep anybody
+// from asking what is allowed.
+func TestReviewsAreNotAskedAbout(t *testing.T) {
+	t.Parallel()
+	h := newHookServer(t)
+	config := start(t, hookParts(admit.ValidatingWebhooks{}, authorization.SelfSubjectAccessReviews{}))
+	all := h.hook("deny", "/deny", admissionv1.Fail)
+	all.ObjectSelector = nil
+	all.Rules[0].Rule = admissionv1.Rule{APIGroups: []string{"", "authorization.k8s.io"}, APIVersions: []string{"*"}, Resources: []string{"*"}}
+	registerHooks(t, config, all)
+	client := dynamicClient(t, config)
+	eventually(t, "the webhook denies", func() bool {
+		_, err := tryObject(t, client, configMaps(), labelled(configMaps(), "tried", "deny"))
+		return err != nil && strings.Contains(err.Error(), "no thanks")
+	})
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "get", Resource: "configmaps"},
+	}}
+	reviews := typedClient(t, config).AuthorizationV1().SelfSubjectAccessReviews()
+	got, err := reviews.Create(t.Context(), review, metav1.CreateOptions{})
+	if err != nil || !got.Status.Allowed {
+		t.Errorf("a review ends in %v, %v, want that it is allowed", got, err)
+	}
+	if len(h.seen("")) > 0 {
+		t.Error("the webhook was asked about a review")
+	}
 }
 
 // TestDenyKeepsOthers: a list denies what is in it and nothing else.

@@ -204,25 +204,10 @@ func (p *policies[H]) await(ctx context.Context) error {
 // it is in kube-apiserver:
 // https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/kubeapiserver/admission/exclusion/resources.go
 func unjudged(r schema.GroupResource) bool {
-	return virtual(r) || r.Group == admissionv1.GroupName && slices.Contains([]string{
+	return controlplane.IsReview(r) || r.Group == admissionv1.GroupName && slices.Contains([]string{
 		"validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings",
 	}, r.Resource)
-}
-
-// virtual tells whether a resource is a question about permissions and users, which
-// is answered and not stored. Neither policies nor webhooks are asked about them: one
-// that denied these would lock everybody out.
-func virtual(r schema.GroupResource) bool {
-	switch r.Group {
-	case "authentication.k8s.io":
-		return slices.Contains([]string{"selfsubjectreviews", "tokenreviews"}, r.Resource)
-	case "authorization.k8s.io":
-		return slices.Contains([]string{
-			"localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews",
-		}, r.Resource)
-	}
-	return false
 }
 
 // single is a factory whose informers for parameters are not shared. A policy

@@ -232,7 +232,7 @@ func (h *hooks) initialize(w *generic.Webhook) error {
 }
 
 func (h *hooks) dispatch(ctx context.Context, a Attributes, o admission.ObjectInterfaces) error {
-	if h.startup.passes(a) || virtual(a.GetResource().GroupResource()) {
+	if h.startup.passes(a) || controlplane.IsReview(a.GetResource().GroupResource()) {
 		return nil
 	}
 	if !h.used.Load() {

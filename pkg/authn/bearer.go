@@ -14,7 +14,7 @@ import (
 
 // websocketToken is how the subprotocol begins in which a browser, which cannot
 // set the Authorization header of a websocket, sends its token.
-// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/authentication/request/websocket/protocol.go#L31
+// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/authentication/request/websocket/protocol.go#L31
 const websocketToken = "base64url.bearer.authorization.k8s.io."
 
 // bearer asks about the token that a request brings. A token that nobody knows

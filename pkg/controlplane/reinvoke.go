@@ -16,7 +16,7 @@ type plugins interface {
 // changed the object after others had seen it: Go functions and plugins always,
 // policies and webhooks where their reinvocationPolicy is IfNeeded, which they
 // know from the attributes. kube-apiserver does so:
-// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/admission/reinvocation.go
+// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/admission/reinvocation.go
 type reinvoking struct{ plugins }
 
 // Admit implements admission.MutationInterface.

@@ -164,7 +164,7 @@ func cipherSuites() []uint16 {
 }
 
 // httpServer has the limits of kube-apiserver.
-// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/server/secure_serving.go#L158
+// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/secure_serving.go#L158
 func httpServer(h http.Handler, config *tls.Config) *http.Server {
 	const bodyPercentile99 = 256 << 10 // bytes; few requests are larger
 	return &http.Server{

@@ -12,7 +12,7 @@ import (
 // establishDelay is how long upstream lets creates of custom resources sleep
 // while their CRD's Established condition is younger than this, so that other
 // replicas have seen the CRD too. One replica serves a plane.
-// https://github.com/kubernetes/apiextensions-apiserver/blob/v0.36.6/pkg/apiserver/customresource_handler.go#L385
+// https://github.com/kubernetes/apiextensions-apiserver/blob/v0.37.2/pkg/apiserver/customresource_handler.go#L385
 const establishDelay = 2 * time.Second
 
 // establishAtOnce sets the time of a fresh Established condition back by the

@@ -15,7 +15,7 @@ import (
 // withoutProtobuf answers 415 to a custom resource sent as protobuf. Upstream
 // lists protobuf for the answers to such requests, and dereferences nil when
 // one is to be decoded strictly.
-// https://github.com/kubernetes/apiextensions-apiserver/blob/v0.36.6/pkg/apiserver/customresource_handler.go#L929
+// https://github.com/kubernetes/apiextensions-apiserver/blob/v0.37.2/pkg/apiserver/customresource_handler.go#L928
 func (g *groups) withoutProtobuf(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())

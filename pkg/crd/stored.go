@@ -18,7 +18,7 @@ func (s stored) Decode(data []byte, given *schema.GroupVersionKind, into runtime
 	}
 	// Upstream has the internal version point at a bool that is a field of the
 	// version it was converted from, and so a watch cache keeps every schema twice.
-	// https://github.com/kubernetes/apiextensions-apiserver/blob/v0.36.6/pkg/apis/apiextensions/v1/zz_generated.conversion.go#L481
+	// https://github.com/kubernetes/apiextensions-apiserver/blob/v0.37.2/pkg/apis/apiextensions/v1/zz_generated.conversion.go#L451
 	if crd.Spec.PreserveUnknownFields != nil {
 		crd.Spec.PreserveUnknownFields = new(*crd.Spec.PreserveUnknownFields)
 	}

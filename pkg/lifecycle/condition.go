@@ -14,7 +14,7 @@ import (
 
 // conditions are those that Kubernetes sets on a Terminating namespace, with
 // its reasons and messages.
-// https://github.com/kubernetes/kubernetes/blob/v1.36.0/pkg/controller/namespace/deletion/status_condition_utils.go
+// https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/controller/namespace/deletion/status_condition_utils.go
 func (r *remains) conditions() []corev1.NamespaceCondition {
 	var all []corev1.NamespaceCondition
 	add := func(kind corev1.NamespaceConditionType, raised bool, bad, good [2]string) {

@@ -39,14 +39,14 @@ func outlive() []string {
 	return []string{
 		// Every read that must be as fresh as a revision starts a timer of 3 s,
 		// which nothing stops when the read is done.
-		// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/cacher/watch_cache.go#L465
+		// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/watch_cache.go#L341
 		"k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2",
 		// The worker is started and not waited for, and its requests have no
 		// context: one that was told to try again does so, once, in vain.
-		// https://github.com/kubernetes/kube-aggregator/blob/v0.36.6/pkg/controllers/autoregister/autoregister_controller.go#L163
+		// https://github.com/kubernetes/kube-aggregator/blob/v0.37.2/pkg/controllers/autoregister/autoregister_controller.go#L163
 		"k8s.io/kube-aggregator/pkg/controllers/autoregister.(*autoRegisterController).runWorker",
 		// The first question to /livez in a process starts what runs until it ends.
-		// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/server/healthz/healthz.go#L81
+		// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/healthz/healthz.go#L81
 		"k8s.io/apimachinery/pkg/util/wait.Forever",
 	}
 }

@@ -17,7 +17,7 @@ import (
 
 // strategy is what the registry asks when the resource itself is written. It is
 // the counterpart of the customResourceStrategy of apiextensions:
-// https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go
+// https://github.com/kubernetes/kubernetes/blob/v1.37.1/staging/src/k8s.io/apiextensions-apiserver/pkg/registry/customresource/strategy.go
 type strategy struct {
 	*runtime.Scheme
 	names.NameGenerator

@@ -213,6 +213,11 @@ func serveWebhooks(t *testing.T, config *rest.Config) {
 	if _, err := webhooks.Create(t.Context(), c, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
 		t.Errorf("a bad one is refused: %v", err)
 	}
+	static := goodWebhooks()
+	static.Name = "mine.static.k8s.io"
+	if _, err := webhooks.Create(t.Context(), static, metav1.CreateOptions{}); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "reserved") {
+		t.Errorf("a name of those that are read from files ends in %v, want that it is reserved", err)
+	}
 }
 
 // permissions checks that nobody reads parameters through a policy who may not

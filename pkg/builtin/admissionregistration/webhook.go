@@ -1,6 +1,8 @@
 package admissionregistration
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -8,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/util/webhook"
@@ -48,7 +51,8 @@ func validatingWebhooks() *resource.Definition {
 			for _, h := range validatingHooks(c) {
 				h.setDefaults()
 			}
-		}), resource.Columns(func(c *configuration) []any { return []any{int64(len(c.Webhooks))} }, columns("Webhooks")...))...)
+		}), resource.Warn(func(_ context.Context, c *configuration) []string { return withoutEffect(validatingHooks(c)) }),
+			resource.Columns(func(c *configuration) []any { return []any{int64(len(c.Webhooks))} }, columns("Webhooks")...))...)
 }
 
 func mutatingWebhooks() *resource.Definition {
@@ -63,7 +67,8 @@ func mutatingWebhooks() *resource.Definition {
 			for _, h := range mutatingHooks(c) {
 				h.setDefaults()
 			}
-		}), resource.Columns(func(c *configuration) []any { return []any{int64(len(c.Webhooks))} }, columns("Webhooks")...))...)
+		}), resource.Warn(func(_ context.Context, c *configuration) []string { return withoutEffect(mutatingHooks(c)) }),
+			resource.Columns(func(c *configuration) []any { return []any{int64(len(c.Webhooks))} }, columns("Webhooks")...))...)
 }
 
 // hook is a webhook of either kind: the fields of a MutatingWebhook are those of
@@ -101,6 +106,24 @@ func mutatingHooks(c *admissionv1.MutatingWebhookConfiguration) []hook {
 		}})
 	}
 	return hooks
+}
+
+// withoutEffect warns of rules that name what no webhook is asked about.
+func withoutEffect(hooks []hook) []string {
+	var warnings []string
+	for i, h := range hooks {
+		for j, rule := range h.Rules {
+			at := field.NewPath("webhooks").Index(i).Child("rules").Index(j)
+			for _, group := range rule.APIGroups {
+				for _, name := range rule.Resources {
+					if r := (schema.GroupResource{Group: group, Resource: name}); controlplane.IsReview(r) {
+						warnings = append(warnings, fmt.Sprintf("%s: webhooks are not asked about %s: this rule has no effect on it", at, r))
+					}
+				}
+			}
+		}
+	}
+	return warnings
 }
 
 func (h hook) setDefaults() {

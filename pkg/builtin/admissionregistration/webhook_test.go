@@ -37,6 +37,21 @@ func TestDefaultWebhooks(t *testing.T) {
 	}
 }
 
+func TestRulesWithoutEffect(t *testing.T) {
+	t.Parallel()
+	c := goodWebhooks()
+	if got := withoutEffect(mutatingHooks(c)); len(got) > 0 {
+		t.Errorf("a rule for other resources is warned of: %v", got)
+	}
+	c.Webhooks[0].Rules = append(c.Webhooks[0].Rules, admissionv1.RuleWithOperations{Rule: admissionv1.Rule{
+		APIGroups: []string{"", "authorization.k8s.io"}, Resources: []string{"pods", "subjectaccessreviews"},
+	}}, admissionv1.RuleWithOperations{Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{"*"}}})
+	want := []string{"webhooks[0].rules[1]: webhooks are not asked about subjectaccessreviews.authorization.k8s.io: this rule has no effect on it"}
+	if diff := cmp.Diff(want, withoutEffect(mutatingHooks(c))); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestValidateWebhooks(t *testing.T) {
 	t.Parallel()
 	type w = admissionv1.MutatingWebhook

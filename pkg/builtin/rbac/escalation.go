@@ -25,7 +25,7 @@ import (
 // guard is an admission plugin that keeps users from giving away by one
 // resource what they do not hold. Kubernetes asks before the object is
 // validated, in the storage of the resource
-// (https://github.com/kubernetes/kubernetes/tree/v1.36.0/pkg/registry/rbac/clusterrole/policybased);
+// (https://github.com/kubernetes/kubernetes/tree/v1.37.1/pkg/registry/rbac/clusterrole/policybased);
 // a validating plugin asks after it, and sees the object as it will be stored.
 type guard struct {
 	*admission.Handler

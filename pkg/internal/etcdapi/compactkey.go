@@ -11,7 +11,7 @@ import (
 const (
 	// compactKey is where API servers note how far they compacted. It is the one
 	// key whose version they compare
-	// (https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apiserver/pkg/storage/etcd3/compact.go).
+	// (https://github.com/kubernetes/kubernetes/blob/v1.37.1/staging/src/k8s.io/apiserver/pkg/storage/etcd3/compact.go).
 	compactKey = "compact_rev_key"
 	// compactKeyStored is its name in a log, whose value starts with the version:
 	// "3|1024". Both are kine's, whose tables have a row compact_rev_key of their own.

@@ -20,7 +20,7 @@ import (
 )
 
 // encryptedPrefix starts every value that is encrypted, whatever with.
-// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/value/encrypt/identity/identity.go
+// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/value/encrypt/identity/identity.go
 func encryptedPrefix() []byte { return []byte("k8s:enc:") }
 
 // slow is how long it takes to fail where it is not the value that is at fault,

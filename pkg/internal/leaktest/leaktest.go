@@ -43,7 +43,7 @@ func Check(t testing.TB, ignored ...goleak.Option) func() {
 
 func find(ignored []goleak.Option) (err error) {
 	// A list that waited for the watch cache leaves a timer for the rest of its 3 s.
-	// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/cacher/watch_cache.go#L465
+	// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/watch_cache.go#L341
 	ignored = append(ignored,
 		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"))
 	for end := time.Now().Add(patience); time.Now().Before(end); {

@@ -20,9 +20,9 @@ import (
 // BadInput makes a client's mistakes a 4xx where upstream's handlers answer
 // 500, or panic, because an error on the way is not a Status:
 //   - resource versions that are no numbers
-//     https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/api_object_versioner.go
+//     https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/api_object_versioner.go
 //   - strategic merge patches and applied objects of the wrong shape
-//     https://github.com/kubernetes/apimachinery/blob/v0.36.6/pkg/util/strategicpatch/patch.go
+//     https://github.com/kubernetes/apimachinery/blob/v0.37.2/pkg/util/strategicpatch/patch.go
 //   - JSON patches that replace the whole by nothing
 //     https://github.com/evanphx/json-patch/blob/v4.13.0/patch.go#L573
 func BadInput(next http.Handler) http.Handler {

@@ -15,7 +15,7 @@ import (
 // CacheSource is the store that a watch cache is filled from. A cache that stops
 // while more than a hundred events are under way waits for itself: what takes
 // them from its queue has ended, and what puts them there is waited for
-// (https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/cacher/cacher.go#L878).
+// (https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/cacher.go#L896).
 // So its source ends first.
 type CacheSource struct {
 	storage.Interface

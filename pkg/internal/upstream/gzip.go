@@ -18,7 +18,7 @@ import (
 // compress is theirs to decide.
 //
 // The metric apiserver_response_sizes counts these lists as they are before.
-// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/endpoints/handlers/responsewriters/writers.go#L137
+// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/handlers/responsewriters/writers.go#L149
 func FastGzip(next http.Handler) http.Handler {
 	writers := &sync.Pool{} // of *gzip.Writer
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,7 +11,7 @@ import (
 // AwaitHooks waits until every post-start hook of the server and its delegates
 // is done. A hook's done channel is not exported; what is, is a health check
 // that looks at it, so it is looked at every millisecond.
-// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/server/hooks.go#L62
+// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/hooks.go#L62
 func AwaitHooks(ctx context.Context, s *genericapiserver.GenericAPIServer) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()

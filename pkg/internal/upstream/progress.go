@@ -14,7 +14,7 @@ import (
 // storages of this process answer watch progress requests, which consistent
 // lists from the watch cache and WatchList need. The checker learns it from the
 // endpoints of a client; one that is reached in-process has none.
-// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/feature/feature_support_checker.go
+// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/feature/feature_support_checker.go
 func AllowProgressRequests(ctx context.Context) error {
 	checker := feature.DefaultFeatureSupportChecker
 	if checker.Supports(storage.RequestWatchProgress) {

@@ -10,7 +10,7 @@ import (
 // to know it. Upstream asks every 100 ms, for the sake of an etcd that many API
 // servers share: a list after a write of another resource then takes that long,
 // and so does every informer of a server that starts
-// (https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/cacher/progress/watch_progress.go).
+// (https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/progress/watch_progress.go).
 // In the process an answer costs microseconds. Nothing is asked while no read waits.
 type SoonClock struct{ clock.RealClock }
 

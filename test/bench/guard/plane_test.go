@@ -15,7 +15,7 @@ const (
 	planes = 4
 	// still is for how long a number must not change, and stillWait how long that
 	// may take. Reads that must be fresh leave a timer of 3 s behind.
-	// https://github.com/kubernetes/apiserver/blob/v0.36.6/pkg/storage/cacher/watch_cache.go#L465
+	// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/watch_cache.go#L341
 	still     = 4 * time.Second
 	stillWait = 30 * time.Second
 )
