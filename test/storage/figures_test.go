@@ -88,23 +88,42 @@ func TestFigures(t *testing.T) {
 // figuresOf are the metrics of the storages that are called so.
 func figuresOf(t *testing.T, engine string) map[string]float64 {
 	t.Helper()
+	got := map[string]float64{}
+	for _, m := range metricsOf(t, "sailplane_storage_") {
+		if m.labels["engine"] == engine {
+			got[strings.TrimPrefix(m.name, "sailplane_storage_")] = m.value
+		}
+	}
+	return got
+}
+
+// metric is one metric of the process: of a histogram, how often something was measured.
+type metric struct {
+	name   string
+	labels map[string]string
+	value  float64
+}
+
+// metricsOf are those whose names begin so.
+func metricsOf(t *testing.T, prefix string) []metric {
+	t.Helper()
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string]float64{}
+	var all []metric
 	for _, f := range families {
-		name, found := strings.CutPrefix(f.GetName(), "sailplane_storage_")
-		if !found {
+		if !strings.HasPrefix(f.GetName(), prefix) {
 			continue
 		}
 		for _, m := range f.Metric {
+			one := metric{name: f.GetName(), labels: map[string]string{}}
 			for _, l := range m.Label {
-				if l.GetName() == "engine" && l.GetValue() == engine {
-					got[name] = m.GetGauge().GetValue()
-				}
+				one.labels[l.GetName()] = l.GetValue()
 			}
+			one.value = m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			all = append(all, one)
 		}
 	}
-	return got
+	return all
 }

@@ -65,6 +65,7 @@ func loseLeader(t *testing.T, program string) {
 	if !strings.Contains(fmt.Sprint(err), "no leader") {
 		t.Errorf("a list without a leader ends in %v", err)
 	}
+	counted(t, "leader")
 	for _, other := range []string{"answer", "certificate", "space"} {
 		if !strings.Contains(body, "[+]storage-etcd-"+other+" ok") {
 			t.Errorf("/readyz blames %s too:\n%s", other, body)
@@ -92,6 +93,7 @@ func changeCertificate(t *testing.T, program string) {
 	if !strings.Contains(fmt.Sprint(err), "x509") {
 		t.Errorf("a create with a certificate that is not trusted ends in %v", err)
 	}
+	counted(t, "certificate")
 	w.lead(first)
 	awaitReady(t, c, http.StatusOK)
 	if err := create(t, c, "a", ""); err != nil {
@@ -107,13 +109,34 @@ func fillUp(t *testing.T, program string) {
 	for i := 0; err == nil && i < 100; i++ {
 		err = create(t, c, fmt.Sprint("a", i), strings.Repeat("x", 512<<10))
 	}
-	if s := apierrors.APIStatus(nil); !errors.As(err, &s) || s.Status().Code != http.StatusInsufficientStorage {
+	if codeOf(err) != http.StatusInsufficientStorage {
 		t.Errorf("a create beyond the quota ends in %v, want 507", err)
 	}
+	counted(t, "space")
 	awaitReady(t, c, http.StatusInternalServerError, "[-]storage-etcd-space failed")
 	if err := list(t, c); err != nil {
 		t.Errorf("a list from a storage that is full ends in %v", err)
 	}
+}
+
+// codeOf is the code of an answer, or 0 where it is none.
+func codeOf(err error) int32 {
+	var s apierrors.APIStatus
+	if errors.As(err, &s) {
+		return s.Status().Code
+	}
+	return 0
+}
+
+// counted: the metric of refused requests has the reason.
+func counted(t *testing.T, reason string) {
+	t.Helper()
+	for _, m := range metricsOf(t, "sailplane_storage_refused_total") {
+		if m.labels["reason"] == reason && m.value > 0 {
+			return
+		}
+	}
+	t.Errorf("sailplane_storage_refused_total has no %q", reason)
 }
 
 // create creates a ConfigMap, once: clients of Kubernetes try again by themselves.

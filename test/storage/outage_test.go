@@ -155,10 +155,15 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// serving runs a server on a storage until the test ends, and returns its client.
+// serving runs a server of ConfigMaps until the test ends, and returns its client.
 func serving(t *testing.T, storage controlplane.Storage, parts ...controlplane.Part) *kubernetes.Clientset {
 	t.Helper()
-	s, err := controlplane.New("outage").Storage(storage).With(core.Namespaces{}, core.ConfigMaps{}).With(parts...).Build()
+	return serveParts(t, storage, append(parts, core.Namespaces{}, core.ConfigMaps{})...)
+}
+
+func serveParts(t *testing.T, storage controlplane.Storage, parts ...controlplane.Part) *kubernetes.Clientset {
+	t.Helper()
+	s, err := controlplane.New("outage").Storage(storage).With(parts...).Build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -114,16 +114,23 @@ func withoutEffect(hooks []hook) []string {
 	for i, h := range hooks {
 		for j, rule := range h.Rules {
 			at := field.NewPath("webhooks").Index(i).Child("rules").Index(j)
-			for _, group := range rule.APIGroups {
-				for _, name := range rule.Resources {
-					if r := (schema.GroupResource{Group: group, Resource: name}); controlplane.IsReview(r) {
-						warnings = append(warnings, fmt.Sprintf("%s: webhooks are not asked about %s: this rule has no effect on it", at, r))
-					}
-				}
+			for _, r := range reviews(rule) {
+				warnings = append(warnings, fmt.Sprintf("%s: webhooks are not asked about %s: this rule has no effect on it", at, r))
 			}
 		}
 	}
 	return warnings
+}
+
+func reviews(rule admissionv1.RuleWithOperations) (named []schema.GroupResource) {
+	for _, group := range rule.APIGroups {
+		for _, name := range rule.Resources {
+			if r := (schema.GroupResource{Group: group, Resource: name}); controlplane.IsReview(r) {
+				named = append(named, r)
+			}
+		}
+	}
+	return named
 }
 
 func (h hook) setDefaults() {
