@@ -94,8 +94,15 @@ func TestStartOnFull(t *testing.T) {
 			dir, keys := t.TempDir(), t.TempDir()
 			parts := func() []controlplane.Part {
 				return []controlplane.Part{
-					authn.Admin{Dir: keys}, authz.RBAC{}, rbac.All(), serviceaccount.Tokens{Dir: keys}, preset.Standard(), crd.Definitions{},
-					aggregator.APIServices{}, fairness.PriorityAndFairness{}, kube.FlowControl(),
+					authn.Admin{Dir: keys},
+					authz.RBAC{},
+					rbac.All(),
+					serviceaccount.Tokens{Dir: keys},
+					preset.Standard(),
+					crd.Definitions{},
+					aggregator.APIServices{},
+					fairness.PriorityAndFairness{},
+					kube.FlowControl(),
 				}
 			}
 			t.Run("empty", func(t *testing.T) {
