@@ -221,9 +221,8 @@ func (f *Feed) put(ctx context.Context, kv *mvccpb.KeyValue) {
 func (f *Feed) drop(key string, revision int64) { f.replace(key, nil, revision, false) }
 
 // replace changes the indexes, after a write with the revision, and tells who wants to
-// know. What is not sealed any
-// more is in the indexes from the moment on in which Unreadable leaves it out: who
-// asked it takes what the indexes have for all there is.
+// know. What is not sealed any more is in the indexes from the moment on in which
+// Unreadable leaves it out: who asked it takes what the indexes have for all there is.
 func (f *Feed) replace(key string, after *Object, revision int64, sealed bool) {
 	f.mu.Lock()
 	before := f.index.replace(key, after)

@@ -56,9 +56,9 @@ const (
 //
 // A damaged directory, a full disk and the like are errors of the start. Once
 // it runs, an error etcd cannot go on from (a failing write of its log, say) ends
-// the server with that error; the process goes on. What etcd does not report but panics with in a goroutine of
-// its own, and a fault in a memory-mapped file that another program truncates,
-// still end the process.
+// the server with that error; the process goes on. What etcd does not report but
+// panics with in a goroutine of its own, and a fault in a memory-mapped file that
+// another program truncates, still end the process.
 type Embedded struct {
 	// Dir is the data directory. It is created with mode 0700. Empty: "data"
 	// in the working directory.
