@@ -98,7 +98,7 @@ func startLocked(t *testing.T) *locked {
 			}
 			return nil
 		}),
-		controlplane.PartFunc(func(p *controlplane.Plan) error {
+		controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 			p.Transform("lock", func(context.Context) (*controlplane.Transformation, error) {
 				return &controlplane.Transformation{Resources: s.lock}, nil
 			})

@@ -140,16 +140,13 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 			s.audit.part(s.dataDir),
 			encrypted(s.encryption),
 			s.traces.part(),
-			controlplane.PartFunc(func(p *controlplane.Plan) error {
-				p.WhenReady("ready line", func(_ context.Context, addr net.Addr) error {
-					_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",
-						reachable(addr), time.Since(begun).Milliseconds(), s.kubeconfig)
-					return err
-				})
-				p.WhenReady("garbage collection", func(ctx context.Context, _ net.Addr) error {
+			controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
+				p.Work(controlplane.Work{Name: "ready line", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 					context.AfterFunc(ctx, heap.Tune())
-					return nil
-				})
+					_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",
+						reachable(plane.Server().Address()), time.Since(begun).Milliseconds(), s.kubeconfig)
+					return err
+				}})
 				return nil
 			}),
 		).

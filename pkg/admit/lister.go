@@ -60,7 +60,7 @@ func (l listing) Install(p *controlplane.Plan) error {
 	if err := l.part.Install(p); err != nil {
 		return err
 	}
-	p.Background("caches of admission "+l.name, kept.run)
+	p.Work(controlplane.Work{Name: "caches of admission " + l.name, Run: kept.run})
 	return nil
 }
 

@@ -143,8 +143,10 @@ func (p *policies[H]) declare(plan *controlplane.Plan, kind, plural string) {
 	plan.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	plan.Need("admissionregistration."+plural+"{}", admissionv1.SchemeGroupVersion.WithKind(kind))
 	plan.Need("admissionregistration."+kind+"Bindings{}", admissionv1.SchemeGroupVersion.WithKind(kind+"Binding"))
-	p.startup.declare(plan, plural)
-	plan.Background("start "+plural, func(context.Context, *controlplane.Plane) error { return p.start() })
+	plan.Work(controlplane.Work{Name: "start " + plural, Run: func(_ context.Context, plane *controlplane.Plane) error {
+		p.startup.begin(plane)
+		return p.start()
+	}})
 }
 
 // SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.

@@ -1,8 +1,6 @@
 package admit
 
 import (
-	"context"
-	"net"
 	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -13,17 +11,27 @@ import (
 // startup passes what the plane itself writes until it is ready, such as the
 // CRDs it was given. A webhook that does not answer, or a policy that denies,
 // would otherwise keep a server from starting, and then nobody could delete it.
-type startup struct{ over atomic.Bool }
+type startup struct{ ready atomic.Pointer[<-chan struct{}] }
 
-// declare has the exemption end when the plane is ready.
-func (s *startup) declare(p *controlplane.Plan, name string) {
-	p.WhenReady("ask "+name, func(context.Context, net.Addr) error {
-		s.over.Store(true)
-		return nil
-	})
+// begin has the exemption end when the plane is ready.
+func (s *startup) begin(p *controlplane.Plane) {
+	ready := p.Ready()
+	s.ready.Store(&ready)
 }
 
 // passes tells whether a request is one of the plane that starts.
 func (s *startup) passes(a Attributes) bool {
-	return !s.over.Load() && a.GetUserInfo() != nil && a.GetUserInfo().GetName() == user.APIServerUser
+	if a.GetUserInfo() == nil || a.GetUserInfo().GetName() != user.APIServerUser {
+		return false
+	}
+	ready := s.ready.Load()
+	if ready == nil {
+		return true
+	}
+	select {
+	case <-*ready:
+		return false
+	default:
+		return true
+	}
 }

@@ -73,7 +73,7 @@ func TestNothingKeepsAPlaneFromStarting(t *testing.T) {
 	config := start(t, core.Namespaces{}, core.ConfigMaps{},
 		admissionregistration.ValidatingWebhookConfigurations{}, admit.ValidatingWebhooks{},
 		controlplane.PartFunc(func(p *controlplane.Plan) error {
-			p.Prepare("write", prepare)
+			p.Work(controlplane.Work{Name: "write", Start: prepare})
 			return nil
 		}))
 	if err := createConfigMap(t.Context(), config, "later"); err == nil {

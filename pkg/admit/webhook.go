@@ -185,11 +185,13 @@ func (h *hooks) declare(p *controlplane.Plan, kind, name string) {
 	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	p.Need("admissionregistration."+kind+"s{}", admissionv1.SchemeGroupVersion.WithKind(kind))
 	h.answer = p.Answering
-	h.startup.declare(p, name)
-	p.Background("connections to "+name, func(ctx context.Context, _ *controlplane.Plane) error {
-		<-ctx.Done() // requests are drained by then
-		h.dialer.CloseAll()
-		return nil
+	p.Work(controlplane.Work{
+		Name: "ask " + name,
+		Start: func(_ context.Context, plane *controlplane.Plane) error {
+			h.startup.begin(plane)
+			return nil
+		},
+		Stop: h.dialer.CloseAll,
 	})
 }
 

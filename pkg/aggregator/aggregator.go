@@ -56,11 +56,11 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	p.Above("aggregator", func(plane *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
 		return a.link(plane, delegate, r)
 	})
-	p.Background("register APIServices", r.run)
-	p.Prepare("APIServices", r.prepare)
+	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
+	p.Work(controlplane.Work{Name: "APIServices", Start: r.prepare})
 	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
 	if a.Available != nil {
-		p.Background("check remote APIServices", a.Available)
+		p.Work(controlplane.Work{Name: "check remote APIServices", Run: a.Available})
 	}
 	return nil
 }

@@ -59,8 +59,11 @@ type Admin struct {
 // PartName implements the name errors use.
 func (Admin) PartName() string { return "authn.Admin" }
 
-// Install declares the identity, the client certificate authenticator and the kubeconfig.
-func (a Admin) Install(p *controlplane.Plan) error {
+// Install implements controlplane.Part.
+func (Admin) Install(*controlplane.Plan) error { return controlplane.ErrServerOnly }
+
+// InstallServer declares the identity, the client certificate authenticator and the kubeconfig.
+func (a Admin) InstallServer(p *controlplane.ServerPlan) error {
 	if a.Dir == "" && a.Kubeconfig != "" {
 		a.Dir = filepath.Join(filepath.Dir(a.Kubeconfig), "pki")
 	}
@@ -76,24 +79,12 @@ func (a Admin) Install(p *controlplane.Plan) error {
 		}
 		return controlplane.Identity{Serving: i.serving, ClientCA: i.clientCA}, nil
 	})
-	p.Authenticate("client certificate", authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-		l := i.now.Load()
-		if l == nil {
-			return nil, false, nil // not listening: nobody comes with a certificate
-		}
-		return l.certificates.AuthenticateRequest(req)
-	}))
-	p.Background("certificates", func(ctx context.Context, _ *controlplane.Plane) error {
-		i.follow(ctx)
-		return nil
-	})
-	if a.Kubeconfig != "" {
-		p.WhenReady("kubeconfig", func(context.Context, net.Addr) error { return i.writeKubeconfig() })
-	}
+	p.EachPlane(func(p *controlplane.Plan) { p.Authenticate("client certificate", authenticator.RequestFunc(i.authenticate)) })
+	p.Work(controlplane.Work{Name: "certificates", Start: i.start, Run: i.follow})
 	return nil
 }
 
-// identity is what the part is in one plane. Without a listener there is none.
+// identity is what the part is in one server. Without a listener there is none.
 type identity struct {
 	Admin
 	addr     net.Addr
@@ -133,6 +124,22 @@ func (i *identity) load(ctx context.Context) error {
 	return nil
 }
 
+func (i *identity) authenticate(req *http.Request) (*authenticator.Response, bool, error) {
+	l := i.now.Load()
+	if l == nil {
+		return nil, false, nil // not listening: nobody comes with a certificate
+	}
+	return l.certificates.AuthenticateRequest(req)
+}
+
+// start writes the kubeconfig: the server is ready.
+func (i *identity) start(context.Context, *controlplane.Plane) error {
+	if i.Kubeconfig == "" {
+		return nil
+	}
+	return i.writeKubeconfig()
+}
+
 func (i *identity) writeKubeconfig() error {
 	l := i.now.Load()
 	if l == nil {
@@ -147,9 +154,9 @@ func (i *identity) writeKubeconfig() error {
 
 // follow loads the folder again when its certificates change or are to be
 // issued again, until the context ends.
-func (i *identity) follow(ctx context.Context) {
+func (i *identity) follow(ctx context.Context, _ *controlplane.Plane) error {
 	if i.Dir == "" || i.now.Load() == nil {
-		return
+		return nil
 	}
 	again := func(ctx context.Context, _ []byte) error {
 		if err := i.load(ctx); err != nil || i.Kubeconfig == "" {
@@ -162,7 +169,7 @@ func (i *identity) follow(ctx context.Context) {
 	if state, err := i.state(i.Dir); err == nil {
 		f.Begun(state)
 	}
-	f.Run(ctx)
+	return f.Run(ctx)
 }
 
 // state differs from what it was when the folder is to be loaded again.

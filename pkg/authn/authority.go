@@ -23,9 +23,19 @@ type authority struct {
 // An authority can say which client certificates a listener asks for.
 var _ dynamiccertificates.CAContentProvider = (*authority)(nil)
 
-// install declares the work that follows the file.
-func (a *authority) install(p *controlplane.Plan) {
-	follow.Source{What: a.what, File: a.file, Read: os.ReadFile, Use: a.use}.Install(p)
+// install has the listener ask for certificates of the authorities, and follows the file.
+func (a *authority) install(p *controlplane.ServerPlan) {
+	p.Trust(a.Name(), a)
+	p.Root().Work(following(&follow.File{Source: follow.Source{What: a.what, File: a.file, Read: os.ReadFile, Use: a.use}}))
+}
+
+// following is the work that puts a file into effect, and changes of it.
+func following(f *follow.File) controlplane.Work {
+	return controlplane.Work{
+		Name:  f.Name(),
+		Start: func(ctx context.Context, _ *controlplane.Plane) error { return f.Begin(ctx) },
+		Run:   func(ctx context.Context, _ *controlplane.Plane) error { return f.Run(ctx) },
+	}
 }
 
 func (a *authority) use(_ context.Context, content []byte) error {

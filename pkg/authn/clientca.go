@@ -26,8 +26,11 @@ type ClientCA struct {
 // PartName implements the name errors use.
 func (ClientCA) PartName() string { return "authn.ClientCA" }
 
-// Install declares the authenticator and the work that follows the file.
-func (c ClientCA) Install(p *controlplane.Plan) error {
+// Install implements controlplane.Part.
+func (ClientCA) Install(*controlplane.Plan) error { return controlplane.ErrServerOnly }
+
+// InstallServer declares the authenticator and the work that follows the file.
+func (c ClientCA) InstallServer(p *controlplane.ServerPlan) error {
 	if c.File == "" {
 		return errors.New("field File: is empty: name a PEM file with the authorities' certificates")
 	}
@@ -41,9 +44,10 @@ func (c ClientCA) Install(p *controlplane.Plan) error {
 	forget()
 	a.AddListener(listener(forget))
 	a.install(p)
-	p.Trust(a.Name(), a)
-	p.Authenticate(a.Name(), authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-		return (*known.Load()).AuthenticateRequest(req)
-	}))
+	p.EachPlane(func(p *controlplane.Plan) {
+		p.Authenticate(a.Name(), authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+			return (*known.Load()).AuthenticateRequest(req)
+		}))
+	})
 	return nil
 }

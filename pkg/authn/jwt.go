@@ -45,8 +45,10 @@ func (j JWT) Install(p *controlplane.Plan) error {
 	}
 	known := &issuers{}
 	if j.Config == nil {
-		file := follow.Source{What: "authentication configuration", File: j.ConfigFile, Read: os.ReadFile, Use: known.load}
-		file.Install(p)
+		file := &follow.File{Source: follow.Source{
+			What: "authentication configuration", File: j.ConfigFile, Read: os.ReadFile, Use: known.load,
+		}}
+		p.Work(following(file))
 		p.Authenticate(file.Name(), bearer(known))
 		return nil
 	}
@@ -56,7 +58,7 @@ func (j JWT) Install(p *controlplane.Plan) error {
 		return fmt.Errorf("field Config: %w", err)
 	}
 	replace := func(ctx context.Context, _ *controlplane.Plane) error { return known.replace(ctx, config) }
-	follow.During(p, "token issuers", replace, nil)
+	p.Work(controlplane.Work{Name: "token issuers", Start: replace})
 	p.Authenticate("token issuers", bearer(known))
 	return nil
 }

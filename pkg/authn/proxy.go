@@ -44,9 +44,12 @@ type Proxy struct {
 // PartName implements the name errors use.
 func (Proxy) PartName() string { return "authn.Proxy" }
 
-// Install declares the authenticator, the work that follows the file, and the
+// Install implements controlplane.Part.
+func (Proxy) Install(*controlplane.Plan) error { return controlplane.ErrServerOnly }
+
+// InstallServer declares the authenticator, the work that follows the file, and the
 // middleware that drops the headers.
-func (x Proxy) Install(p *controlplane.Plan) error {
+func (x Proxy) InstallServer(p *controlplane.ServerPlan) error {
 	if x.ClientCAFile == "" {
 		return errors.New("field ClientCAFile: is empty: name a PEM file with the certificates of the proxies' authorities")
 	}
@@ -62,15 +65,18 @@ func (x Proxy) Install(p *controlplane.Plan) error {
 	}
 	a := &authority{what: "proxy certificate authorities", file: x.ClientCAFile}
 	a.install(p)
-	p.Trust(a.Name(), a)
-	p.Authenticate(a.Name(), headerrequest.NewDynamicVerifyOptionsSecure(a.VerifyOptions,
-		headerrequest.StaticStringSlice(slices.Clone(x.AllowedNames)), names, uids, groups, extra))
+	believe := headerrequest.NewDynamicVerifyOptionsSecure(a.VerifyOptions,
+		headerrequest.StaticStringSlice(slices.Clone(x.AllowedNames)), names, uids, groups, extra)
 	// Upstream drops the headers with the usual names only.
-	p.Wrap(controlplane.AfterAuthentication, "drop headers of "+a.Name(), func(next http.Handler) http.Handler {
+	drop := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 			headerrequest.ClearAuthenticationHeaders(req.Header, names, uids, groups, extra)
 			next.ServeHTTP(w, req)
 		})
+	}
+	p.EachPlane(func(p *controlplane.Plan) {
+		p.Authenticate(a.Name(), believe)
+		p.Wrap(controlplane.AfterAuthentication, "drop headers of "+a.Name(), drop)
 	})
 	return nil
 }

@@ -33,23 +33,21 @@ type ServingCertificate struct {
 // PartName implements the name errors use.
 func (ServingCertificate) PartName() string { return "authn.ServingCertificate" }
 
-// Install declares the certificate and the work that follows its files.
-func (s ServingCertificate) Install(p *controlplane.Plan) error {
+// Install implements controlplane.Part.
+func (ServingCertificate) Install(*controlplane.Plan) error { return controlplane.ErrServerOnly }
+
+// InstallServer declares the certificate and the work that follows its files.
+func (s ServingCertificate) InstallServer(p *controlplane.ServerPlan) error {
 	if s.CertFile == "" || s.KeyFile == "" {
 		return errors.New("fields CertFile and KeyFile: one is empty: name PEM files with a certificate and its key")
 	}
 	c := &certificate{name: "serving certificate " + s.CertFile, names: s.Names}
-	file := follow.Source{What: "serving certificate", File: s.CertFile, Read: s.read, Use: func(_ context.Context, content []byte) error {
-		return c.set(content, content)
-	}}
+	use := func(_ context.Context, content []byte) error { return c.set(content, content) }
+	file := &follow.File{Source: follow.Source{What: "serving certificate", File: s.CertFile, Read: s.read, Use: use}}
 	p.Certify(file.Name(), func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error) {
-		content, err := s.read(s.CertFile)
-		if err != nil {
-			return nil, err
-		}
-		return c, file.Use(ctx, content)
+		return c, file.Begin(ctx)
 	})
-	file.Install(p)
+	p.Root().Work(following(file)) // also where nobody listens: files that cannot be used are a mistake
 	return nil
 }
 

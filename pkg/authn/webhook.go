@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/util/connrotation"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
 // webhookCacheTTL is kube-apiserver's --authentication-token-webhook-cache-ttl.
@@ -54,16 +53,13 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 	var known current[authenticator.Token]
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
 	name := "token webhook " + w.Kubeconfig
-	follow.During(p, name, func(context.Context, *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: name, Stop: dialer.CloseAll, Start: func(context.Context, *controlplane.Plane) error {
 		next, err := w.open(dialer)
 		if err == nil {
 			known.Store(&next)
 		}
 		return err
-	}, func(ctx context.Context) {
-		<-ctx.Done()
-		dialer.CloseAll()
-	})
+	}})
 	p.Audiences(w.Audiences...)
 	p.Authenticate(name, bearer(&known))
 	return nil

@@ -25,9 +25,6 @@ import (
 // prepare brings the default roles up to date, and waits until the authorizer
 // knows them.
 func (r *roles) prepare(ctx context.Context, plane *controlplane.Plane) error {
-	if err := r.await(ctx); err != nil {
-		return err
-	}
 	client, err := typed.NewForConfig(protobuf(plane.Config()))
 	if err != nil {
 		return err
@@ -48,11 +45,7 @@ func (r *roles) prepare(ctx context.Context, plane *controlplane.Plane) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := r.awaitDefaults(ctx, client, wanted, bindings); err != nil {
-		return err
-	}
-	close(r.prepared)
-	return nil
+	return r.awaitDefaults(ctx, client, wanted, bindings)
 }
 
 // protobuf has a client of built-in types send them in the form that is cheaper to
@@ -197,11 +190,6 @@ func (r *roles) reconcileBinding(ctx context.Context, client typed.RbacV1Interfa
 
 // aggregate keeps the rules of aggregated ClusterRoles up to date.
 func (r *roles) aggregate(ctx context.Context, plane *controlplane.Plane) error {
-	select {
-	case <-r.prepared:
-	case <-ctx.Done():
-		return nil
-	}
 	client, err := typed.NewForConfig(protobuf(plane.Config()))
 	if err != nil {
 		return err

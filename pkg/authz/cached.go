@@ -34,7 +34,7 @@ var (
 )
 
 // newCached starts the informers, which end with the context, and returns when
-// they are synced; nil when the context ended before.
+// they are synced.
 func newCached(ctx context.Context, factory informers.SharedInformerFactory) (*cached, error) {
 	of := factory.Rbac().V1()
 	namespaced, whole := of.RoleBindings().Informer(), of.ClusterRoleBindings().Informer()
@@ -65,7 +65,7 @@ func newCached(ctx context.Context, factory informers.SharedInformerFactory) (*c
 	}
 	factory.StartWithContext(ctx)
 	if res := factory.WaitForCacheSyncWithContext(ctx); res.Err != nil {
-		return nil, nil //nolint:nilnil,nilerr // the context ended
+		return nil, fmt.Errorf("roles and bindings were not read: %w", res.AsError())
 	}
 	return c, nil
 }

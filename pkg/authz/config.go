@@ -62,10 +62,11 @@ func (c Config) Install(p *controlplane.Plan) error {
 	name := "authorization configuration " + c.File
 	p.Authorize(name, &f.current)
 	file := &follow.File{Source: f.source()}
-	begin := func(ctx context.Context, _ *controlplane.Plane) error { return file.Begin(ctx) }
-	follow.During(p, name, begin, func(ctx context.Context) {
-		defer f.dialer.CloseAll()
-		file.Run(ctx)
+	p.Work(controlplane.Work{
+		Name:  name,
+		Start: func(ctx context.Context, _ *controlplane.Plane) error { return file.Begin(ctx) },
+		Run:   func(ctx context.Context, _ *controlplane.Plane) error { return file.Run(ctx) },
+		Stop:  f.dialer.CloseAll,
 	})
 	return nil
 }

@@ -247,7 +247,7 @@ func TestConfigFile(t *testing.T) {
 		"no file": {"there is no default", []controlplane.Part{authz.Config{}}, "field File: is empty"},
 		"missing": {"it is not there", []controlplane.Part{authz.Config{File: "none"}}, "field File: open none"},
 		"roles":   {"RBAC needs roles", []controlplane.Part{authz.Config{File: file}}, "rbac.All()"},
-		"twice":   {"roles are looked after once", []controlplane.Part{authz.RBAC{}, authz.Config{File: file}, rbac.All()}, `part "authz.Config": prepare "default roles": part "authz.RBAC" has one of that name`},
+		"twice":   {"roles are looked after once", []controlplane.Part{authz.RBAC{}, authz.Config{File: file}, rbac.All()}, `part "authz.Config": work "clusterrole-aggregation": part "authz.RBAC" has one of that name`},
 	}
 	for name, tc := range parts {
 		_, err := controlplane.New("test").Storage(memory.Store{}).With(tc.parts...).Build()

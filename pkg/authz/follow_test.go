@@ -34,7 +34,7 @@ func TestFollowed(t *testing.T) {
     subjectAccessReviewVersion: v1
     failurePolicy: Deny
     connectionInfo: {type: KubeConfigFile, kubeConfigFile: ` + kubeconfig + "}\n- {type: RBAC, name: roles}\n"
-	f := &followed{file: file, dialer: newDialer(nil), roles: &roles{known: make(chan struct{})}}
+	f := &followed{file: file, dialer: newDialer(nil), roles: &roles{}}
 	asked := authorizer.AttributesRecord{User: &user.DefaultInfo{Name: "alice"}}
 	if d, reason, err := f.Authorize(t.Context(), asked); d != Deny || reason != "authorization is being set up" || err != nil {
 		t.Errorf("before the file is read: %v, %q, %v", d, reason, err)

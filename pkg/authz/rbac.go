@@ -2,7 +2,7 @@ package authz
 
 import (
 	"context"
-	"fmt"
+	"sync/atomic"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -40,21 +40,16 @@ func newRoles(p *controlplane.Plan) *roles {
 	for _, kind := range []string{"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} {
 		p.Need("rbac.All()", rbacv1.SchemeGroupVersion.WithKind(kind))
 	}
-	r := &roles{known: make(chan struct{}), prepared: make(chan struct{})}
-	p.Background("roles and bindings", r.follow)
-	p.Prepare("default roles", r.prepare)
-	p.Elect("clusterrole-aggregation", r.aggregate)
+	r := &roles{}
+	p.Work(controlplane.Work{Name: "clusterrole-aggregation", Start: r.start, Run: r.aggregate, Elected: true})
 	return r
 }
 
 // roles is the authorizer of one plane.
 type roles struct {
-	// known is closed when the caches are filled; the rest is set by then.
-	known chan struct{}
-	// prepared is closed when the default roles are up to date.
-	prepared   chan struct{}
-	cache      *cached
-	authorizer *rbac.Authorizer
+	cache *cached
+	// authorizer is nil until the caches are filled.
+	authorizer atomic.Pointer[rbac.Authorizer]
 }
 
 var (
@@ -62,51 +57,35 @@ var (
 	_ authorizer.RuleResolver            = &roles{}
 )
 
-// follow fills the caches and keeps them up to date.
-func (r *roles) follow(ctx context.Context, plane *controlplane.Plane) error {
+// start fills the caches, which are kept up to date until the context ends, and
+// brings the default roles up to date.
+func (r *roles) start(ctx context.Context, plane *controlplane.Plane) error {
 	cache, err := newCached(ctx, plane.Informers())
-	if err != nil || cache == nil {
+	if err != nil {
 		return err
 	}
-	r.cache, r.authorizer = cache, rbac.New(cache)
-	close(r.known)
-	return nil
-}
-
-// await returns when the caches are filled.
-func (r *roles) await(ctx context.Context) error {
-	select {
-	case <-r.known:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("roles and bindings were not read: %w", context.Cause(ctx))
-	}
-}
-
-func (r *roles) ready() bool {
-	select {
-	case <-r.known:
-		return true
-	default:
-		return false
-	}
+	r.cache = cache
+	r.authorizer.Store(rbac.New(cache))
+	return r.prepare(ctx, plane)
 }
 
 // Authorize implements authorizer.UnconditionalAuthorizer. Before the caches are filled
 // nobody is allowed anything.
 func (r *roles) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-	if !r.ready() {
+	known := r.authorizer.Load()
+	if known == nil {
 		return authorizer.DecisionNoOpinion, "RBAC: roles and bindings are being read", nil
 	}
-	return r.authorizer.Authorize(ctx, a)
+	return known.Authorize(ctx, a)
 }
 
 // RulesFor implements authorizer.RuleResolver.
 func (r *roles) RulesFor(ctx context.Context, u user.Info, namespace string) (
 	[]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error,
 ) {
-	if !r.ready() {
+	known := r.authorizer.Load()
+	if known == nil {
 		return nil, nil, true, startingError{}
 	}
-	return r.authorizer.RulesFor(ctx, u, namespace)
+	return known.RulesFor(ctx, u, namespace)
 }

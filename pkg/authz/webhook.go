@@ -77,18 +77,13 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 	known, dialer := &current{}, w.dialer()
 	name := "authorization webhook " + connection.name
 	p.Authorize(name, known)
-	p.Prepare(name, func(context.Context, *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: name, Stop: dialer.CloseAll, Start: func(context.Context, *controlplane.Plane) error {
 		a, err := connection.open(dialer)
 		if err == nil {
 			known.known.Store(&a)
 		}
 		return err
-	})
-	p.Background(name, func(ctx context.Context, _ *controlplane.Plane) error {
-		<-ctx.Done()
-		dialer.CloseAll()
-		return nil
-	})
+	}})
 	return nil
 }
 

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utilwaitgroup "k8s.io/apimachinery/pkg/util/waitgroup"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
@@ -22,71 +21,40 @@ import (
 	unionauthz "k8s.io/apiserver/pkg/authorization/union"
 	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/registry/generic"
-	registryrest "k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
-	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// shared is what the planes of one server have in common.
-type shared struct {
-	// external is the host and port clients reach the server at.
-	external string
-	// documents keeps the OpenAPI documents of static groups.
-	documents *openapi.Cache
-	// door and token are the loopback of the root plane.
-	door  *loopback.Transport
-	token string
-	// stored are the health checks of the storage and of what transforms stored
-	// values, and living those that fail when only a restart helps.
-	stored, living []healthz.HealthChecker
-}
-
-// newPlane builds a plane from parts. Nothing runs yet but the watch caches of
-// its stores, which the plane's stop ends.
-func newPlane(name string, plan *Plan, backend *store.Backend, shared *shared) (*Plane, error) {
-	p := &Plane{
-		name: name, address: shared.external, plan: plan, backend: backend, shared: shared,
-		transport: shared.door, signals: newSignals(), ready: make(chan struct{}), endWork: func() {}, pending: newPending(),
-		readers:  map[schema.GroupResource]registryrest.Getter{},
-		requests: &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
-	}
-	backend.CollectsGarbage, backend.OnDemand = plan.collected, plan.onDemand
-	p.loopback = loopbackConfig(name, p.transport, shared.token)
+// build makes the plane of what its parts declared. Nothing runs yet but the watch
+// caches of its stores, which stop ends.
+func (p *Plane) build() error {
 	client, err := kubernetes.NewForConfig(p.protobufConfig())
 	if err != nil {
-		return nil, fmt.Errorf("loopback client: %w", err)
+		return fmt.Errorf("loopback client: %w", err)
 	}
 	p.informers = informers.NewSharedInformerFactory(client, 0)
-	if plan.onDemand {
+	if p.plan.onDemand {
 		p.informers = drowsy{p.informers, p}
 	}
-	if p.tracer, err = startTracer(plan.tracers); err != nil {
-		return nil, err
-	}
-	if p.recorder, err = startRecorder(plan.outlets); err != nil {
-		p.tracer.stop()
-		return nil, err
+	if p.recorder, err = startRecorder(p.plan.outlets); err != nil {
+		return err
 	}
 	if p.base, err = p.baseConfig(client); err != nil {
 		p.recorder.stop()
-		p.tracer.stop()
-		return nil, err
+		return err
 	}
 	if err := p.assemble(); err != nil {
 		p.discard()
-		return nil, err
+		return err
 	}
-	return p, nil
+	p.built = true
+	return nil
 }
 
 // assemble links the delegation chain: what is below, the groups, what is above.
@@ -150,17 +118,16 @@ func (below[T]) PrepareRun() (none T) { return none }
 func (p *Plane) discard() {
 	defer p.signals.markDrained()
 	defer p.signals.markDraining()
-	defer p.tracer.stop()
 	defer p.recorder.stop()
 	if p.top == nil {
 		p.endFlow()
-		p.transport.Close()
+		p.inside.transport.Close()
 		return
 	}
 	life, end := context.WithCancel(context.Background())
 	settled, cancel := context.WithTimeout(life, hooksTimeout)
 	defer cancel()
-	p.transport.Serve(p.top.Handler)
+	p.inside.transport.Serve(p.top.Handler)
 	// What does not settle in time ends with the process: the error that led
 	// here is the one to tell.
 	if p.startLinks(settled, life) == nil {
@@ -173,7 +140,7 @@ func (p *Plane) discard() {
 		}
 	}
 	p.signals.markStopping()
-	p.transport.Close()
+	p.inside.transport.Close()
 	p.top.Destroy()
 }
 
@@ -188,19 +155,19 @@ func (p *Plane) ServerConfig(codecs serializer.CodecFactory) *genericapiserver.R
 
 // RESTOptions makes the storage of resources that are kept with the codec.
 func (p *Plane) RESTOptions(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
-	return p.backend.Getter(codec, encode)
+	return p.stores.Getter(codec, encode)
 }
 
 // LateRESTOptions is RESTOptions for resources of which most are listed and
 // watched by nobody: their watch caches are made when somebody does.
 func (p *Plane) LateRESTOptions(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
-	return p.backend.LateGetter(codec, encode)
+	return p.stores.LateGetter(codec, encode)
 }
 
 func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.RecommendedConfig, error) {
 	c := genericapiserver.NewRecommendedConfig(unversionedCodecs())
-	c.ExternalAddress = p.address
-	c.LoopbackClientConfig = p.loopback
+	c.ExternalAddress = p.host.address
+	c.LoopbackClientConfig = p.inside.config
 	c.SharedInformerFactory = p.informers
 	c.EffectiveVersion = effectiveVersion()
 	c.SkipOpenAPIInstallation = true
@@ -209,15 +176,15 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.NonLongRunningRequestWaitGroup = p.requests
 	c.WatchRequestWaitGroup = p.watches
 	c.BuildHandlerChainFunc = (&chain{
-		middleware: p.plan.middleware, signals: p.signals, pending: p.pending, tracing: p.tracer.provider != nil, lists: p.lists(),
+		middleware: p.plan.middleware, signals: p.signals, pending: p.pending, tracing: p.host.tracer.provider != nil, lists: p.lists(),
 	}).build
 	c.AggregatedDiscoveryGroupManager = discoveryendpoint.NewResourceManager("apis")
 	c.AggregatedDiscoveryGroupManager.AddInvalidationCallback(p.discovered.signal)
-	c.StorageObjectCountTracker = p.backend.Objects
+	c.StorageObjectCountTracker = p.stores.Objects
 	// Clipped: the servers of the chain append to what they share here.
-	c.HealthzChecks = slices.Clip(append(c.HealthzChecks, p.shared.stored...))
-	c.ReadyzChecks = slices.Clip(append(c.ReadyzChecks, p.shared.stored...))
-	c.LivezChecks = slices.Clip(append(c.LivezChecks, p.shared.living...))
+	c.HealthzChecks = slices.Clip(append(c.HealthzChecks, p.host.stored...))
+	c.ReadyzChecks = slices.Clip(append(c.ReadyzChecks, p.host.stored...))
+	c.LivezChecks = slices.Clip(append(c.LivezChecks, p.host.living...))
 	// The plane starts its informers itself, and waits for them without polling.
 	c.DisabledPostStartHooks.Insert("generic-apiserver-start-informers")
 	c.Authentication.Authenticator = p.authenticator()
@@ -233,7 +200,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	}
 	c.AdmissionControl = chain
 	p.recorder.configure(&c.Config)
-	p.tracer.configure(&c.Config)
+	p.host.tracer.configure(&c.Config)
 	// Last: what it starts is ended with a plane that got this far.
 	return c, p.controlFlow(&c.Config)
 }
@@ -282,7 +249,7 @@ func (p *Plane) admission(client kubernetes.Interface, authorizer authorizer.Aut
 // protobufConfig is the loopback configuration for clients of built-in types,
 // which travel cheaper as protobuf.
 func (p *Plane) protobufConfig() *rest.Config {
-	c := rest.CopyConfig(p.loopback)
+	c := rest.CopyConfig(p.inside.config)
 	c.ContentType = runtime.ContentTypeProtobuf
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return c

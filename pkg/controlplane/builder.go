@@ -70,8 +70,8 @@ func (b *Builder) With(parts ...Part) *Builder {
 // Build returns the server, or everything that is wrong at once. It does no
 // I/O and starts nothing.
 func (b *Builder) Build() (*Server, error) {
-	plan := &Plan{}
-	errs := []error{plan.install(b.parts), plan.check(), plan.checkElected(b.storage)}
+	plan := newServerPlan()
+	errs := []error{plan.install(b.parts), plan.check(b.storage)}
 	if b.name == "" {
 		errs = append(errs, errors.New(`the server has no name: give New one, such as "apples"`))
 	}

@@ -56,7 +56,7 @@ func TestBuildErrors(t *testing.T) {
 			build: controlplane.New("x").Storage(memory.Store{}).With(controlplane.PartFunc(func(p *controlplane.Plan) error {
 				p.Serve(nil)
 				p.Serve(controlplane.NewAPI("x.example.com", nil, controlplane.APIConfig{}), controlplane.Resource{Name: "xs"})
-				p.Prepare("work", nil)
+				p.Work(controlplane.Work{Name: "work"})
 				p.Authenticate("who", nil)
 				p.Wrap(controlplane.Innermost, "wrap", nil)
 				return nil
@@ -64,7 +64,7 @@ func TestBuildErrors(t *testing.T) {
 			want: []string{
 				"it serves a nil API", `group "x.example.com": it has no version`, `group "x.example.com": Definitions is missing`,
 				`resource "xs.x.example.com": it needs a version and a Build function`,
-				`prepare "work": it is nil`, `authenticator "who": it is nil`, `middleware "wrap": it is nil`,
+				`work "work": Start, Run and Stop are all nil`, `authenticator "who": it is nil`, `middleware "wrap": it is nil`,
 			},
 		},
 		"resource twice": {

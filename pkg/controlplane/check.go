@@ -25,15 +25,15 @@ import (
 type gvk = schema.GroupVersionKind
 
 // check returns everything that is wrong with what the parts declared.
-func (p *Plan) check() error {
+func (p *Plan) check(storage Storage) error {
 	errs := p.checkGroups()
 	errs = append(errs, p.checkNames()...)
 	errs = append(errs, p.checkAdmission()...)
 	errs = append(errs, p.checkOutlets()...)
 	errs = append(errs, p.checkFlow()...)
-	errs = append(errs, p.checkTracers()...)
 	errs = append(errs, p.checkFilters()...)
 	errs = append(errs, p.checkAnswers()...)
+	errs = append(errs, checkWork("work", p.work)...)
 	for _, w := range p.middleware {
 		if w.slot < Outermost || w.slot > Innermost {
 			errs = append(errs, fmt.Errorf("part %q: middleware %q: unknown slot %d", w.part, w.name, w.slot))
@@ -44,11 +44,7 @@ func (p *Plan) check() error {
 			errs = append(errs, fmt.Errorf("part %q: it needs %s, which no part serves: add %s", n.part, n.value.Kind, n.name))
 		}
 	}
-	errs = append(errs, p.checkTransforms()...)
-	if len(p.identity) > 1 {
-		errs = append(errs, fmt.Errorf("part %q: serving certificate: part %q brings one already", p.identity[1].part, p.identity[0].part))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, p.checkElected(storage))...)
 }
 
 // checkGroups finds groups in two APIs, resources twice and resources without a version.
@@ -107,12 +103,6 @@ func (p *Plan) checkNames() []error {
 	errs = append(errs, duplicates("authenticator", p.authenticators)...)
 	errs = append(errs, duplicates("authorizer", p.authorizers)...)
 	errs = append(errs, duplicates("server", append(slices.Clone(p.below), p.above...))...)
-	errs = append(errs, duplicates("prepare", p.prepares)...)
-	errs = append(errs, duplicates("background", append(slices.Clone(p.background), p.elected...))...)
-	errs = append(errs, duplicates("serving certificate", p.identity)...)
-	errs = append(errs, duplicates("serving certificate", p.certificates)...)
-	errs = append(errs, duplicates("when ready", p.ready)...)
-	errs = append(errs, duplicates("authority", p.trusted)...)
 	seen := map[string]string{}
 	for _, w := range p.middleware {
 		if w.wrap == nil {

@@ -17,7 +17,7 @@ import (
 // AwaitDiscovery returns when discovery lists all the resources, as clients
 // need to find them. It is signalled by changes of the discovery document.
 func (p *Plane) AwaitDiscovery(ctx context.Context, resources []schema.GroupVersionResource) error {
-	client, err := discoveryclient.NewDiscoveryClientForConfig(p.loopback)
+	client, err := discoveryclient.NewDiscoveryClientForConfig(p.inside.config)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (p *Plane) installOpenAPI() error {
 	for _, d := range p.plan.dynamic {
 		sources = append(sources, d.Documents())
 	}
-	service := openapi.NewService(p.shared.documents, func() []openapi.Source { return sources })
+	service := openapi.NewService(documentCaches().of(p.plan), func() []openapi.Source { return sources })
 	service.Install(p.top.Handler.NonGoRestfulMux)
 	return nil
 }

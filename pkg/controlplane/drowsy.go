@@ -63,7 +63,7 @@ func (d drowsy) InformerFor(obj runtime.Object, stock internalinterfaces.NewInfo
 		}
 		awake := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
 		l := &unused{
-			awake: awake, backend: d.plane.backend, example: obj,
+			awake: awake, backend: d.plane.stores, example: obj,
 			resource: schema.GroupResource{Group: kinds[0].Group, Resource: resource},
 		}
 		asleep := &cache.ListWatch{ListWithContextFunc: awake.ListWithContext, WatchFuncWithContext: l.watch}
@@ -91,7 +91,7 @@ func (p *Plan) storedAs(kind gvk) string {
 // unused is a resource that may have no objects for as long as the plane lives.
 type unused struct {
 	awake    *cache.ListWatch
-	backend  *store.Backend
+	backend  *store.Stores
 	resource schema.GroupResource
 	example  runtime.Object
 }

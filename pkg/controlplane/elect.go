@@ -3,7 +3,6 @@ package controlplane
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"sync"
 	"time"
@@ -27,24 +26,27 @@ const (
 
 // checkElected wants Leases served where work is elected by them.
 func (p *Plan) checkElected(storage Storage) error {
-	if storage == nil || !storage.Traits().Shared || len(p.elected) == 0 || p.servesKind("coordination.k8s.io", "v1", "Lease") {
+	if storage == nil || !storage.Traits().Shared || p.servesKind("coordination.k8s.io", "v1", "Lease") {
 		return nil
 	}
-	w := p.elected[0]
-	return fmt.Errorf("part %q: %s: the storage is shared, and no part serves Leases to elect by: "+
-		"add coordination.Leases{}", w.part, w.name)
+	for _, w := range p.work {
+		if w.value.Elected {
+			return w.failed(errors.New("the storage is shared, and no part serves Leases to elect by: add coordination.Leases{}"))
+		}
+	}
+	return nil
 }
 
 // elect makes work that is done while this process holds the Lease of its name.
 func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
 	return func(ctx context.Context, _ *Plane) error {
-		client, err := coordination.NewForConfig(p.loopback)
+		client, err := coordination.NewForConfig(p.inside.config)
 		if err != nil {
 			return err
 		}
 		host, _ := os.Hostname() // only part of a name
 		lock := &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: p.name + "-" + name},
+			LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: p.host.server.built.name + "-" + name},
 			Client:     client,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
 		}

@@ -20,11 +20,10 @@ func (p *Plan) FlowControl(name string, build FlowControlFunc) {
 
 // checkFlow finds that there are two.
 func (p *Plan) checkFlow() []error {
-	errs := duplicates("flow control", p.flow)
-	if len(p.flow) > 1 {
-		errs = append(errs, fmt.Errorf("part %q: flow control: part %q brings it already", p.flow[1].part, p.flow[0].part))
+	if err := single("flow control", p.flow); err != nil {
+		return []error{err}
 	}
-	return errs
+	return duplicates("flow control", p.flow)
 }
 
 // controlFlow has the handler chain ask what the plan declares.

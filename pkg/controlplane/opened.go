@@ -11,10 +11,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/storage/etcd3"
-	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/utils/clock"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
@@ -65,7 +63,7 @@ func (r *run) openStorage(ctx context.Context) (*opened, error) {
 	o.client, o.compactor = client, compactor
 	o.backend = &store.Backend{
 		Client: storage.Client, Prefix: r.server.built.prefix, Shared: traits.Shared, CheapProgress: traits.CheapProgress,
-		Compactor: compactor, Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
+		Compactor: compactor,
 	}
 	o.health = store.NewHealth(o.engine, client, r.server.built.prefix)
 	return o, nil
@@ -121,15 +119,15 @@ type measured interface {
 // what the server sees.
 type figures struct {
 	*opened
-	feed *feed.Feed // nil if no part has it
+	host *host
 
 	mu          sync.Mutex
 	compactedAt int64
 	compacted   time.Time
 }
 
-func (o *opened) figures(f *feed.Feed) *figures {
-	return &figures{opened: o, feed: f, compacted: time.Now()}
+func (o *opened) figures(h *host) *figures {
+	return &figures{opened: o, host: h, compacted: time.Now()}
 }
 
 // ask implements what metrics.Report wants.
@@ -146,15 +144,16 @@ func (f *figures) ask() metrics.Storage {
 	if s.Compacted.IsZero() {
 		s.Compacted = when
 	}
-	if f.feed == nil {
+	hub := f.host.followed()
+	if hub == nil {
 		return s
 	}
 	if s.History == nil {
-		history := f.feed.History(at)
+		history := hub.History(at)
 		s.History = &history
 	}
 	if s.Lag == nil {
-		if lag, err := f.feed.Lag(ctx); err == nil {
+		if lag, err := hub.Lag(ctx); err == nil {
 			s.Lag = &lag
 		}
 	}

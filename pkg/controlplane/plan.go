@@ -1,10 +1,8 @@
 package controlplane
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 
@@ -12,7 +10,6 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
@@ -31,22 +28,14 @@ type Plan struct {
 	admission      []named[admission.Interface]
 	middleware     []wrapper
 	below, above   []named[LinkFunc]
-	prepares       []named[WorkFunc]
-	background     []named[WorkFunc]
-	elected        []named[WorkFunc]
+	work           []named[Work]
 	needs          []named[gvk]
 	fed, collected bool
 	onDemand       bool
 	checks         []healthz.HealthChecker
 	dynamic        []DynamicGroups
-	identity       []named[IdentityFunc]
-	ready          []named[ReadyFunc]
-	trusted        []named[dynamiccertificates.CAContentProvider]
-	certificates   []named[CertificateFunc]
-	tracers        []named[TracerFunc]
 	outlets        []named[outlet]
 	flow           []named[FlowControlFunc]
-	transforms     []named[TransformFunc]
 	filters        []named[listFilter]
 	answers        []named[*answer]
 }
@@ -63,36 +52,19 @@ type served struct {
 	resources []Resource
 }
 
-// WorkFunc is work of a part in a running plane.
-type WorkFunc func(ctx context.Context, p *Plane) error
-
-// IdentityFunc gives a server its TLS identity for the address it listens on.
-type IdentityFunc func(ctx context.Context, addr net.Addr) (Identity, error)
-
-// CertificateFunc gives a server a serving certificate for some names. It is
-// called before the server listens; whoever changes it later tells its listeners.
-type CertificateFunc func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error)
-
-// ReadyFunc is called once when a server is ready, before Ready is signalled.
-type ReadyFunc func(ctx context.Context, addr net.Addr) error
-
-// Identity is how a server proves itself and recognises client certificates.
-type Identity struct {
-	// Serving is the certificate and key the server answers with, unless a
-	// certificate was added (see [Plan.Certify]) for the name a client asks for.
-	Serving dynamiccertificates.CertKeyContentProvider
-	// ClientCA signs the client certificates that are asked for. May be nil.
-	ClientCA dynamiccertificates.CAContentProvider
+// install installs parts in order, as a part that bundles others does.
+func (p *Plan) install(parts []Part) error {
+	return p.installEach(parts, func(part Part) error { return part.Install(p) })
 }
 
-// Install installs parts in order, as a part that bundles others does.
-func (p *Plan) install(parts []Part) error {
+// installEach installs parts in order, of bundles what is in them.
+func (p *Plan) installEach(parts []Part, install func(Part) error) error {
 	outer := p.part
 	defer func() { p.part = outer }()
 	var errs []error
 	for _, part := range parts {
 		if bundle, ok := part.(Parts); ok {
-			errs = append(errs, p.install(bundle))
+			errs = append(errs, p.installEach(bundle, install))
 			continue
 		}
 		if part == nil {
@@ -100,7 +72,7 @@ func (p *Plan) install(parts []Part) error {
 			continue
 		}
 		p.part = partName(part)
-		if err := part.Install(p); err != nil {
+		if err := install(part); err != nil {
 			errs = append(errs, fmt.Errorf("part %q: %w", p.part, err))
 		}
 	}
@@ -161,26 +133,6 @@ func (p *Plan) Above(name string, link LinkFunc) {
 	p.above = append(p.above, named[LinkFunc]{p.part, name, link})
 }
 
-// Prepare adds work that is done before a plane is ready, in the order of the
-// parts. The plane serves its own loopback client by then. An error stops the server.
-func (p *Plan) Prepare(name string, work WorkFunc) {
-	p.prepares = append(p.prepares, named[WorkFunc]{p.part, name, work})
-}
-
-// Background adds work that runs from the start of a plane until its context
-// ends. A plane waits for it when it stops. An error stops the server.
-func (p *Plan) Background(name string, work WorkFunc) {
-	p.background = append(p.background, named[WorkFunc]{p.part, name, work})
-}
-
-// Elect adds background work that one server at a time does, where several
-// share a storage (see [Traits]): the one that holds a Lease in
-// kube-system. Another one takes over within 15 s. Where the storage is not
-// shared it is plain background work.
-func (p *Plan) Elect(name string, work WorkFunc) {
-	p.elected = append(p.elected, named[WorkFunc]{p.part, name, work})
-}
-
 // Feed asks for [Plane.Feed]. A plane whose parts do not ask has none.
 func (p *Plan) Feed() { p.fed = true }
 
@@ -200,32 +152,6 @@ func (p *Plan) Check(check healthz.HealthChecker) { p.checks = append(p.checks, 
 
 // Dynamic declares groups that come and go while the plane runs.
 func (p *Plan) Dynamic(groups DynamicGroups) { p.dynamic = append(p.dynamic, groups) }
-
-// Identify declares where a server's TLS identity comes from. One part may.
-func (p *Plan) Identify(name string, identity IdentityFunc) {
-	p.identity = append(p.identity, named[IdentityFunc]{p.part, name, identity})
-}
-
-// Certify adds a serving certificate for the names that clients ask for with
-// it (SNI, RFC 6066, section 3). Other clients get that of the identity, or
-// without one, the first that was added.
-func (p *Plan) Certify(name string, certificate CertificateFunc) {
-	p.certificates = append(p.certificates, named[CertificateFunc]{p.part, name, certificate})
-}
-
-// Trust has the listener ask clients for certificates of further authorities,
-// beside those of the identity. There may be none at first; who declares them
-// tells the listeners of the provider when they change. What a certificate is
-// good for is up to the authenticators.
-func (p *Plan) Trust(name string, ca dynamiccertificates.CAContentProvider) {
-	p.trusted = append(p.trusted, named[dynamiccertificates.CAContentProvider]{p.part, name, ca})
-}
-
-// WhenReady adds work done when the server is ready and its address is known,
-// such as writing a kubeconfig.
-func (p *Plan) WhenReady(name string, f ReadyFunc) {
-	p.ready = append(p.ready, named[ReadyFunc]{p.part, name, f})
-}
 
 // DynamicGroups are groups that come and go while a plane runs, such as those
 // of CRDs. It is how a part that serves them meets the parts that list them.

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -17,33 +15,30 @@ import (
 	registryrest "k8s.io/apiserver/pkg/registry/rest"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/healthz"
+	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
-	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// Plane is one complete API: its delegation chain, admission, post-start work
-// and key prefix. Any number of planes live in a process. A plane is handed to
-// the work its parts declared.
+// Plane is one complete API: its chain of servers, admission, work and a place of
+// its own in the storage. A plane is handed to the work its parts declared.
 type Plane struct {
-	name    string
-	address string
-	plan    *Plan
-	backend *store.Backend
-	shared  *shared
+	space  string // its name, empty for the root plane
+	host   *host
+	plan   *Plan
+	stores *store.Stores
+	inside *inside
+	gate   *gate
 
-	transport    *loopback.Transport
-	loopback     *rest.Config
 	informers    informers.SharedInformerFactory
 	signals      *signals
 	recorder     *recorder
-	tracer       *tracer
 	base         *genericapiserver.RecommendedConfig
 	links        []*Link
 	groupsServer *genericapiserver.GenericAPIServer
@@ -57,13 +52,36 @@ type Plane struct {
 	watchesEnd  chan struct{}
 	watchesOnce sync.Once
 	endWork     context.CancelFunc
-	work        sync.WaitGroup
+	workers     workers
 	ready       chan struct{}
 
 	pending    *pending
 	announcer  *announcer
 	discovered change
 	feed       *Feed
+
+	built   bool // and so to be stopped
+	stopped sync.Once
+	done    chan struct{}
+	given   sync.Once
+	err     error // why it ended, once done
+}
+
+// prepare makes a plane of which nothing runs.
+func prepare(h *host, plan *Plan, space string, in *inside) *Plane {
+	p := &Plane{
+		space: space, host: h, plan: plan, inside: in, gate: &gate{},
+		stores: &store.Stores{
+			Backend: h.backend, Plane: space, CollectsGarbage: plan.collected, OnDemand: plan.onDemand,
+			Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
+		},
+		signals: newSignals(), endWork: func() {}, pending: newPending(),
+		readers:  map[schema.GroupResource]registryrest.Getter{},
+		requests: &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
+		ready: make(chan struct{}), done: make(chan struct{}),
+	}
+	p.workers.plane = p
+	return p
 }
 
 // Feed mirrors the metadata of every object that a plane stores.
@@ -95,9 +113,24 @@ type Link struct {
 // LinkFunc makes a server of the chain that hands on to the delegate.
 type LinkFunc func(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error)
 
+// Name is that of a plane which was added to its server; empty for the root plane.
+func (p *Plane) Name() string { return p.space }
+
+// Server is the server of the plane.
+func (p *Plane) Server() *Server { return p.host.server }
+
+// Ready is closed when the plane is ready: when all that its parts Start is done, and
+// its caches are filled.
+func (p *Plane) Ready() <-chan struct{} { return p.ready }
+
 // Config is a client configuration with all rights that reaches the plane
 // without a socket. It stays valid until the plane stops.
-func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.loopback) }
+func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.inside.config) }
+
+// Handler serves the API with the plane's authentication and authorization, to be
+// mounted at the root of a host, or below a path that is taken off. It answers 503
+// before the plane serves, and after it has stopped.
+func (p *Plane) Handler() http.Handler { return p.gate }
 
 // Informers are the plane's shared informers for built-in types. What is asked
 // for before the plane starts is synced when it is ready.
@@ -127,20 +160,20 @@ func (p *Plane) OnDemand() bool { return p.plan.onDemand }
 // storage, where its feed sees them, be it as those of another resource. One
 // that was never used may not be known yet.
 func (p *Plane) Stored(resource schema.GroupResource) bool {
-	return p.backend.Has(resource) || p.plan.isView(resource)
+	return p.stores.Has(resource) || p.plan.isView(resource)
 }
 
-// start runs the plane and returns when it is ready. The first context bounds
-// the start, the second the plane's life.
-func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
+// start runs the plane and returns when it is ready, and what is to be done then as
+// well. The first context bounds the start, the second the plane's life.
+func (p *Plane) start(ctx, life context.Context, whenReady []named[Work], fail func(error)) error {
 	log := klog.FromContext(ctx)
 	life, p.endWork = context.WithCancel(life)
 	phase := time.Now()
 	done := func(name string) {
-		log.V(1).Info("Started", "phase", name, "plane", p.name, "ms", time.Since(phase).Milliseconds())
+		log.V(1).Info("Started", "phase", name, "plane", p.space, "ms", time.Since(phase).Milliseconds())
 		phase = time.Now()
 	}
-	p.transport.Serve(p.top.Handler)
+	p.inside.transport.Serve(p.top.Handler)
 	if err := p.startLinks(ctx, life); err != nil {
 		return err
 	}
@@ -160,19 +193,17 @@ func (p *Plane) start(ctx, life context.Context, fail func(error)) error {
 	if err := p.startFeed(life); err != nil {
 		return err
 	}
-	p.startWork(life, fail)
-	for _, w := range p.plan.prepares {
-		if err := w.value(ctx, p); err != nil {
-			return fmt.Errorf("part %q: %s: %w", w.part, w.name, err)
-		}
-		done(w.name)
+	p.workers.fail = fail
+	if err := p.workers.start(ctx, life, p.plan.work); err != nil {
+		return err
 	}
+	done("work")
 	if err := p.synced(ctx); err != nil {
 		return err
 	}
 	done("caches")
 	close(p.ready)
-	return nil
+	return p.workers.start(ctx, life, whenReady)
 }
 
 // startFeed starts the feed when a part asked for it.
@@ -180,31 +211,12 @@ func (p *Plane) startFeed(life context.Context) error {
 	if !p.plan.fed {
 		return nil
 	}
-	client, err := p.backend.Client()
-	if err != nil {
-		return fmt.Errorf("storage client for the feed of objects: %w", err)
+	var err error
+	if p.feed, err = p.host.feed(life, p.space); err != nil {
+		return err
 	}
-	p.feed = feed.New(client, p.backend.Prefix, p.backend.Transformers)
-	p.work.Go(func() { p.feed.Run(life) })
+	p.workers.running.Go(func() { p.feed.Run(life) })
 	return nil
-}
-
-// startWork starts the parts' background work.
-func (p *Plane) startWork(life context.Context, fail func(error)) {
-	run := func(w named[WorkFunc]) {
-		if err := w.value(life, p); err != nil && life.Err() == nil {
-			fail(fmt.Errorf("part %q: %s: %w", w.part, w.name, err))
-		}
-	}
-	for _, w := range p.plan.background {
-		p.work.Go(func() { run(w) })
-	}
-	for _, w := range p.plan.elected {
-		if p.backend.Shared {
-			w.value = p.elect(w.name, w.value)
-		}
-		p.work.Go(func() { run(w) })
-	}
 }
 
 // startLinks starts what the links watch and then, whatever came of it, the
@@ -223,7 +235,7 @@ func (p *Plane) startLinks(ctx, life context.Context) error {
 
 // synced waits for every watch cache and post-start hook.
 func (p *Plane) synced(ctx context.Context) error {
-	if err := p.backend.Await(ctx); err != nil {
+	if err := p.stores.Await(ctx); err != nil {
 		return fmt.Errorf("watch caches were not filled: %w", err)
 	}
 	return upstream.AwaitHooks(ctx, p.top)
@@ -255,7 +267,7 @@ func (p *Plane) drain(ctx context.Context) error {
 	p.endWork()
 	p.signals.markStopping()
 	if !p.awaitWatches(watchesTimeout) {
-		p.transport.Cut()
+		p.inside.transport.Cut()
 	}
 	return late
 }
@@ -294,49 +306,71 @@ func (p *Plane) stop() error {
 	if !p.awaitWatches(workTimeout) {
 		err = errors.Join(err, fmt.Errorf("watches still run %v after their connections were closed", workTimeout))
 	}
-	if !p.await(workTimeout) {
-		err = errors.Join(err, fmt.Errorf("work of a part still runs %v after its context ended: %s", workTimeout, p.backgroundNames()))
-	}
+	err = errors.Join(err, p.workers.stop())
 	p.informers.Shutdown()
 	for _, l := range p.links {
 		if l.Stop != nil {
 			l.Stop()
 		}
 	}
-	p.transport.Close()
+	p.inside.transport.Close()
 	p.recorder.stop()
-	p.tracer.stop()
 	p.top.Destroy()
 	p.plan.closeAnswers()
 	return err
 }
 
+// Stop drains the requests of a plane that was added to a running server, as long as
+// the context lasts and at most a minute, ends its watches and its work, and returns
+// when nothing of it runs. What it stored stays. Work of the plane must not wait for
+// it, and the root plane stops with its server.
+func (p *Plane) Stop(ctx context.Context) error {
+	if p.space == "" {
+		return errors.New("the root plane stops with its server")
+	}
+	p.stopped.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+		defer cancel()
+		var late error
+		if p.built {
+			late = p.drain(ctx)
+			p.gate.close()
+			late = errors.Join(late, p.stop())
+		}
+		p.given.Do(func() {}) // what comes after is a consequence
+		p.err = errors.Join(p.err, late)
+		p.host.leave(p)
+		close(p.done)
+	})
+	<-p.done
+	return p.err
+}
+
+// give has the plane end because of an error of its work.
+func (p *Plane) give(err error) {
+	p.given.Do(func() {
+		p.err = err
+		klog.Background().Error(err, "A plane ends", "plane", p.space)
+		go func() { _ = p.Stop(context.Background()) }() // what Stop returns, Err does
+	})
+}
+
+// Done is closed when the plane has stopped.
+func (p *Plane) Done() <-chan struct{} { return p.done }
+
+// Err is why the plane has ended, or what went wrong when it was stopped; nil before.
+func (p *Plane) Err() error {
+	select {
+	case <-p.done:
+		return p.err
+	default:
+		return nil
+	}
+}
+
 // workTimeout bounds how long a stopping plane waits for the parts' work, and for
 // watches whose connections are closed.
 const workTimeout = 30 * time.Second
-
-// await waits for the parts' work, and tells whether it ended in time.
-func (p *Plane) await(timeout time.Duration) bool {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.work.Wait()
-	}()
-	select {
-	case <-done:
-		return true
-	case <-time.After(timeout):
-		return false
-	}
-}
-
-func (p *Plane) backgroundNames() string {
-	var names []string
-	for _, w := range slices.Concat(p.plan.background, p.plan.elected) {
-		names = append(names, fmt.Sprintf("%s of part %q", w.name, w.part))
-	}
-	return strings.Join(names, ", ")
-}
 
 // hooksTimeout bounds how long a plane that stops while it starts waits for its
 // post-start hooks.

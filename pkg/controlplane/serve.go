@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -13,11 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-	"k8s.io/client-go/rest"
-
-	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 )
 
 // bind opens the listener, first of all: a taken port is the most common
@@ -48,7 +43,7 @@ func (r *run) bind(ctx context.Context) (net.Listener, error) {
 }
 
 // identify makes the TLS configuration of the listener, if there is one.
-func (r *run) identify(ctx context.Context, plan *Plan, listener net.Listener) (*tls.Config, error) {
+func (r *run) identify(ctx context.Context, plan *ServerPlan, listener net.Listener) (*tls.Config, error) {
 	if listener == nil {
 		return nil, nil
 	}
@@ -56,14 +51,14 @@ func (r *run) identify(ctx context.Context, plan *Plan, listener net.Listener) (
 	for _, from := range plan.identity { // at most one
 		var err error
 		if identity, err = from.value(ctx, listener.Addr()); err != nil {
-			return nil, fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
+			return nil, from.failed(err)
 		}
 	}
 	var byName []dynamiccertificates.SNICertKeyContentProvider
 	for _, from := range plan.certificates {
 		certificate, err := from.value(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("part %q: %s: %w", from.part, from.name, err)
+			return nil, from.failed(err)
 		}
 		byName = append(byName, certificate)
 	}
@@ -237,16 +232,4 @@ func externalAddress(l net.Listener) string {
 		return "localhost:443"
 	}
 	return l.Addr().String()
-}
-
-// newToken is a secret that identifies the loopback client; 130 bits.
-func newToken() string { return rand.Text() }
-
-// loopbackConfig reaches a plane in-process as a privileged user.
-func loopbackConfig(name string, door *loopback.Transport, token string) *rest.Config {
-	return &rest.Config{
-		Host: "http://loopback", Transport: door, BearerToken: token,
-		UserAgent: "sailplane/" + name, QPS: -1,
-		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
-	}
 }

@@ -2,15 +2,16 @@ package controlplane
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -18,24 +19,38 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
-// Server is a listener, a storage and one root plane. It runs once.
+// Server is a listener, an identity, a storage and a root plane, to which others may
+// be added while it runs. It runs once.
 type Server struct {
 	built   Builder
 	started atomic.Bool
 	ready   chan struct{}
-	handler atomic.Pointer[http.Handler]
-	door    *loopback.Transport
+	inside  *inside // of the root plane
+	gate    *gate   // of the root plane
 
 	mu      sync.Mutex
 	address net.Addr
-	token   string
+	host    *host // nil before planes can be added
 }
 
 func newServer(b Builder) *Server {
-	return &Server{
-		built: b,
-		ready: make(chan struct{}), door: &loopback.Transport{}, token: newToken(),
+	return &Server{built: b, ready: make(chan struct{}), inside: newInside(b.name), gate: &gate{}}
+}
+
+// inside is the way of clients in the process to a plane, with all rights.
+type inside struct {
+	transport *loopback.Transport
+	config    *rest.Config
+}
+
+func newInside(name string) *inside {
+	in := &inside{transport: &loopback.Transport{}}
+	in.config = &rest.Config{
+		Host: "http://loopback", Transport: in.transport, BearerToken: rand.Text(), // 130 bits
+		UserAgent: "sailplane/" + name, QPS: -1,
+		ContentConfig: rest.ContentConfig{ContentType: runtime.ContentTypeJSON},
 	}
+	return in
 }
 
 // Ready is closed when the storage is reachable, the namespaces the parts
@@ -46,7 +61,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // ClientConfig is a client configuration with all rights that reaches the
 // server in-process: no socket, no TLS. Requests before the server serves fail.
-func (s *Server) ClientConfig() *rest.Config { return loopbackConfig(s.built.name, s.door, s.token) }
+func (s *Server) ClientConfig() *rest.Config { return rest.CopyConfig(s.inside.config) }
 
 // Address is where the server listens, with the port that was picked; nil
 // before that and when it does not listen.
@@ -58,15 +73,29 @@ func (s *Server) Address() net.Addr {
 
 // Handler serves the API with authentication and authorization, to be mounted
 // at the root of a host in another server. Until the server serves it answers 503.
-func (s *Server) Handler() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if h := s.handler.Load(); h != nil {
-			(*h).ServeHTTP(w, r)
-			return
-		}
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "the server is not serving: it has not started or has stopped", http.StatusServiceUnavailable)
-	})
+func (s *Server) Handler() http.Handler { return s.gate }
+
+// Plane adds a plane to a running server: one more complete API, made of parts, with
+// objects, users and rules of its own. What the server's parts bring to each plane is
+// there already; of the root plane's parts nothing is. It returns when the plane is
+// ready. The context bounds the start; the plane lives until it is stopped, by itself
+// or with the server.
+//
+// The name, a DNS label, is the plane's place in the storage: a plane that is
+// started again under the name has the objects that it had. Requests reach the plane
+// by [Plane.Config] and [Plane.Handler].
+func (s *Server) Plane(ctx context.Context, name string, parts ...Part) (*Plane, error) {
+	s.mu.Lock()
+	h := s.host
+	s.mu.Unlock()
+	if h == nil {
+		return nil, fmt.Errorf("plane %q: the server does not run: wait for Ready", name)
+	}
+	p, err := h.add(ctx, name, parts)
+	if err != nil {
+		return nil, fmt.Errorf("plane %q: %w", name, err)
+	}
+	return p, nil
 }
 
 // drainTimeout bounds how long a stopping server waits for running requests. It
@@ -127,7 +156,7 @@ func (r *run) start(ctx, life context.Context) error {
 	if err != nil {
 		return err
 	}
-	plan := &Plan{}
+	plan := newServerPlan()
 	if err := plan.install(s.built.parts); err != nil {
 		return err
 	}
@@ -139,45 +168,64 @@ func (r *run) start(ctx, life context.Context) error {
 	if err != nil {
 		return err
 	}
-	backend := opened.backend
 	log.V(1).Info("Started", "phase", "storage", "ms", time.Since(r.begun).Milliseconds())
-
-	shared := &shared{external: externalAddress(listener), documents: documentCaches().of(plan), door: s.door, token: s.token}
-	if err := r.transform(life, plan, backend, shared); err != nil {
-		return err
-	}
-	shared.stored = slices.Concat(shared.stored, opened.health.Checks())
-	shared.living = opened.living
-	phase := time.Now()
-	plane, err := newPlane(s.built.name, plan, backend, shared)
+	h, err := r.host(life, plan, listener, opened)
 	if err != nil {
 		return err
 	}
-	r.onStop(func(context.Context) error { return plane.stop() })
+	phase := time.Now()
+	root := prepare(h, plan.root, "", s.inside)
+	root.gate = s.gate
+	if err := root.build(); err != nil {
+		return err
+	}
+	r.onStop(func(context.Context) error { return root.stop() })
 	log.V(1).Info("Started", "phase", "plane", "ms", time.Since(phase).Milliseconds())
-	handler := http.Handler(plane.top.Handler)
-	s.handler.Store(&handler)
-	r.onStop(func(context.Context) error { s.handler.Store(nil); return nil })
+	s.gate.open(root.top.Handler)
+	r.onStop(func(context.Context) error { s.gate.close(); return nil })
 	if listener != nil {
-		r.serve(listener, httpServer(handler, config))
+		r.serve(listener, httpServer(root.top.Handler, config))
 	}
 	r.onStop(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 		defer cancel()
-		return plane.drain(ctx)
+		return root.drain(ctx)
 	})
-	if err := plane.start(ctx, life, r.fail); err != nil {
+	s.mu.Lock()
+	s.host = h
+	s.mu.Unlock()
+	r.onStop(h.stop)
+	if err := root.start(ctx, life, plan.work, r.fail); err != nil {
 		return err
 	}
-	stopReport := metrics.Report(opened.engine, opened.figures(plane.feed).ask)
+	stopReport := metrics.Report(opened.engine, opened.figures(h).ask)
 	r.onStop(func(context.Context) error { stopReport(); return nil })
-	for _, f := range plan.ready {
-		if err := f.value(ctx, s.Address()); err != nil {
-			return fmt.Errorf("part %q: %s: %w", f.part, f.name, err)
-		}
-	}
 	log.V(1).Info("Ready", "server", s.built.name, "ms", time.Since(r.begun).Milliseconds())
 	close(s.ready)
-	backend.Fill()
+	root.stores.Fill()
 	return nil
+}
+
+// host starts what all planes need besides the storage.
+func (r *run) host(life context.Context, plan *ServerPlan, listener net.Listener, o *opened) (*host, error) {
+	h := &host{
+		server: r.server, plan: plan, address: externalAddress(listener), backend: o.backend,
+		stored: o.health.Checks(), living: o.living,
+		planes: map[string]*Plane{}, closing: make(chan struct{}),
+	}
+	if err := r.transform(life, h); err != nil {
+		return nil, err
+	}
+	var err error
+	if h.tracer, err = startTracer(plan.tracers); err != nil {
+		return nil, err
+	}
+	r.onStop(func(context.Context) error {
+		h.tracer.stop()
+		if h.endHub != nil {
+			h.endHub()
+		}
+		return nil
+	})
+	return h, nil
 }

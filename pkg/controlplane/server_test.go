@@ -234,7 +234,7 @@ func TestStartErrors(t *testing.T) {
 		"preparation": {
 			reason: "a part that cannot prepare stops the start",
 			b: controlplane.New("x").With(controlplane.PartFunc(func(p *controlplane.Plan) error {
-				p.Prepare("seeds", func(context.Context, *controlplane.Plane) error { return broken })
+				p.Work(controlplane.Work{Name: "seeds", Start: func(context.Context, *controlplane.Plane) error { return broken }})
 				return nil
 			})),
 			want: `part "controlplane.PartFunc": seeds: broken`,
@@ -242,7 +242,7 @@ func TestStartErrors(t *testing.T) {
 		"background": {
 			reason: "background work that fails stops the server",
 			b: controlplane.New("x").With(controlplane.PartFunc(func(p *controlplane.Plan) error {
-				p.Background("mill", func(context.Context, *controlplane.Plane) error { return broken })
+				p.Work(controlplane.Work{Name: "mill", Run: func(context.Context, *controlplane.Plane) error { return broken }})
 				return nil
 			})),
 			want: `part "controlplane.PartFunc": mill: broken`,

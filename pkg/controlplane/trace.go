@@ -10,27 +10,14 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TracerFunc makes what spans go to. It is called once for each plane, which
+// TracerFunc makes what spans go to. It is called once for each server, which
 // shuts it down after its last request.
 type TracerFunc func() (tracing.TracerProvider, error)
-
-// Trace has requests and what they cause recorded as spans. One part may.
-func (p *Plan) Trace(name string, tracer TracerFunc) {
-	p.tracers = append(p.tracers, named[TracerFunc]{p.part, name, tracer})
-}
-
-// checkTracers finds what would record spans twice.
-func (p *Plan) checkTracers() []error {
-	if len(p.tracers) < 2 {
-		return nil
-	}
-	return []error{fmt.Errorf("part %q: tracer: part %q brings one already", p.tracers[1].part, p.tracers[0].part)}
-}
 
 // lastSpans is how long a stop waits for a collector to take the last spans.
 const lastSpans = 2 * time.Second
 
-// tracer records the spans of a plane; the zero value records none.
+// tracer records the spans of a server; the zero value records none.
 type tracer struct{ provider tracing.TracerProvider }
 
 func startTracer(from []named[TracerFunc]) (*tracer, error) {

@@ -2,12 +2,9 @@ package controlplane
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/apiserver/pkg/storage/value"
-
-	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
 
 // Transformation turns encoded objects into what is stored, and back.
@@ -27,35 +24,18 @@ type Transformation struct {
 // not that of the start: it lives as long as the server does.
 type TransformFunc func(ctx context.Context) (*Transformation, error)
 
-// Transform has values transformed between the objects that are served and the
-// storage, such as encrypted. One part may. It is started before anything is
-// read from the storage. The feed of the plane reads through it as well.
-func (p *Plan) Transform(name string, start TransformFunc) {
-	p.transforms = append(p.transforms, named[TransformFunc]{p.part, name, start})
-}
-
-// checkTransforms finds a second transformation, which would not know whose
-// values are in the storage.
-func (p *Plan) checkTransforms() []error {
-	if len(p.transforms) < 2 {
-		return nil
-	}
-	first, second := p.transforms[0], p.transforms[1]
-	return []error{fmt.Errorf("part %q: %s: part %q has %s of the stored values already: leave one of them out",
-		second.part, second.name, first.part, first.name)}
-}
-
 // transform starts the transformation of stored values, if a part has one.
-func (r *run) transform(life context.Context, plan *Plan, backend *store.Backend, shared *shared) error {
-	for _, t := range plan.transforms {
+func (r *run) transform(life context.Context, h *host) error {
+	for _, t := range h.plan.transforms {
 		transformation, err := t.value(life)
 		if err != nil {
-			return fmt.Errorf("part %q: %s: %w", t.part, t.name, err)
+			return t.failed(err)
 		}
 		if stop := transformation.Stop; stop != nil {
 			r.onStop(func(context.Context) error { stop(); return nil })
 		}
-		backend.Transformers, shared.stored = transformation.Resources, transformation.Checks
+		h.backend.Transformers = transformation.Resources
+		h.stored = append(h.stored, transformation.Checks...)
 	}
 	return nil
 }

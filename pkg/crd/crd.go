@@ -61,9 +61,9 @@ func (d Definitions) Install(p *controlplane.Plan) error {
 	p.Admit("establish CRDs at once", establishAtOnce{})
 	p.Wrap(controlplane.Innermost, "no protobuf for custom resources", g.withoutProtobuf)
 	if d.FS != nil {
-		p.Prepare("given CRDs", func(ctx context.Context, plane *controlplane.Plane) error {
+		p.Work(controlplane.Work{Name: "given CRDs", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 			return d.apply(ctx, plane, g)
-		})
+		}})
 	}
 	return nil
 }

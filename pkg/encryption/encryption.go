@@ -43,8 +43,11 @@ type AtRest struct {
 // PartName implements the name errors use.
 func (AtRest) PartName() string { return "encryption" }
 
-// Install declares the transformation of stored values.
-func (a AtRest) Install(p *controlplane.Plan) error {
+// Install implements controlplane.Part.
+func (AtRest) Install(*controlplane.Plan) error { return controlplane.ErrServerOnly }
+
+// InstallServer declares the transformation of stored values.
+func (a AtRest) InstallServer(p *controlplane.ServerPlan) error {
 	if a.ConfigFile == "" {
 		return errors.New("ConfigFile is empty: name a file with an EncryptionConfiguration")
 	}

@@ -27,7 +27,7 @@ func TestBroken(t *testing.T) {
 	}{
 		"below":   {"no server was made", func(p *controlplane.Plan) error { p.Below("broken", link); return nil }},
 		"above":   {"some servers were made", func(p *controlplane.Plan) error { p.Above("broken", link); return nil }},
-		"prepare": {"the plane runs", func(p *controlplane.Plan) error { p.Prepare("broken", breaks); return nil }},
+		"work": {"the plane runs", func(p *controlplane.Plan) error { p.Work(controlplane.Work{Name: "broken", Start: breaks}); return nil }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

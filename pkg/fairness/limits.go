@@ -80,13 +80,13 @@ func (l Limits) Install(p *controlplane.Plan) error {
 	if l.ObjectsPerResource > 0 {
 		n := &number{limit: l.ObjectsPerResource}
 		p.Feed()
-		p.Prepare("objects per resource", func(ctx context.Context, plane *controlplane.Plane) error {
+		p.Work(controlplane.Work{Name: "objects per resource", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 			if err := plane.Feed().Await(ctx); err != nil {
 				return err
 			}
 			n.feed.Store(plane.Feed())
 			return nil
-		})
+		}})
 		p.Admit("objects per resource", n)
 	}
 	return nil

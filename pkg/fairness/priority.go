@@ -53,7 +53,6 @@ func (f PriorityAndFairness) Install(p *controlplane.Plan) error {
 		}
 		return utilflowcontrol.New(plane.Informers(), client, concurrency), nil
 	})
-	p.Prepare("default flow schemas and priority levels", makeDefaults)
-	p.Elect("flow-control-defaults", keepDefaults)
+	p.Work(controlplane.Work{Name: "flow-control-defaults", Start: makeDefaults, Run: keepDefaults, Elected: true})
 	return nil
 }

@@ -119,7 +119,7 @@ func TestMissing(t *testing.T) {
 		"negative": {fairness.PriorityAndFairness{Concurrency: -1}, "field Concurrency is -1"},
 		"two": {
 			controlplane.Parts{kube.FlowControl(), fairness.PriorityAndFairness{}, fairness.PriorityAndFairness{}},
-			`flow control: part "fairness.PriorityAndFairness" brings it already`,
+			`flow control: part "fairness.PriorityAndFairness" brings one already`,
 		},
 		"rate":           {fairness.Limits{RequestsPerSecond: -1}, "field RequestsPerSecond is -1"},
 		"burst":          {fairness.Limits{Burst: 2}, "field Burst is 2 without RequestsPerSecond"},

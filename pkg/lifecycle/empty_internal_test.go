@@ -49,10 +49,11 @@ func TestHeld(t *testing.T) {
 			t.Fatal(key, r, err)
 		}
 	}
-	f := feed.New(client, "/registry", nil)
+	hub := feed.NewHub(client, "/registry", nil)
+	f := hub.Feed("")
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); f.Run(ctx) }()
+	go func() { defer close(done); go hub.Run(ctx); f.Run(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 	if err := f.Await(t.Context()); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ type GarbageCollection struct{}
 func (GarbageCollection) Install(p *controlplane.Plan) error {
 	p.Feed()
 	p.CollectGarbage()
-	p.Elect("garbage-collection", func(ctx context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "garbage-collection", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		objects, err := metadata.NewForConfig(plane.Config())
 		if err != nil {
 			return err
@@ -45,7 +45,7 @@ func (GarbageCollection) Install(p *controlplane.Plan) error {
 			gone: lru.New(remembered),
 		}
 		return c.run(ctx)
-	})
+	}})
 	return nil
 }
 

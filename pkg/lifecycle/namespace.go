@@ -29,7 +29,7 @@ type NamespaceDeletion struct{}
 func (NamespaceDeletion) Install(p *controlplane.Plan) error {
 	p.Feed()
 	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
-	p.Elect("namespace-deletion", func(ctx context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		core, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {
 			return err
@@ -43,7 +43,7 @@ func (NamespaceDeletion) Install(p *controlplane.Plan) error {
 			catalog: &catalog{plane: plane}, slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{},
 		}
 		return t.run(ctx)
-	})
+	}})
 	return nil
 }
 

@@ -203,10 +203,10 @@ func inside(t *testing.T, parts ...controlplane.Part) (*planetest.Plane, *contro
 	t.Helper()
 	var inside *controlplane.Plane
 	plane := planetest.Start(t, append(parts, controlplane.PartFunc(func(p *controlplane.Plan) error {
-		p.Prepare("look", func(_ context.Context, p *controlplane.Plane) error {
+		p.Work(controlplane.Work{Name: "look", Start: func(_ context.Context, p *controlplane.Plane) error {
 			inside = p
 			return nil
-		})
+		}})
 		return nil
 	}))...)
 	return plane, inside

@@ -31,7 +31,7 @@ func TestLeak(t *testing.T) {
 		"work": {
 			"what a part starts and does not stop is the plane's",
 			func(p *controlplane.Plan) {
-				p.Prepare("leak", func(context.Context, *controlplane.Plane) error { go leakUntil(end); return nil })
+				p.Work(controlplane.Work{Name: "leak", Start: func(context.Context, *controlplane.Plane) error { go leakUntil(end); return nil }})
 			},
 			func(planetest.TB, *planetest.Plane) {}, true,
 		},

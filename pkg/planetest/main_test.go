@@ -63,7 +63,7 @@ func TestMainFunction(t *testing.T) {
 func TestMainFails(t *testing.T) {
 	t.Parallel()
 	fail := controlplane.PartFunc(func(p *controlplane.Plan) error {
-		p.Prepare("break", func(context.Context, *controlplane.Plane) error { return errors.New("broken on purpose") })
+		p.Work(controlplane.Work{Name: "break", Start: func(context.Context, *controlplane.Plane) error { return errors.New("broken on purpose") }})
 		return nil
 	})
 	var plane *planetest.Plane

@@ -80,14 +80,14 @@ func TestParts(t *testing.T) {
 	t.Parallel()
 	plane := planetest.Start(t, crd.Definitions{FS: os.DirFS("../../config")}, planetest.WithStorage(memory.Store{}),
 		controlplane.PartFunc(func(p *controlplane.Plan) error {
-			p.Prepare("mark", func(ctx context.Context, p *controlplane.Plane) error {
+			p.Work(controlplane.Work{Name: "mark", Start: func(ctx context.Context, p *controlplane.Plane) error {
 				client, err := kubernetes.NewForConfig(p.Config())
 				if err != nil {
 					return err
 				}
 				_, err = client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "mark"}}, metav1.CreateOptions{})
 				return err
-			})
+			}})
 			return nil
 		}))
 	plane.WaitFor(t, planetest.Object("v1", "ConfigMap", "mark"), planetest.Exists())
@@ -99,7 +99,7 @@ func TestParts(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	t.Parallel()
 	broken := func(p *controlplane.Plan) error {
-		p.Prepare("break", func(context.Context, *controlplane.Plane) error { return errors.New("out of order") })
+		p.Work(controlplane.Work{Name: "break", Start: func(context.Context, *controlplane.Plane) error { return errors.New("out of order") }})
 		return nil
 	}
 	tests := map[string]struct {

@@ -102,11 +102,11 @@ func (s *server) install(p *controlplane.Plan) error {
 	p.Wrap(controlplane.Outermost, "planetest", s.tag.wrap)
 	p.OnDemand() // most tests use few of the resources
 	p.Feed()
-	p.Prepare("plane under test", func(_ context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "plane under test", Start: func(_ context.Context, plane *controlplane.Plane) error {
 		s.plane = plane
 		s.changes.follow(plane)
 		return nil
-	})
+	}})
 	return nil
 }
 

@@ -95,12 +95,12 @@ func (w webhooks) Install(p *controlplane.Plan) error {
 		p.Need("admissionregistration."+o.GetKind()+"s{}", o.GroupVersionKind())
 	}
 	p.Answer(probe.host, probe)
-	p.Prepare("webhooks "+strings.Join(names, ", "), func(ctx context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "webhooks "+strings.Join(names, ", "), Start: func(ctx context.Context, plane *controlplane.Plane) error {
 		if err := applyWebhooks(ctx, plane, all); err != nil {
 			return err
 		}
 		return probe.run(ctx, plane)
-	})
+	}})
 	return nil
 }
 

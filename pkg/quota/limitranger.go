@@ -42,7 +42,7 @@ func (LimitRanges) Install(p *controlplane.Plan) error {
 	l := newLimitRanger()
 	p.Need("core.LimitRanges{}", corev1.SchemeGroupVersion.WithKind("LimitRange"))
 	p.Admit("LimitRanger", l)
-	p.Background("limit ranges", l.follow)
+	p.Work(controlplane.Work{Name: "limit ranges", Run: l.follow})
 	return nil
 }
 

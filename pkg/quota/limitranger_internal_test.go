@@ -26,10 +26,10 @@ type witness chan *controlplane.Plane
 
 // Install implements controlplane.Part.
 func (w witness) Install(p *controlplane.Plan) error {
-	p.Prepare("witness", func(_ context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "witness", Start: func(_ context.Context, plane *controlplane.Plane) error {
 		w <- plane
 		return nil
-	})
+	}})
 	return nil
 }
 

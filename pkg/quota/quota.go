@@ -42,7 +42,7 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 	p.Feed()
 	p.Need("core.ResourceQuotas{}", corev1.SchemeGroupVersion.WithKind("ResourceQuota"))
 	p.Admit(resourcequota.PluginName, &plugin{published})
-	p.Elect("quota", func(ctx context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "quota", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		core, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {
 			return err
@@ -54,7 +54,7 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 			quotas: map[string]map[string]*state{}, settle: cmp.Or(r.settle, settle),
 		}
 		return c.run(ctx, plane.Informers().Core().V1().ResourceQuotas().Informer())
-	})
+	}})
 	return nil
 }
 

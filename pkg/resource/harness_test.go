@@ -71,7 +71,7 @@ func serve(t *testing.T, d *resource.Definition) *server {
 		MemoryVersion: schema.GroupVersion{Group: hub.Group, Version: runtime.APIVersionInternal},
 	})
 	must(t, err)
-	backend := &store.Backend{Client: startEtcd(t), Prefix: "/registry"}
+	backend := &store.Stores{Backend: &store.Backend{Client: startEtcd(t), Prefix: "/registry"}}
 	storages, err := res.Build(controlplane.Env{Scheme: scheme, Options: backend.Getter(codec, versioner)})
 	must(t, err)
 	must(t, backend.Await(t.Context())) // a watch is refused before, after a while

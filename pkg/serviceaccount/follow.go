@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
@@ -16,13 +17,13 @@ func (i *issuer) source() follow.Source {
 }
 
 // follow puts changed keys into effect until the context ends.
-func (i *issuer) follow(ctx context.Context) {
+func (i *issuer) follow(ctx context.Context, _ *controlplane.Plane) error {
 	if i.file() == "" {
-		return
+		return nil
 	}
 	f := &follow.File{Source: i.source()}
 	f.Begun(i.now.Load().keys.source)
-	f.Run(ctx)
+	return f.Run(ctx)
 }
 
 // use puts the keys of a file into effect.

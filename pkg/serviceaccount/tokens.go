@@ -19,7 +19,6 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
 // Tokens is the part that serves serviceaccounts/token, where tokens are asked
@@ -81,7 +80,7 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 	i := &issuer{Tokens: t}
 	p.Audiences(t.Audiences...)
 	p.Need("core.ServiceAccounts{}", corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
-	follow.During(p, "service account keys", i.start, i.follow)
+	p.Work(controlplane.Work{Name: "service account keys", Start: i.start, Run: i.follow})
 	p.Authenticate("service account tokens", union.New(bearertoken.New(i), websocket.NewProtocolAuthenticator(i)))
 	p.Serve(api(), controlplane.Resource{
 		Name: subresource, Kind: kind().Kind,

@@ -35,8 +35,11 @@ type OTLP struct {
 // PartName implements the name errors use.
 func (OTLP) PartName() string { return "tracing.OTLP" }
 
-// Install declares the tracer.
-func (o OTLP) Install(p *controlplane.Plan) error {
+// Install implements controlplane.Part.
+func (OTLP) Install(*controlplane.Plan) error { return controlplane.ErrServerOnly }
+
+// InstallServer declares the tracer.
+func (o OTLP) InstallServer(p *controlplane.ServerPlan) error {
 	if o.Endpoint == "" {
 		o.Endpoint = "localhost:4317"
 	}

@@ -74,7 +74,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/filelock":          {},
 	"pkg/internal/etcdapi":           {"pkg/internal/etcdclient", "pkg/internal/metrics", "pkg/internal/revision"},
 	"pkg/internal/revision":          {},
-	"pkg/internal/follow":            {"pkg/controlplane"},
+	"pkg/internal/follow":            {},
 	"pkg/internal/leaktest":          {},
 	"pkg/internal/loopback":          {},
 	"pkg/internal/metrics":           {},

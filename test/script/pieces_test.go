@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -137,11 +136,11 @@ func assemble(ctx context.Context, script string, args []string) error {
 		Listen(*listen).
 		Storage(stored(*storage)).
 		With(authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: kubeconfig}, authz.Groups{}, parts,
-			controlplane.PartFunc(func(p *controlplane.Plan) error {
-				p.WhenReady("ready line", func(_ context.Context, addr net.Addr) error {
-					_, err := fmt.Printf("sailplane: ready at https://%s in 0 ms, kubeconfig %s\n", addr, kubeconfig)
+			controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
+				p.Work(controlplane.Work{Name: "ready line", Start: func(_ context.Context, plane *controlplane.Plane) error {
+					_, err := fmt.Printf("sailplane: ready at https://%s in 0 ms, kubeconfig %s\n", plane.Server().Address(), kubeconfig)
 					return err
-				})
+				}})
 				return nil
 			})).
 		Run(ctx)

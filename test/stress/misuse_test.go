@@ -95,33 +95,39 @@ func TestPortInUse(t *testing.T) {
 // Run returns the error, which names the part, and leaves nothing.
 func TestPartThatFails(t *testing.T) {
 	broken := errors.New("broken")
-	parts := map[string]func(*controlplane.Plan){
-		"prepare": func(p *controlplane.Plan) {
-			p.Prepare("x", func(context.Context, *controlplane.Plane) error { return broken })
-		},
-		"background": func(p *controlplane.Plan) {
-			p.Background("x", func(context.Context, *controlplane.Plane) error { return broken })
-		},
-		"ready": func(p *controlplane.Plan) { p.WhenReady("x", func(context.Context, net.Addr) error { return broken }) },
-		"link": func(p *controlplane.Plan) {
+	parts := map[string]controlplane.Part{
+		"start": controlplane.PartFunc(func(p *controlplane.Plan) error {
+			p.Work(controlplane.Work{Name: "x", Start: func(context.Context, *controlplane.Plane) error { return broken }})
+			return nil
+		}),
+		"run": controlplane.PartFunc(func(p *controlplane.Plan) error {
+			p.Work(controlplane.Work{Name: "x", Run: func(context.Context, *controlplane.Plane) error { return broken }})
+			return nil
+		}),
+		"ready": controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
+			p.Work(controlplane.Work{Name: "x", Start: func(context.Context, *controlplane.Plane) error { return broken }})
+			return nil
+		}),
+		"link": controlplane.PartFunc(func(p *controlplane.Plan) error {
 			p.Above("x", func(*controlplane.Plane, genericapiserver.DelegationTarget) (*controlplane.Link, error) {
 				return nil, broken
 			})
-		},
-		"identity": func(p *controlplane.Plan) {
+			return nil
+		}),
+		"identity": controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 			p.Identify("x", func(context.Context, net.Addr) (controlplane.Identity, error) {
 				return controlplane.Identity{}, broken
 			})
-		},
+			return nil
+		}),
 	}
 	for name, s := range stores() {
-		for when, declare := range parts {
+		for when, part := range parts {
 			t.Run(name+"/"+when, func(t *testing.T) {
 				defer noLeak(t)()
 				dir := t.TempDir()
 				b := controlplane.New("broken").Storage(s.at(dir)).With(core.Namespaces{}, core.ConfigMaps{},
-					crd.Definitions{}, aggregator.APIServices{},
-					controlplane.PartFunc(func(p *controlplane.Plan) error { declare(p); return nil }))
+					crd.Definitions{}, aggregator.APIServices{}, part)
 				if when == "identity" {
 					b.Listen("127.0.0.1:0")
 				}

@@ -34,19 +34,19 @@ func (PolicyStatus) PartName() string { return "admissionregistration.PolicyStat
 func (PolicyStatus) Install(p *controlplane.Plan) error {
 	p.Need("admissionregistration.ValidatingAdmissionPolicies{}",
 		admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"))
-	p.Elect("check-policy-types", func(ctx context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "check-policy-types", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		client, err := kubernetes.NewForConfig(plane.Config())
 		if err != nil {
 			return err
 		}
 		return newTypes(client).run(ctx, policiesOf(plane))
-	})
+	}})
 	// The informer outlives an election that is lost.
-	p.Background("read policies to check", func(ctx context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "read policies to check", Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		policiesOf(plane)
 		plane.Informers().StartWithContext(ctx)
 		return nil
-	})
+	}})
 	return nil
 }
 

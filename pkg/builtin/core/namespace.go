@@ -41,13 +41,13 @@ func (Namespaces) Install(p *controlplane.Plan) error {
 	}
 	p.Serve(sharedAPI(), withNamespaceDelete(d.Resource(corev1.SchemeGroupVersion)))
 	p.Admit(lifecycle.PluginName, plugin)
-	p.Prepare("namespaces", func(ctx context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "namespaces", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 		client, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {
 			return err
 		}
 		return ensureNamespaces(ctx, client.Namespaces(), immortal()...)
-	})
+	}})
 	return nil
 }
 

@@ -49,7 +49,7 @@ func extendPods(p *controlplane.Plan, r controlplane.Resource) controlplane.Reso
 		return r
 	}
 	budgets := &budgets{}
-	p.Prepare("pod disruption budgets", budgets.start)
+	p.Work(controlplane.Work{Name: "pod disruption budgets", Start: budgets.start})
 	build := r.Build
 	r.Build = func(env controlplane.Env) (map[string]map[string]rest.Storage, error) {
 		versions, err := build(env)

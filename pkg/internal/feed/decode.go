@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
 )
 
 // stored is what of a stored object is looked at.
@@ -54,31 +57,27 @@ func decode(value []byte) (*stored, error) {
 	return s, nil
 }
 
-// object makes an Object of a stored value. The key, without the plane's
-// prefix, is [GROUP/]RESOURCE/[NAMESPACE/]NAME.
-func (f *Feed) object(key string, value []byte) (*Object, error) {
+// object makes an Object of a stored value, in a place (see [keys.Space.Place]).
+func (f *Feed) object(place string, value []byte) (*Object, error) {
 	s, err := decode(value)
 	if err != nil {
 		return nil, err
 	}
-	suffix := len(s.Metadata.Name)
-	if s.Metadata.Namespace != "" {
-		suffix += len(s.Metadata.Namespace) + 1
-	}
-	start := len(key) - suffix
-	if start < 2 || key[start-1] != '/' || !ends(key[start:], s.Metadata.Namespace, s.Metadata.Name) {
+	resource, ok := keys.Resource(place, s.Metadata.Namespace, s.Metadata.Name)
+	if !ok {
 		return nil, fmt.Errorf("the key is not that of %q in namespace %q", s.Metadata.Name, s.Metadata.Namespace)
 	}
 	o := &Object{
-		Type:       f.typeOf(key[:start-1], s.TypeMeta),
-		Name:       key[len(key)-len(s.Metadata.Name):],
+		Type:       f.typeOf(resource, s.TypeMeta),
+		Name:       place[len(place)-len(s.Metadata.Name):],
 		UID:        UIDOf(types.UID(s.Metadata.UID)),
 		Deleting:   s.Metadata.DeletionTimestamp != nil,
 		Foreground: slices.Contains(s.Metadata.Finalizers, metav1.FinalizerDeleteDependents),
 		Orphan:     slices.Contains(s.Metadata.Finalizers, metav1.FinalizerOrphanDependents),
 	}
 	if n := len(s.Metadata.Namespace); n > 0 {
-		o.Namespace = key[start : start+n]
+		end := len(place) - len(o.Name) - 1
+		o.Namespace = place[end-n : end]
 	}
 	if refs := s.Metadata.OwnerReferences; len(refs) > 0 {
 		o.owners = make([]edge, len(refs))
@@ -93,34 +92,23 @@ func (f *Feed) object(key string, value []byte) (*Object, error) {
 	return o, nil
 }
 
-// ends tells whether the text is NAME or NAMESPACE/NAME.
-func ends(text, namespace, name string) bool {
-	if namespace == "" {
-		return text == name
-	}
-	return text[:len(namespace)] == namespace && text[len(namespace)] == '/' && text[len(namespace)+1:] == name
+// stem is what objects of a type have in common: their resource, and how their
+// values say what they are.
+type stem struct {
+	resource         schema.GroupResource
+	apiVersion, kind string
 }
 
-// stem is where a type's keys start, and how its values say what they are.
-type stem struct{ path, apiVersion, kind string }
-
-// typeOf is the shared Type of objects below a path, "apps/deployments" or
-// "configmaps". Only the goroutine that reads the watch calls it.
-func (f *Feed) typeOf(path string, meta metav1.TypeMeta) *Type {
-	key := stem{path, meta.APIVersion, meta.Kind}
+// typeOf is the shared Type of objects of a resource. Only the goroutine that takes in
+// what is stored calls it.
+func (f *Feed) typeOf(resource schema.GroupResource, meta metav1.TypeMeta) *Type {
+	key := stem{resource, meta.APIVersion, meta.Kind}
 	if t, ok := f.types[key]; ok {
 		return t
 	}
-	t := &Type{Kind: schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind)}
-	t.Resource = schema.GroupResource{Resource: path}
-	for i := range path {
-		if path[i] == '/' {
-			t.Resource = schema.GroupResource{Group: path[:i], Resource: path[i+1:]}
-			break
-		}
-	}
-	// The path is part of a key, which would be kept as long as the type.
-	key.path = string([]byte(path))
+	// The names are parts of a key, which would be kept as long as the type.
+	key.resource = schema.GroupResource{Group: strings.Clone(resource.Group), Resource: strings.Clone(resource.Resource)}
+	t := &Type{Resource: key.resource, Kind: schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind)}
 	f.types[key] = t
 	return t
 }

@@ -169,19 +169,19 @@ func TestHistory(t *testing.T) {
 		catchUp(t, f)
 		revisions = append(revisions, f.ByUID(feed.UIDOf("u-1")).Revision)
 	}
-	if got, want := f.History(0), 1999*one; got != want {
+	if got, want := f.hub.History(0), 1999*one; got != want {
 		t.Errorf("history has %d bytes, want %d", got, want)
 	}
 	// Of what was long ago the feed knows in steps how much it was.
-	if got, want := f.History(revisions[999]), 1000*one; got < want || got > want+100*one {
+	if got, want := f.hub.History(revisions[999]), 1000*one; got < want || got > want+100*one {
 		t.Errorf("after a compaction of the half history has %d bytes, want %d or a little more", got, want)
 	}
 	drop(t, client, key)
 	catchUp(t, f)
-	if got := f.History(revisions[1999]); got != one {
+	if got := f.hub.History(revisions[1999]); got != one {
 		t.Errorf("after a deletion history has %d bytes, want %d", got, one)
 	}
-	if got := f.History(revisions[1999] + 1); got != 0 {
+	if got := f.hub.History(revisions[1999] + 1); got != 0 {
 		t.Errorf("after a compaction of everything history has %d bytes", got)
 	}
 }
@@ -225,16 +225,16 @@ func TestLag(t *testing.T) {
 	}
 	client, f, _ := start(t, silent{memory.Store{}}, func(*clientv3.Client) {}, nil)
 	write(client)
-	if got, err := f.Lag(t.Context()); got != 3 {
+	if got, err := f.hub.Lag(t.Context()); got != 3 {
 		t.Errorf("a watch that is told nothing has a lag of %d (%v), want 3", got, err)
 	}
 	for name, d := range storages(t) {
 		t.Run(name, func(t *testing.T) {
 			client, f, _ := start(t, d, func(*clientv3.Client) {}, nil)
 			write(client)
-			got, err := f.Lag(t.Context())
+			got, err := f.hub.Lag(t.Context())
 			for end := time.Now().Add(2 * time.Minute); got > 0 && time.Now().Before(end); { // each waits a while
-				got, err = f.Lag(t.Context())
+				got, err = f.hub.Lag(t.Context())
 			}
 			if got != 0 || err != nil {
 				t.Errorf("the lag is %d (%v), and nothing is written", got, err)
@@ -243,10 +243,16 @@ func TestLag(t *testing.T) {
 	}
 }
 
+// mirror is the feed of the root plane, and what it has its events from.
+type mirror struct {
+	*feed.Feed
+	hub *feed.Hub
+}
+
 // start runs a feed on a storage that holds something already.
 func start(
 	t *testing.T, d controlplane.Storage, before func(*clientv3.Client), transformers value.ResourceTransformers,
-) (*clientv3.Client, *feed.Feed, *log) {
+) (*clientv3.Client, mirror, *log) {
 	t.Helper()
 	s := d.Open()
 	if err := s.Start(t.Context()); err != nil {
@@ -267,17 +273,20 @@ func start(
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, l := feed.New(own, "/registry", transformers), &log{}
+	hub := feed.NewHub(own, "/registry", transformers)
+	f, l := mirror{hub.Feed(""), hub}, &log{}
 	f.OnChange(l.add)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); f.Run(ctx) }()
-	t.Cleanup(func() { cancel(); <-done })
+	go func() { defer close(done); hub.Run(ctx) }()
+	var running sync.WaitGroup
+	running.Go(func() { f.Run(ctx) })
+	t.Cleanup(func() { cancel(); <-done; running.Wait() })
 	catchUp(t, f)
 	return client, f, l
 }
 
-func catchUp(t *testing.T, f *feed.Feed) {
+func catchUp(t *testing.T, f mirror) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()

@@ -42,10 +42,9 @@ func (h *history) after(revision int64) int64 {
 	return h.bytes - h.steps[0].bytes
 }
 
-// History is how many bytes the storage keeps that were replaced or deleted since the
-// feed began, when it was compacted at a revision. What cannot be decrypted is not
-// counted.
-func (f *Feed) History(compacted int64) int64 {
+// replaced is how many bytes the storage keeps of the plane that were replaced or
+// deleted since the feed began.
+func (f *Feed) replaced(compacted int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.history.after(compacted)

@@ -9,7 +9,7 @@ import (
 
 // index finds objects. Its methods need the feed's lock.
 type index struct {
-	objects    map[string]*Object // by key, without the prefix
+	objects    map[string]*Object // by place
 	uids       map[UID]*Object
 	dependents map[UID]*edge // the first of a list
 	counts     map[string]map[schema.GroupResource]int
@@ -24,9 +24,9 @@ func newIndex() index {
 	}
 }
 
-// replace puts an object under a key, or nothing, and returns what was there.
-func (x *index) replace(key string, after *Object) (before *Object) {
-	before = x.objects[key]
+// replace puts an object in a place, or nothing, and returns what was there.
+func (x *index) replace(place string, after *Object) (before *Object) {
+	before = x.objects[place]
 	if before != nil {
 		x.unlink(before)
 		x.count(before, -1)
@@ -35,10 +35,10 @@ func (x *index) replace(key string, after *Object) (before *Object) {
 		}
 	}
 	if after == nil {
-		delete(x.objects, key)
+		delete(x.objects, place)
 		return before
 	}
-	x.objects[key] = after
+	x.objects[place] = after
 	x.uids[after.UID] = after
 	x.count(after, 1)
 	x.link(after)

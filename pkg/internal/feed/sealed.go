@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
@@ -31,7 +32,7 @@ const slow = 100 * time.Millisecond
 // key service is away. They are tried again until they can. counts needs the
 // feed's lock, the rest is the goroutine's that reads the watch.
 type sealed struct {
-	values map[string]*mvccpb.KeyValue // by key, without the prefix
+	values map[string]*mvccpb.KeyValue // by place
 	counts map[schema.GroupResource]int
 	pause  time.Time // nothing is tried before
 	cause  error     // why the last one could not be decrypted
@@ -56,14 +57,14 @@ func (f *Feed) Unreadable() error {
 
 // open decrypts a value, if it is encrypted. A server without the encryption
 // that another one of the same storage has had cannot.
-func (f *Feed) open(ctx context.Context, key string, kv *mvccpb.KeyValue) ([]byte, error) {
+func (f *Feed) open(ctx context.Context, place string, kv *mvccpb.KeyValue) ([]byte, error) {
 	if err := revision.DamageOf(kv.Value); err != nil {
 		return nil, err
 	}
 	if !bytes.HasPrefix(kv.Value, encryptedPrefix()) {
 		return kv.Value, nil
 	}
-	if f.transformers == nil {
+	if f.hub.transformers == nil {
 		return nil, errors.New("they are encrypted, and the server has no encryption configuration")
 	}
 	if time.Now().Before(f.sealed.pause) {
@@ -71,8 +72,8 @@ func (f *Feed) open(ctx context.Context, key string, kv *mvccpb.KeyValue) ([]byt
 	}
 	begun := time.Now()
 	var first error
-	for _, resource := range resourcesOf(key) {
-		out, _, err := f.transformers.TransformerForResource(resource).TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
+	for _, resource := range keys.Resources(place) {
+		out, _, err := f.hub.transformers.TransformerForResource(resource).TransformFromStorage(ctx, kv.Value, value.DefaultContext(kv.Key))
 		if err == nil {
 			return out, nil
 		}
@@ -87,54 +88,32 @@ func (f *Feed) open(ctx context.Context, key string, kv *mvccpb.KeyValue) ([]byt
 	return nil, first
 }
 
-// resourcesOf are the resources that a key without the plane's prefix,
-// [GROUP/]RESOURCE/[NAMESPACE/]NAME, may be of, the most likely first. Names of
-// resources have no dots, and those of most groups do.
-func resourcesOf(key string) []schema.GroupResource {
-	parts := strings.SplitN(key, "/", 4)
-	switch len(parts) {
-	case 4:
-		return []schema.GroupResource{{Group: parts[0], Resource: parts[1]}}
-	case 3:
-		grouped, core := schema.GroupResource{Group: parts[0], Resource: parts[1]}, schema.GroupResource{Resource: parts[0]}
-		if strings.Contains(parts[0], ".") {
-			return []schema.GroupResource{grouped}
-		}
-		return []schema.GroupResource{core, grouped}
-	}
-	return []schema.GroupResource{{Resource: parts[0]}}
-}
-
 // seal keeps a value that cannot be decrypted. What is known of the object from
 // before stays, so that nobody takes it for deleted; of a new one its place is.
-func (f *Feed) seal(ctx context.Context, key string, kv *mvccpb.KeyValue, cause error) {
-	resource := resourcesOf(key)[0]
+func (f *Feed) seal(ctx context.Context, place string, kv *mvccpb.KeyValue, cause error) {
+	resource := keys.Resources(place)[0]
 	f.mu.Lock()
-	_, known := f.sealed.values[key]
+	_, known := f.sealed.values[place]
 	if !known {
 		f.sealed.counts[resource]++
 	}
-	f.sealed.values[key], f.sealed.cause = kv, cause
+	f.sealed.values[place], f.sealed.cause = kv, cause
 	first := !known && f.sealed.counts[resource] == 1
-	_, there := f.index.objects[key]
+	_, there := f.index.objects[place]
 	f.mu.Unlock()
 	if first {
 		klog.FromContext(ctx).Error(cause, "Stored objects cannot be read: their lifecycle waits until they can",
 			"resource", resource, "key", string(kv.Key))
 	}
 	if !there {
-		f.replace(key, f.placeholder(key, resource, kv.ModRevision), kv.ModRevision, true)
+		f.replace(place, f.placeholder(place, resource, kv.ModRevision), kv.ModRevision, true)
 	}
 }
 
-// placeholder is an object of which only the key is known.
-func (f *Feed) placeholder(key string, resource schema.GroupResource, revision int64) *Object {
-	path := resource.Resource
-	if resource.Group != "" {
-		path = resource.Group + "/" + resource.Resource
-	}
-	o := &Object{Type: f.typeOf(path, stored{}.TypeMeta), UID: UIDOf(types.UID("sealed " + key)), Revision: revision}
-	o.Name = strings.TrimPrefix(strings.TrimPrefix(key, path), "/")
+// placeholder is an object of which only the place is known.
+func (f *Feed) placeholder(place string, resource schema.GroupResource, revision int64) *Object {
+	o := &Object{Type: f.typeOf(resource, stored{}.TypeMeta), UID: UIDOf(types.UID("sealed " + place)), Revision: revision}
+	o.Name = strings.TrimPrefix(place, keys.Space{}.Of(resource)+"/")
 	if namespace, name, found := strings.Cut(o.Name, "/"); found {
 		o.Namespace, o.Name = namespace, name
 	}
@@ -142,12 +121,12 @@ func (f *Feed) placeholder(key string, resource schema.GroupResource, revision i
 }
 
 // forget drops a value that was decrypted or is gone. It needs the feed's lock.
-func (f *Feed) forget(key string) {
-	if _, ok := f.sealed.values[key]; !ok {
+func (f *Feed) forget(place string) {
+	if _, ok := f.sealed.values[place]; !ok {
 		return
 	}
-	delete(f.sealed.values, key)
-	resource := resourcesOf(key)[0]
+	delete(f.sealed.values, place)
+	resource := keys.Resources(place)[0]
 	if f.sealed.counts[resource]--; f.sealed.counts[resource] == 0 {
 		delete(f.sealed.counts, resource)
 	}
@@ -155,10 +134,10 @@ func (f *Feed) forget(key string) {
 
 // unseal tries again what could not be decrypted.
 func (f *Feed) unseal(ctx context.Context) {
-	for _, key := range slices.Collect(maps.Keys(f.sealed.values)) {
+	for _, place := range slices.Collect(maps.Keys(f.sealed.values)) {
 		if ctx.Err() != nil || time.Now().Before(f.sealed.pause) {
 			return
 		}
-		f.put(ctx, f.sealed.values[key])
+		f.put(ctx, place, f.sealed.values[place])
 	}
 }

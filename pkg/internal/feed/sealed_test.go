@@ -172,7 +172,7 @@ func TestSealedWithoutSafe(t *testing.T) {
 }
 
 // startSafe runs a feed that reads through the safe.
-func startSafe(t *testing.T, s *safe, before func(*clientv3.Client)) (*clientv3.Client, *feed.Feed) {
+func startSafe(t *testing.T, s *safe, before func(*clientv3.Client)) (*clientv3.Client, mirror) {
 	t.Helper()
 	var d controlplane.Storage = memory.Store{}
 	client, f, _ := start(t, d, before, s)

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"k8s.io/klog/v2"
-
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
 // Every is how soon a change of a file is noticed. Files are read, not
@@ -19,33 +17,6 @@ const Every = time.Second
 // Retry is how soon what could not be used is tried again although the
 // file has not changed: what else it depends on may have.
 const Retry = 10 * time.Second
-
-// BeginFunc starts work that lasts as long as a plane.
-type BeginFunc func(ctx context.Context, plane *controlplane.Plane) error
-
-// During declares work that lasts as long as a plane, under a name that no other
-// has: begin runs when the plane starts, and the plane is ready after it; then
-// run, if it is not nil, until the context ends. Both get the context of the
-// plane's life.
-func During(p *controlplane.Plan, name string, begin BeginFunc, run func(context.Context)) {
-	begun := make(chan error, 1)
-	p.Background(name, func(ctx context.Context, plane *controlplane.Plane) error {
-		err := begin(ctx, plane)
-		begun <- err
-		if err == nil && run != nil {
-			run(ctx)
-		}
-		return nil // Prepare below tells the error
-	})
-	p.Prepare(name, func(ctx context.Context, _ *controlplane.Plane) error {
-		select {
-		case err := <-begun:
-			return err
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	})
-}
 
 // Source is a file that is read when a plane starts and again when it changes.
 type Source struct {
@@ -60,12 +31,6 @@ type Source struct {
 
 // Name is what errors call the file. Parts of a kind differ in it.
 func (s Source) Name() string { return s.What + " " + s.File }
-
-// Install declares the work that follows the file.
-func (s Source) Install(p *controlplane.Plan) {
-	f := &File{Source: s}
-	During(p, s.Name(), func(ctx context.Context, _ *controlplane.Plane) error { return f.Begin(ctx) }, f.Run)
-}
 
 // File is a source in a running plane; one goroutine has it.
 type File struct {
@@ -88,14 +53,14 @@ func (f *File) Begin(ctx context.Context) error {
 // Begun tells what is in effect already, in place of Begin.
 func (f *File) Begun(content []byte) { f.used = content }
 
-// Run follows the file until the context ends.
-func (f *File) Run(ctx context.Context) {
+// Run follows the file until the context ends. It returns nil.
+func (f *File) Run(ctx context.Context) error {
 	ticker := time.NewTicker(Every)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case now := <-ticker.C:
 			f.Look(ctx, now)
 		}

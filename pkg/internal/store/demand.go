@@ -21,7 +21,7 @@ type uses struct {
 }
 
 // declare notes a store that may not be made yet. Call used when it is.
-func (b *Backend) declare(resource schema.GroupResource) (used, forget func()) {
+func (b *Stores) declare(resource schema.GroupResource) (used, forget func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.declared == nil {
@@ -43,7 +43,7 @@ func (b *Backend) declare(resource schema.GroupResource) (used, forget func()) {
 
 // Unused returns what is closed at the first use of a resource, and the revision
 // up to which it has no objects; nil if it has some, was used, or may be by others.
-func (b *Backend) Unused(ctx context.Context, resource schema.GroupResource) (used <-chan struct{}, revision int64, err error) {
+func (b *Stores) Unused(ctx context.Context, resource schema.GroupResource) (used <-chan struct{}, revision int64, err error) {
 	b.mu.Lock()
 	u := b.declared[resource]
 	b.mu.Unlock()
@@ -60,8 +60,7 @@ func (b *Backend) Unused(ctx context.Context, resource schema.GroupResource) (us
 		return nil, 0, fmt.Errorf("storage client for %s: %w", resource, err)
 	}
 	defer client.Close() // tells only that its context was ended by it
-	keys := b.Prefix + "/" + keyPrefix(resource) + "/"
-	found, err := client.Get(ctx, keys, clientv3.WithPrefix(), clientv3.WithCountOnly())
+	found, err := client.Get(ctx, b.space().Range(resource), clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return nil, 0, fmt.Errorf("count %s: %w", resource, err)
 	}

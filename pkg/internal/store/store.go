@@ -28,10 +28,11 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// Backend is what a plane's stores share.
+// Backend is what the stores of all planes of a server share.
 type Backend struct {
 	// Client returns a client of the storage with its own Watcher; a store
 	// closes the one it got.
@@ -42,15 +43,22 @@ type Backend struct {
 	Shared bool
 	// CheapProgress tells that how far a watch is costs microseconds to ask.
 	CheapProgress bool
+	// Transformers turn what is encoded into what is stored, and back. May be nil.
+	Transformers value.ResourceTransformers
+	// Compactor tells the revision below which history is gone. May be nil.
+	Compactor etcd3.Compactor
+}
+
+// Stores are those of one plane.
+type Stores struct {
+	*Backend
+	// Plane is the name of the plane, empty for the root plane.
+	Plane string
 	// CollectsGarbage tells that somebody removes the finalizers of deletes with
 	// propagation policy Orphan or Foreground. Without, stores add none.
 	CollectsGarbage bool
 	// OnDemand has each store made when it is first used.
 	OnDemand bool
-	// Transformers turn what is encoded into what is stored, and back. May be nil.
-	Transformers value.ResourceTransformers
-	// Compactor tells the revision below which history is gone. May be nil.
-	Compactor etcd3.Compactor
 	// Objects counts the stored objects per resource for request width
 	// estimates. May be nil.
 	Objects flowcontrolrequest.StorageObjectCountTracker
@@ -61,7 +69,7 @@ type Backend struct {
 }
 
 // Has tells whether there is a store of the resource.
-func (b *Backend) Has(resource schema.GroupResource) bool {
+func (b *Stores) Has(resource schema.GroupResource) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, r := range b.caches {
@@ -77,7 +85,7 @@ func (b *Backend) Has(resource schema.GroupResource) bool {
 // is not because it was stopped. It does not wait for one that has met a value
 // nobody can read: requests for it say so; nor for one that is held back because
 // it has many objects: Fill fills it.
-func (b *Backend) Await(ctx context.Context) error {
+func (b *Stores) Await(ctx context.Context) error {
 	b.mu.Lock()
 	caches := maps.Clone(b.caches)
 	b.mu.Unlock()
@@ -90,7 +98,7 @@ func (b *Backend) Await(ctx context.Context) error {
 }
 
 // Fill has the watch caches filled that were held back, in the background.
-func (b *Backend) Fill() {
+func (b *Stores) Fill() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, t := range b.caches {
@@ -98,7 +106,7 @@ func (b *Backend) Fill() {
 	}
 }
 
-func (b *Backend) track(c *cacher.Cacher, t tracked) (untrack func()) {
+func (b *Stores) track(c *cacher.Cacher, t tracked) (untrack func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.caches == nil {
@@ -114,47 +122,41 @@ func (b *Backend) track(c *cacher.Cacher, t tracked) (untrack func()) {
 
 // Getter returns REST options for resources that are stored with the codec,
 // which encodes to the version that is kept and decodes to the internal one.
-func (b *Backend) Getter(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
-	return &getter{backend: b, codec: codec, encode: encode}
+func (b *Stores) Getter(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
+	return &getter{stores: b, codec: codec, encode: encode}
 }
 
 // LateGetter is Getter for resources of which most are listed and watched by
 // nobody: their watch caches are made when somebody does.
-func (b *Backend) LateGetter(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
-	return &getter{backend: b, codec: codec, encode: encode, late: true}
+func (b *Stores) LateGetter(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
+	return &getter{stores: b, codec: codec, encode: encode, late: true}
 }
 
 type getter struct {
-	backend *Backend
-	codec   runtime.Codec
-	encode  runtime.GroupVersioner
-	late    bool
+	stores *Stores
+	codec  runtime.Codec
+	encode runtime.GroupVersioner
+	late   bool
 }
 
-// GetRESTOptions implements generic.RESTOptionsGetter. Keys are
-// PREFIX/[GROUP/]RESOURCE/[NAMESPACE/]NAME, as a kube-apiserver lays out
-// custom resources and, without the group, its core resources.
+// GetRESTOptions implements generic.RESTOptionsGetter.
 func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (generic.RESTOptions, error) {
-	config := storagebackend.NewDefaultConfig(g.backend.Prefix, g.codec)
+	config := storagebackend.NewDefaultConfig(g.stores.Prefix, g.codec)
 	config.EncodeVersioner = g.encode
-	config.StorageObjectCountTracker = g.backend.Objects
-	config.Transformer = g.backend.transformer(gr)
+	config.StorageObjectCountTracker = g.stores.Objects
+	config.Transformer = g.stores.transformer(gr)
 	return generic.RESTOptions{
 		StorageConfig:             config.ForResource(gr),
 		Decorator:                 g.decorated,
-		EnableGarbageCollection:   g.backend.CollectsGarbage,
+		EnableGarbageCollection:   g.stores.CollectsGarbage,
 		DeleteCollectionWorkers:   1,
-		ResourcePrefix:            keyPrefix(gr),
-		StorageObjectCountTracker: g.backend.Objects,
+		ResourcePrefix:            g.stores.space().Of(gr),
+		StorageObjectCountTracker: g.stores.Objects,
 	}, nil
 }
 
-func keyPrefix(gr schema.GroupResource) string {
-	if gr.Group == "" {
-		return gr.Resource
-	}
-	return gr.Group + "/" + gr.Resource
-}
+// space is where the plane's objects lie.
+func (b *Stores) space() keys.Space { return keys.Space{Prefix: b.Prefix, Plane: b.Plane} }
 
 // decorated is a generic.StorageDecorator: a store behind a watch cache, made now
 // or when it is first used.
@@ -166,7 +168,7 @@ func (g *getter) decorated(
 	newFunc, newListFunc func() runtime.Object,
 	attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
-	b := g.backend
+	b := g.stores
 	s := &spec{config: config, cache: cacher.Config{
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
@@ -202,7 +204,7 @@ type spec struct {
 }
 
 // open makes an etcd3 store behind a watch cache.
-func (b *Backend) open(s *spec, isLate bool) (storage.Interface, factory.DestroyFunc, error) {
+func (b *Stores) open(s *spec, isLate bool) (storage.Interface, factory.DestroyFunc, error) {
 	raw, closeRaw, err := b.raw(s)
 	if err != nil {
 		return nil, nil, err
@@ -221,7 +223,7 @@ func (b *Backend) open(s *spec, isLate bool) (storage.Interface, factory.Destroy
 }
 
 // cached puts a watch cache before a store. What it returns as well ends the cache.
-func (b *Backend) cached(s *spec, raw *readable, isLate bool) (*waiting, func(), error) {
+func (b *Stores) cached(s *spec, raw *readable, isLate bool) (*waiting, func(), error) {
 	held := newHeld(raw, raw.count)
 	source := upstream.NewCacheSource(held)
 	config := s.cache
@@ -252,7 +254,7 @@ func (b *Backend) clock() clock.WithTicker {
 }
 
 // raw is the store without a cache, and what closes it.
-func (b *Backend) raw(s *spec) (*readable, func(), error) {
+func (b *Stores) raw(s *spec) (*readable, func(), error) {
 	config := s.config
 	client, err := b.Client()
 	if err != nil {

@@ -111,7 +111,7 @@ func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, er
 		authentication.TokenReviews{}, authentication.SelfSubjectReviews{}, authorization.All(),
 		admissionregistration.All(), kube.All(),
 		lifecycle.NamespaceDeletion{}, controlplane.PartFunc(finalized),
-		controlplane.PartFunc(healthyWhenReady),
+		controlplane.ServerPartFunc(healthyWhenReady),
 		crd.Definitions{}, aggregator.APIServices{},
 		services,
 	)
@@ -159,18 +159,20 @@ func (s *apiServer) warnings(log io.Writer) {
 
 // healthyWhenReady has /healthz, which envtest waits for, fail until everything
 // that a server starts with is there.
-func healthyWhenReady(p *controlplane.Plan) error {
+func healthyWhenReady(p *controlplane.ServerPlan) error {
 	var ready atomic.Bool
-	p.Check(healthz.NamedCheck("ready", func(*http.Request) error {
-		if !ready.Load() {
-			return errors.New("the server is starting")
-		}
-		return nil
-	}))
-	p.WhenReady("healthy", func(context.Context, net.Addr) error {
+	p.EachPlane(func(p *controlplane.Plan) {
+		p.Check(healthz.NamedCheck("ready", func(*http.Request) error {
+			if !ready.Load() {
+				return errors.New("the server is starting")
+			}
+			return nil
+		}))
+	})
+	p.Work(controlplane.Work{Name: "healthy", Start: func(context.Context, *controlplane.Plane) error {
 		ready.Store(true)
 		return nil
-	})
+	}})
 	return nil
 }
 

@@ -36,13 +36,13 @@ func (s *apiServer) services() (controlplane.Part, error) {
 	return controlplane.Parts{
 		allocation(addresses, ports),
 		controlplane.PartFunc(func(p *controlplane.Plan) error {
-			p.Prepare("service kubernetes", func(ctx context.Context, plane *controlplane.Plane) error {
+			p.Work(controlplane.Work{Name: "service kubernetes", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 				client, err := kubernetes.NewForConfig(plane.Config())
 				if err != nil {
 					return err
 				}
 				return s.ensureItself(ctx, client, first)
-			})
+			}})
 			return nil
 		}),
 	}, nil

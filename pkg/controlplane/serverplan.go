@@ -1,0 +1,148 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+)
+
+// ServerPart is a part of a server: it brings what all planes of the server share,
+// such as the listener's identity. A builder calls InstallServer in place of
+// Install, which says that the part is for no other plane: return [ErrServerOnly].
+type ServerPart interface {
+	Part
+	InstallServer(*ServerPlan) error
+}
+
+// ErrServerOnly is what a part says that was given to a further plane and is for a server.
+var ErrServerOnly = errors.New("it is for a server, not for a further plane: give it to the builder")
+
+// ServerPartFunc makes a function a ServerPart.
+type ServerPartFunc func(*ServerPlan) error
+
+// Install implements Part.
+func (ServerPartFunc) Install(*Plan) error { return ErrServerOnly }
+
+// InstallServer calls the function.
+func (f ServerPartFunc) InstallServer(p *ServerPlan) error { return f(p) }
+
+// ServerPlan is what the parts of a server declare: of the server, and of its root plane.
+type ServerPlan struct {
+	root         *Plan
+	everywhere   []named[func(*Plan)]
+	identity     []named[IdentityFunc]
+	certificates []named[CertificateFunc]
+	trusted      []named[dynamiccertificates.CAContentProvider]
+	transforms   []named[TransformFunc]
+	tracers      []named[TracerFunc]
+	work         []named[Work]
+}
+
+// IdentityFunc gives a server its TLS identity for the address it listens on.
+type IdentityFunc func(ctx context.Context, addr net.Addr) (Identity, error)
+
+// CertificateFunc gives a server a serving certificate for some names. It is
+// called before the server listens; whoever changes it later tells its listeners.
+type CertificateFunc func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error)
+
+// Identity is how a server proves itself and recognises client certificates.
+type Identity struct {
+	// Serving is the certificate and key the server answers with, unless a
+	// certificate was added (see [ServerPlan.Certify]) for the name a client asks for.
+	Serving dynamiccertificates.CertKeyContentProvider
+	// ClientCA signs the client certificates that are asked for. May be nil.
+	ClientCA dynamiccertificates.CAContentProvider
+}
+
+func newServerPlan() *ServerPlan { return &ServerPlan{root: &Plan{}} }
+
+// install installs parts in order, those that are not the server's in the root plane.
+func (p *ServerPlan) install(parts []Part) error {
+	return p.root.installEach(parts, func(part Part) error {
+		if s, ok := part.(ServerPart); ok {
+			return s.InstallServer(p)
+		}
+		return part.Install(p.root)
+	})
+}
+
+// further is the plan of a further plane, with what the server's parts bring to each.
+func (p *ServerPlan) further(parts []Part) (*Plan, error) {
+	plan := &Plan{}
+	for _, e := range p.everywhere {
+		plan.part = e.part
+		e.value(plan)
+	}
+	return plan, plan.install(parts)
+}
+
+// EachPlane has declare called for every plane of the server, the root plane among
+// them: what it declares there comes before the parts of a further plane.
+func (p *ServerPlan) EachPlane(declare func(*Plan)) {
+	p.everywhere = append(p.everywhere, named[func(*Plan)]{part: p.root.part, value: declare})
+	declare(p.root)
+}
+
+// Root is the plan of the root plane, which lives as long as the server.
+func (p *ServerPlan) Root() *Plan { return p.root }
+
+// Identify declares where a server's TLS identity comes from. One part may.
+func (p *ServerPlan) Identify(name string, identity IdentityFunc) {
+	p.identity = append(p.identity, named[IdentityFunc]{p.root.part, name, identity})
+}
+
+// Certify adds a serving certificate for the names that clients ask for with
+// it (SNI, RFC 6066, section 3). Other clients get that of the identity, or
+// without one, the first that was added.
+func (p *ServerPlan) Certify(name string, certificate CertificateFunc) {
+	p.certificates = append(p.certificates, named[CertificateFunc]{p.root.part, name, certificate})
+}
+
+// Trust has the listener ask clients for certificates of further authorities,
+// beside those of the identity. There may be none at first; who declares them
+// tells the listeners of the provider when they change. What a certificate is
+// good for is up to the authenticators.
+func (p *ServerPlan) Trust(name string, ca dynamiccertificates.CAContentProvider) {
+	p.trusted = append(p.trusted, named[dynamiccertificates.CAContentProvider]{p.root.part, name, ca})
+}
+
+// Transform has values transformed between the objects that are served and the
+// storage, such as encrypted. One part may. It is started before anything is
+// read from the storage.
+func (p *ServerPlan) Transform(name string, start TransformFunc) {
+	p.transforms = append(p.transforms, named[TransformFunc]{p.root.part, name, start})
+}
+
+// Trace has requests and what they cause recorded as spans. One part may.
+func (p *ServerPlan) Trace(name string, tracer TracerFunc) {
+	p.tracers = append(p.tracers, named[TracerFunc]{p.root.part, name, tracer})
+}
+
+// Work declares work that begins when the root plane is ready, which it gets. The
+// server is ready when each Start returned.
+func (p *ServerPlan) Work(w Work) {
+	p.work = append(p.work, named[Work]{p.root.part, w.Name, w})
+}
+
+// check returns everything that is wrong with what the parts declared.
+func (p *ServerPlan) check(storage Storage) error {
+	errs := []error{p.root.check(storage)}
+	errs = append(errs, duplicates("serving certificate", p.identity)...)
+	errs = append(errs, duplicates("serving certificate", p.certificates)...)
+	errs = append(errs, duplicates("authority", p.trusted)...)
+	errs = append(errs, checkWork("work of the server", p.work)...)
+	errs = append(errs, single("serving certificate", p.identity), single("tracer", p.tracers),
+		single("transformation of stored values", p.transforms))
+	return errors.Join(errs...)
+}
+
+// single finds a second one of what a plan may have once.
+func single[T any](what string, declared []named[T]) error {
+	if len(declared) < 2 {
+		return nil
+	}
+	return fmt.Errorf("part %q: %s: part %q brings one already: leave one of them out", declared[1].part, what, declared[0].part)
+}

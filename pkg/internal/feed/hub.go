@@ -1,0 +1,308 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apiserver/pkg/storage/value"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
+)
+
+// Hub follows what a server stores, with one watch for the feeds of all planes.
+type Hub struct {
+	client       *clientv3.Client
+	prefix       string
+	transformers value.ResourceTransformers
+
+	mu    sync.Mutex
+	feeds map[string]*Feed // by plane
+	// since is the revision from which on feeds are handed every event, 0 while there
+	// is no watch.
+	since    int64
+	revision int64         // up to which they were
+	moved    chan struct{} // closed when since or revision changes; nil while nobody waits
+	asked    time.Time     // when the storage was last asked for an answer that is not here yet
+}
+
+// NewHub makes a hub for what is stored below the prefix, "/registry", and, where
+// there are transformers, transformed by them. [Hub.Run] owns the client and closes it.
+func NewHub(client *clientv3.Client, prefix string, transformers value.ResourceTransformers) *Hub {
+	return &Hub{
+		client: client, prefix: prefix, transformers: transformers,
+		feeds: map[string]*Feed{},
+	}
+}
+
+// Feed returns a new feed of a plane, "" for the root plane. It begins with [Feed.Run].
+func (h *Hub) Feed(plane string) *Feed {
+	return newFeed(h, keys.Space{Prefix: h.prefix, Plane: plane})
+}
+
+// retry is how long the hub or a feed waits before it tries again what failed.
+const retry = time.Second
+
+// Run follows the storage until the context ends. After a gap, because the history
+// was compacted or the storage was away, all feeds read everything again.
+func (h *Hub) Run(ctx context.Context) {
+	defer h.client.Close()
+	for {
+		err := h.follow(ctx)
+		h.interrupt(err)
+		if ctx.Err() != nil {
+			return
+		}
+		klog.FromContext(ctx).Info("The feed of objects begins again", "cause", err)
+		select {
+		case <-time.After(retry):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (h *Hub) follow(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	now, err := h.now(ctx)
+	if err != nil {
+		return err
+	}
+	watch := h.client.Watch(watchContext(ctx), strings.TrimSuffix(h.prefix, "/")+"/", clientv3.WithPrefix(), clientv3.WithRev(now+1))
+	h.move(func() { h.since, h.revision = now, now })
+	for r := range watch {
+		if err := r.Err(); err != nil {
+			return err
+		}
+		if len(r.Events) == 0 {
+			h.move(func() { h.revision, h.asked = r.Header.Revision, time.Time{} })
+			continue
+		}
+		h.deliver(r.Events)
+	}
+	return errors.New("the watch ended")
+}
+
+// watchContext gives the hub's watch a stream of its own, so that progress is
+// asked of it and of no other.
+func watchContext(ctx context.Context) context.Context { return clientv3.WithRequireLeader(ctx) }
+
+// now is the revision of the storage.
+func (h *Hub) now(ctx context.Context) (int64, error) {
+	r, err := h.client.Get(ctx, h.prefix, clientv3.WithCountOnly(), clientv3.WithLimit(1))
+	if err != nil {
+		return 0, fmt.Errorf("read the revision of the storage: %w", err)
+	}
+	return r.Header.Revision, nil
+}
+
+// deliver hands events to the feeds of their planes.
+func (h *Hub) deliver(events []*clientv3.Event) {
+	h.move(func() {
+		for _, e := range events {
+			plane, place := keys.Space{Prefix: h.prefix}.Place(string(e.Kv.Key))
+			if f := h.feeds[plane]; f != nil && place != "" {
+				f.waiting.add(event{place, e.Kv, e.Type == mvccpb.DELETE})
+			}
+		}
+		// The header may be ahead of events that etcd did not send yet.
+		h.revision = events[len(events)-1].Kv.ModRevision
+	})
+}
+
+// interrupt has all feeds read again.
+func (h *Hub) interrupt(cause error) {
+	h.move(func() {
+		h.since = 0
+		for _, f := range h.feeds {
+			f.waiting.end(cause)
+		}
+	})
+}
+
+// move changes what others wait for.
+func (h *Hub) move(change func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	change()
+	if h.moved != nil {
+		close(h.moved)
+		h.moved = nil
+	}
+}
+
+// next is closed at the next move. It needs the lock.
+func (h *Hub) next() <-chan struct{} {
+	if h.moved == nil {
+		h.moved = make(chan struct{})
+	}
+	return h.moved
+}
+
+// join has a feed handed all events from some revision on, as soon as there is a
+// watch; whatever the feed reads from now on is not older.
+func (h *Hub) join(ctx context.Context, f *Feed) error {
+	for {
+		h.mu.Lock()
+		if h.since != 0 {
+			f.waiting = queue{more: f.waiting.more}
+			h.feeds[f.space.Plane] = f
+			h.mu.Unlock()
+			return nil
+		}
+		next := h.next()
+		h.mu.Unlock()
+		select {
+		case <-next:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// leave ends what join began.
+func (h *Hub) leave(f *Feed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.feeds[f.space.Plane] == f {
+		delete(h.feeds, f.space.Plane)
+	}
+}
+
+// take returns the events that wait for a feed and up to which revision it has all
+// with them, or why there are no more.
+func (h *Hub) take(f *Feed) (events []event, revision int64, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	events, err = f.waiting.events, f.waiting.ended
+	f.waiting.events, f.waiting.bytes = nil, 0
+	return events, h.revision, err
+}
+
+// event is a write, in a place (see [keys.Space.Place]).
+type event struct {
+	place   string
+	kv      *mvccpb.KeyValue
+	deleted bool
+}
+
+// queue has the events that wait for a feed. It needs the hub's lock.
+type queue struct {
+	events []event
+	bytes  int
+	ended  error         // why there are no more
+	more   chan struct{} // has room for one: there is something to take
+}
+
+// mostBytes bounds the values that wait for a feed. One that is further behind reads
+// everything again, which is as fast.
+const mostBytes = 64 << 20
+
+var errBehind = errors.New("it was too far behind")
+
+func (q *queue) add(e event) {
+	if q.ended != nil {
+		return
+	}
+	if q.bytes += len(e.kv.Value); q.bytes > mostBytes {
+		q.end(errBehind)
+		return
+	}
+	q.events = append(q.events, e)
+	q.signal()
+}
+
+func (q *queue) end(cause error) {
+	if q.ended == nil {
+		q.events, q.ended = nil, cause
+		q.signal()
+	}
+}
+
+func (q *queue) signal() {
+	select {
+	case q.more <- struct{}{}:
+	default: // a look is due already
+	}
+}
+
+// progressEvery is how often a storage that does not answer is asked how far the
+// watch is, and lagTimeout for how long who asks for the lag waits for a watch that
+// is behind.
+const (
+	progressEvery = 50 * time.Millisecond
+	lagTimeout    = 200 * time.Millisecond
+)
+
+// reach returns when all events up to a revision were handed to the feeds.
+func (h *Hub) reach(ctx context.Context, revision int64) error {
+	for {
+		next, ask := h.await(revision)
+		if next == nil {
+			return nil
+		}
+		if ask {
+			if err := h.client.RequestProgress(watchContext(ctx)); err != nil {
+				return fmt.Errorf("ask how far the watch is: %w", err)
+			}
+		}
+		select {
+		case <-next:
+		case <-time.After(progressEvery):
+		case <-ctx.Done():
+			return fmt.Errorf("the feed of objects has not reached revision %d: %w", revision, context.Cause(ctx))
+		}
+	}
+}
+
+// await returns what is closed when the hub moves, or nil when it reached the
+// revision, and whether to ask for an answer. One at a time is asked for,
+// however many wait: were each answer to make all of them ask, answers would
+// come faster than they are read.
+func (h *Hub) await(revision int64) (next <-chan struct{}, ask bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.revision >= revision {
+		return nil, false
+	}
+	if ask = h.since != 0 && time.Since(h.asked) >= progressEvery; ask {
+		h.asked = time.Now()
+	}
+	return h.next(), ask
+}
+
+// Lag is by how many revisions the watch is behind the storage after a while in
+// which it had time to catch up.
+func (h *Hub) Lag(ctx context.Context) (int64, error) {
+	now, err := h.now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, lagTimeout)
+	defer cancel()
+	// What it returns is in the lag.
+	_ = h.reach(ctx, now)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return max(0, now-h.revision), nil
+}
+
+// History is how many bytes the storage keeps that were replaced or deleted since
+// the feeds began, when it was compacted at a revision. What cannot be decrypted is
+// not counted.
+func (h *Hub) History(compacted int64) int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var bytes int64
+	for _, f := range h.feeds {
+		bytes += f.replaced(compacted)
+	}
+	return bytes
+}

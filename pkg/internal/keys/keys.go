@@ -1,0 +1,135 @@
+// Package keys knows where objects lie in a storage: at
+//
+//	PREFIX/[GROUP/]RESOURCE/[NAMESPACE/]NAME
+//
+// for the root plane, as a kube-apiserver lays out custom resources and, without
+// the group, its core resources; and for another plane at
+//
+//	PREFIX/.planes/GROUP/RESOURCE/PLANE/[NAMESPACE/]NAME
+//
+// with _core for the core group. A resource has its objects of all other planes
+// side by side, so that one range has them all.
+package keys
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+const (
+	// planes is where planes other than the root have their objects: no group or
+	// resource has a name like it.
+	planes = ".planes/"
+	// core stands for the core group, and is no name of a group either.
+	core = "_core"
+)
+
+// Space is where one plane has its objects.
+type Space struct {
+	// Prefix starts every key of a server, "/registry".
+	Prefix string
+	// Plane is the name of the plane, empty for the root plane.
+	Plane string
+}
+
+// Of is where objects of a resource lie, below the prefix: a path without
+// slashes at its ends.
+func (s Space) Of(r schema.GroupResource) string {
+	if s.Plane != "" {
+		return planes + groupOr(r.Group, core) + "/" + r.Resource + "/" + s.Plane
+	}
+	if r.Group == "" {
+		return r.Resource
+	}
+	return r.Group + "/" + r.Resource
+}
+
+// Range is what the keys of a resource's objects start with.
+func (s Space) Range(r schema.GroupResource) string { return s.root() + s.Of(r) + "/" }
+
+func (s Space) root() string { return strings.TrimSuffix(s.Prefix, "/") + "/" }
+
+// Place takes a key of the server apart: whose it is, and where it would lie below
+// the prefix if it were the root plane's. Both are empty if nobody's object lies there.
+func (s Space) Place(key string) (plane, place string) {
+	below, ok := strings.CutPrefix(key, s.root())
+	if !ok {
+		return "", ""
+	}
+	further, ok := strings.CutPrefix(below, planes)
+	if !ok {
+		return "", below
+	}
+	group, rest, _ := strings.Cut(further, "/")
+	resource, rest, _ := strings.Cut(rest, "/")
+	plane, name, ok := strings.Cut(rest, "/")
+	switch {
+	case !ok:
+		return "", ""
+	case group == core:
+		return plane, resource + "/" + name
+	}
+	return plane, group + "/" + resource + "/" + name
+}
+
+// Resource is that of an object whose place and name are known.
+func Resource(place, namespace, name string) (r schema.GroupResource, ok bool) {
+	if namespace != "" {
+		name = namespace + "/" + name
+	}
+	path, ok := strings.CutSuffix(place, "/"+name)
+	if !ok || path == "" || name == "" {
+		return r, false
+	}
+	if group, resource, found := strings.Cut(path, "/"); found {
+		return schema.GroupResource{Group: group, Resource: resource}, true
+	}
+	return schema.GroupResource{Resource: path}, true
+}
+
+// Resources are those that a place may be of, the most likely first. Names of
+// resources have no dots, and those of most groups do.
+func Resources(place string) []schema.GroupResource {
+	parts := strings.SplitN(place, "/", 4)
+	switch len(parts) {
+	case 4:
+		return []schema.GroupResource{{Group: parts[0], Resource: parts[1]}}
+	case 3:
+		grouped, core := schema.GroupResource{Group: parts[0], Resource: parts[1]}, schema.GroupResource{Resource: parts[0]}
+		if strings.Contains(parts[0], ".") {
+			return []schema.GroupResource{grouped}
+		}
+		return []schema.GroupResource{core, grouped}
+	}
+	return []schema.GroupResource{{Resource: parts[0]}}
+}
+
+// First is the range of all that the space may have, from a key on: whatever lies
+// between two of its objects is left out by [Space.Next].
+func (s Space) First() (from, end string) {
+	if s.Plane != "" {
+		return s.root() + planes, after(s.root() + planes)
+	}
+	// What is below the prefix of other planes starts with a dot, and comes before.
+	return after(s.root() + planes), after(s.root())
+}
+
+// Next is where to go on, given the first key that is there from some key on: the
+// range in which the space has objects of that key's resource, and the first key
+// behind that resource.
+func (s Space) Next(key string) (from, end, next string) {
+	resource := planes + strings.Join(strings.SplitN(strings.TrimPrefix(key, s.root()+planes), "/", 3)[:2], "/") + "/"
+	from = s.root() + resource + s.Plane + "/"
+	return from, after(from), after(s.root() + resource)
+}
+
+// after is the first key that does not start with a prefix, which ends in a slash.
+func after(prefix string) string { return prefix[:len(prefix)-1] + string(prefix[len(prefix)-1]+1) }
+
+func groupOr(group, empty string) string {
+	if group == "" {
+		return empty
+	}
+	return group
+}
