@@ -11,7 +11,9 @@ import (
 // startup passes what the plane itself writes until it is ready, such as the
 // CRDs it was given. A webhook that does not answer, or a policy that denies,
 // would otherwise keep a server from starting, and then nobody could delete it.
-type startup struct{ ready atomic.Pointer[<-chan struct{}] }
+type startup struct {
+	ready atomic.Pointer[<-chan struct{}]
+}
 
 // begin has the exemption end when the plane is ready.
 func (s *startup) begin(p *controlplane.Plane) {

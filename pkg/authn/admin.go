@@ -79,7 +79,9 @@ func (a Admin) InstallServer(p *controlplane.ServerPlan) error {
 		}
 		return controlplane.Identity{Serving: i.serving, ClientCA: i.clientCA}, nil
 	})
-	p.EachPlane(func(p *controlplane.Plan) { p.Authenticate("client certificate", authenticator.RequestFunc(i.authenticate)) })
+	p.EachPlane(func(p *controlplane.Plan) {
+		p.Authenticate("client certificate", authenticator.RequestFunc(i.authenticate))
+	})
 	p.Work(controlplane.Work{Name: "certificates", Start: i.start, Run: i.follow})
 	return nil
 }

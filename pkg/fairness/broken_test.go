@@ -25,9 +25,9 @@ func TestBroken(t *testing.T) {
 		reason string
 		part   controlplane.PartFunc
 	}{
-		"below":   {"no server was made", func(p *controlplane.Plan) error { p.Below("broken", link); return nil }},
-		"above":   {"some servers were made", func(p *controlplane.Plan) error { p.Above("broken", link); return nil }},
-		"work": {"the plane runs", func(p *controlplane.Plan) error { p.Work(controlplane.Work{Name: "broken", Start: breaks}); return nil }},
+		"below": {"no server was made", func(p *controlplane.Plan) error { p.Below("broken", link); return nil }},
+		"above": {"some servers were made", func(p *controlplane.Plan) error { p.Above("broken", link); return nil }},
+		"work":  {"the plane runs", func(p *controlplane.Plan) error { p.Work(controlplane.Work{Name: "broken", Start: breaks}); return nil }},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

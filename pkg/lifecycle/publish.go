@@ -95,7 +95,7 @@ type publisher struct {
 func publish(p *controlplane.Plan, b publisher) {
 	p.Feed()
 	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
-	p.Work(controlplane.Work{Name: "publish-"+b.name, Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "publish-" + b.name, Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		core, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {
 			return err

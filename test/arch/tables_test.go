@@ -70,7 +70,8 @@ var mayImport = map[string][]string{
 	// Inside.
 	"pkg/internal/dialing":           {},
 	"pkg/internal/etcdclient":        {},
-	"pkg/internal/feed":              {"pkg/internal/revision"},
+	"pkg/internal/feed":              {"pkg/internal/keys", "pkg/internal/revision"},
+	"pkg/internal/keys":              {},
 	"pkg/internal/filelock":          {},
 	"pkg/internal/etcdapi":           {"pkg/internal/etcdclient", "pkg/internal/metrics", "pkg/internal/revision"},
 	"pkg/internal/revision":          {},
@@ -87,7 +88,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/rules/...":         {"pkg/internal/rules/..."}, // generated: types contain types of other groups
 	"pkg/storage/storagetest":        {"pkg/controlplane"},
 	"pkg/internal/stack":             {},
-	"pkg/internal/store":             {"pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/stack", "pkg/internal/upstream"},
+	"pkg/internal/store":             {"pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/stack", "pkg/internal/upstream"},
 	"pkg/internal/upstream":          {},
 
 	// Programs. They see what a user sees: nothing of pkg/internal.

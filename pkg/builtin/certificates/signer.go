@@ -69,12 +69,12 @@ func (s Signer) Install(p *controlplane.Plan) error {
 	}
 	p.Need("certificates.CertificateSigningRequests{}", certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
 	if s.Certificate == nil {
-		p.Work(controlplane.Work{Name: "certificate authority of "+s.Name, Start: func(context.Context, *controlplane.Plane) error {
+		p.Work(controlplane.Work{Name: "certificate authority of " + s.Name, Start: func(context.Context, *controlplane.Plane) error {
 			_, err := s.authority()
 			return err
 		}})
 	}
-	p.Work(controlplane.Work{Name: "sign-"+strings.ReplaceAll(s.Name, "/", "."), Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "sign-" + strings.ReplaceAll(s.Name, "/", "."), Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		client, err := certificatesclient.NewForConfig(plane.Config())
 		if err != nil {
 			return err

@@ -5,10 +5,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -356,4 +358,55 @@ func configMap(t *testing.T, namespace, name, uid string, owners ...types.UID) [
 		t.Fatal(err)
 	}
 	return b.Bytes()
+}
+
+// TestPlanes: each plane sees its own objects, those from before it began and those of
+// later, and of no other.
+func TestPlanes(t *testing.T) {
+	t.Parallel()
+	for name, d := range storages(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			key := func(plane, resource, name string) string {
+				return "/registry/.planes/" + resource + "/" + plane + "/shop/" + name
+			}
+			client, root, _ := start(t, d, func(c *clientv3.Client) {
+				put(t, c, "/registry/example.com/things/shop/root", thing("shop", "root", "u-root"))
+				for _, plane := range []string{"a", "ab", "b"} {
+					put(t, c, key(plane, "example.com/things", plane+"-1"), thing("shop", plane+"-1", "u-1"+plane))
+					put(t, c, key(plane, "_core/configmaps", plane+"-2"), thing("shop", plane+"-2", "u-2"+plane))
+				}
+				put(t, c, key("ab", "zoo.example.com/tigers", "ab-3"), thing("shop", "ab-3", "u-3ab"))
+			}, nil)
+			join := func(plane string) mirror {
+				f := mirror{root.hub.Feed(plane), root.hub}
+				ctx, cancel := context.WithCancel(context.Background())
+				var running sync.WaitGroup
+				running.Go(func() { f.Run(ctx) })
+				t.Cleanup(func() { cancel(); running.Wait() })
+				catchUp(t, f)
+				return f
+			}
+			a := join("a")
+			put(t, client, key("ab", "new.example.com/things", "ab-4"), thing("shop", "ab-4", "u-4ab"))
+			put(t, client, key("a", "new.example.com/things", "a-4"), thing("shop", "a-4", "u-4a"))
+			drop(t, client, key("a", "example.com/things", "a-1"))
+			ab := join("ab")
+			for f, want := range map[mirror][]string{
+				root: {"things.example.com root"},
+				a:    {"configmaps a-2", "things.new.example.com a-4"},
+				ab:   {"configmaps ab-2", "things.example.com ab-1", "things.new.example.com ab-4", "tigers.zoo.example.com ab-3"},
+			} {
+				catchUp(t, f)
+				var got []string
+				for o := range f.All() {
+					got = append(got, o.Type.Resource.String()+" "+o.Name)
+				}
+				slices.Sort(got)
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			}
+		})
+	}
 }
