@@ -39,7 +39,7 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 		return errors.New(`field File: is empty: name a CSV file with lines such as token,user,uid,"group1,group2"`)
 	}
 	var known current[authenticator.Token]
-	file := &follow.File{Source: follow.Source{What: "token file", File: t.File, Read: secretfile.Read, Use: func(_ context.Context, content []byte) error {
+	use := func(_ context.Context, content []byte) error {
 		users, err := parseTokens(content)
 		if err != nil {
 			return err
@@ -47,7 +47,8 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 		var next authenticator.Token = tokenfile.New(users)
 		known.Store(&next)
 		return nil
-	}}}
+	}
+	file := &follow.File{Source: follow.Source{What: "token file", File: t.File, Read: secretfile.Read, Use: use}}
 	p.Work(following(file))
 	p.Authenticate(file.Name(), bearer(&known))
 	return nil

@@ -95,7 +95,8 @@ func (w webhooks) Install(p *controlplane.Plan) error {
 		p.Need("admissionregistration."+o.GetKind()+"s{}", o.GroupVersionKind())
 	}
 	p.Answer(probe.host, probe)
-	p.Work(controlplane.Work{Name: "webhooks " + strings.Join(names, ", "), Start: func(ctx context.Context, plane *controlplane.Plane) error {
+	name := "webhooks " + strings.Join(names, ", ")
+	p.Work(controlplane.Work{Name: name, Start: func(ctx context.Context, plane *controlplane.Plane) error {
 		if err := applyWebhooks(ctx, plane, all); err != nil {
 			return err
 		}

@@ -212,7 +212,7 @@ func answers(t *testing.T, program string) {
 	var stderr bytes.Buffer
 	c.Stderr = &stderr
 	out, err := c.Output()
-	want := "memory answers\nsqlite answers\netcd answers\ncluster shared: true\n"
+	want := "memory answers\nsqlite answers\netcd answers\na server builds\ncluster shared: true\n"
 	if err != nil || string(out) != want {
 		t.Errorf("got %v\n%s%s\nwant\n%s", err, out, stderr.Bytes(), want)
 	}

@@ -74,7 +74,8 @@ func (s Signer) Install(p *controlplane.Plan) error {
 			return err
 		}})
 	}
-	p.Work(controlplane.Work{Name: "sign-" + strings.ReplaceAll(s.Name, "/", "."), Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
+	name := "sign-" + strings.ReplaceAll(s.Name, "/", ".")
+	p.Work(controlplane.Work{Name: name, Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		client, err := certificatesclient.NewForConfig(plane.Config())
 		if err != nil {
 			return err

@@ -28,14 +28,18 @@ func TestPlace(t *testing.T) {
 		"root, group":         {"the group before the resource", keys.Space{}, deployments, "shop", "a", "/registry/apps/deployments/shop/a", false},
 		"root, group's scope": {"a group has dots", keys.Space{}, widgets, "", "a", "/registry/example.com/widgets/a", false},
 		"plane, core": {
-			"core stands for itself", keys.Space{Plane: "blue"}, configMaps, "shop", "a",
+			"core stands for itself",
+			keys.Space{Plane: "blue"},
+			configMaps, "shop", "a",
 			"/registry/.planes/_core/configmaps/blue/shop/a", true,
 		},
 		"plane, cluster": {
 			"no namespace", keys.Space{Plane: "blue"}, namespaces, "", "shop", "/registry/.planes/_core/namespaces/blue/shop", false,
 		},
 		"plane, group": {
-			"the plane behind the resource", keys.Space{Plane: "blue"}, widgets, "shop", "a",
+			"the plane behind the resource",
+			keys.Space{Plane: "blue"},
+			widgets, "shop", "a",
 			"/registry/.planes/example.com/widgets/blue/shop/a", false,
 		},
 	}
