@@ -135,6 +135,10 @@ func startLocked(t *testing.T) *locked {
 // fill makes Secrets, a ConfigMap and Gadgets.
 func (s *locked) fill(t *testing.T) {
 	t.Helper()
+	// APIServices are written when somebody first asks for them.
+	if err := s.client.CoreV1().RESTClient().Get().AbsPath("/apis/apiregistration.k8s.io/v1/apiservices").Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
 	for i := range 25 {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("s-%02d", i)}}
 		if _, err := s.client.CoreV1().Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {

@@ -57,7 +57,6 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 		return a.link(plane, delegate, r)
 	})
 	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
-	p.Work(controlplane.Work{Name: "APIServices", Start: r.prepare})
 	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
 	if a.Available != nil {
 		p.Work(controlplane.Work{Name: "check remote APIServices", Run: a.Available})
@@ -84,7 +83,6 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	if err != nil {
 		return nil, err
 	}
-	r.onDemand = p.OnDemand()
 	generic := p.ServerConfig(aggregatorscheme.Codecs)
 	generic.LoopbackClientConfig = own(p.Config())
 	generic.RESTOptionsGetter = p.RESTOptions(codec, encode)

@@ -27,9 +27,6 @@ func own(c *rest.Config) *rest.Config {
 // demand live and go without anybody asking for them: groups are served as well
 // without, and aggregated discovery knows them from the servers.
 func (r *registration) wrap(next http.Handler) http.Handler {
-	if !r.onDemand {
-		return next
-	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if tells(req) && !strings.HasSuffix(req.UserAgent(), ownAgent) {
 			select {

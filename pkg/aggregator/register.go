@@ -19,33 +19,16 @@ import (
 // registration keeps a local APIService for every group version of the plane.
 type registration struct {
 	informers externalversions.SharedInformerFactory
-	// onDemand leaves it until somebody asks for what APIServices tell.
-	onDemand bool
-	asked    func()
-	wanted   chan struct{} // closed when somebody asked
-	begun    chan struct{} // closed when it can be asked for
-	complete chan struct{} // closed when every group version is registered
+	asked     func()
+	wanted    chan struct{} // closed when somebody asked
+	begun     chan struct{} // closed when it can be asked for
+	complete  chan struct{} // closed when every group version is registered
 }
 
 func newRegistration() *registration {
 	r := &registration{wanted: make(chan struct{}), begun: make(chan struct{}), complete: make(chan struct{})}
 	r.asked = sync.OnceFunc(func() { close(r.wanted) })
 	return r
-}
-
-// prepare returns when every group version served now is registered, so that
-// unaggregated discovery is complete. On demand that is left to wrap, which can
-// ask for it from now on.
-func (r *registration) prepare(ctx context.Context, _ *controlplane.Plane) error {
-	if !r.onDemand {
-		return r.await(ctx)
-	}
-	select {
-	case <-r.begun:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the registration of APIServices did not begin: %w", context.Cause(ctx))
-	}
 }
 
 func (r *registration) await(ctx context.Context) error {

@@ -38,10 +38,7 @@ func (p *Plane) build() error {
 	if err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}
-	p.informers = informers.NewSharedInformerFactory(client, 0)
-	if p.plan.onDemand {
-		p.informers = drowsy{p.informers, p}
-	}
+	p.informers = drowsy{informers.NewSharedInformerFactory(client, 0), p}
 	if p.recorder, err = startRecorder(p.plan.outlets); err != nil {
 		return err
 	}
@@ -156,12 +153,6 @@ func (p *Plane) ServerConfig(codecs serializer.CodecFactory) *genericapiserver.R
 // RESTOptions makes the storage of resources that are kept with the codec.
 func (p *Plane) RESTOptions(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
 	return p.stores.Getter(codec, encode)
-}
-
-// LateRESTOptions is RESTOptions for resources of which most are listed and
-// watched by nobody: their watch caches are made when somebody does.
-func (p *Plane) LateRESTOptions(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
-	return p.stores.LateGetter(codec, encode)
 }
 
 func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.RecommendedConfig, error) {

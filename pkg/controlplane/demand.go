@@ -17,14 +17,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// OnDemand has what serves a resource made when the resource is first used, in
-// place of when the plane starts: the store, its watch cache, and the routes. An
-// aggregator registers APIServices when somebody asks for what they tell. A
-// plane that serves much of which little is used starts sooner and holds less.
-// The first request for a resource reads all its objects: it is for planes that
-// begin with few.
-func (p *Plan) OnDemand() { p.onDemand = true }
-
 // pending are the group versions of a plane whose routes are made when they are
 // used. Nothing is added once the plane is made.
 type pending struct {
@@ -175,9 +167,6 @@ func (p *pending) SelectRoute(services []*restful.WebService, r *http.Request) (
 func (i *installer) serve(
 	g *planned, version string, storage map[string]map[string]rest.Storage,
 ) ([]apidiscoveryv2.APIResourceDiscovery, error) {
-	if !i.plane.plan.onDemand {
-		return i.installVersion(g, version, storage, i.server.Handler.GoRestfulContainer)
-	}
 	key := fingerprint(version, storage)
 	at := strings.TrimPrefix(path.Join(g.api.root(), g.api.group, version), "/")
 	i.plane.pending.prints[at] = key

@@ -45,9 +45,7 @@ func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error)
 		return nil, err
 	}
 	server.Handler.Director = compressed(server.Handler.Director) // for a server above
-	if p.plan.onDemand {
-		server.Handler.GoRestfulContainer.Router(p.pending)
-	}
+	server.Handler.GoRestfulContainer.Router(p.pending)
 	for _, g := range p.plan.groups() {
 		if err := (&installer{plane: p, server: server, config: config}).install(g); err != nil {
 			server.Destroy()

@@ -87,7 +87,6 @@ func (h *host) add(ctx context.Context, name string, parts []Part) (*Plane, erro
 	if err != nil {
 		return nil, errors.Join(err, p.Stop(life))
 	}
-	p.stores.Fill()
 	return p, nil
 }
 

@@ -140,27 +140,29 @@ func awaitAdded(t *testing.T, maps corev1client.ConfigMapInterface, from, name s
 	}
 }
 
-// TestFewObjects: where there are few objects, ready means that they are in memory.
+// TestFewObjects: where there are few objects nobody reads them before somebody lists
+// them.
 func TestFewObjects(t *testing.T) {
 	t.Parallel()
 	storage := &gated{Storage: memory.Store{}, objects: 10, gate: make(chan struct{}), lists: make(chan struct{}, 100)}
+	close(storage.gate)
 	s, err := controlplane.New(t.Name()).Storage(storage).With(core.Namespaces{}, core.ConfigMaps{}).Build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx) }()
-	<-storage.lists
-	select {
-	case <-s.Ready():
-		t.Error("the server is ready before its watch caches are")
-	default:
+	run(t, s)
+	maps := client(t, s.ClientConfig()).CoreV1().ConfigMaps("default")
+	if _, err := maps.Get(t.Context(), "cm-00001", metav1.GetOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	close(storage.gate)
-	<-s.Ready()
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
+	if n := len(storage.lists); n > 0 {
+		t.Errorf("%d lists before anybody asked", n)
+	}
+	list, err := maps.List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(list.Items) != storage.objects {
+		t.Errorf("a list has %d objects (%v), want %d", len(list.Items), err, storage.objects)
+	}
+	if n := len(storage.lists); n != 1 {
+		t.Errorf("the storage was listed %d times, want once", n)
 	}
 }

@@ -31,7 +31,6 @@ type Plan struct {
 	work           []named[Work]
 	needs          []named[gvk]
 	fed, collected bool
-	onDemand       bool
 	checks         []healthz.HealthChecker
 	dynamic        []DynamicGroups
 	outlets        []named[outlet]

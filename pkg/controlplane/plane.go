@@ -72,7 +72,7 @@ func prepare(h *host, plan *Plan, space string, in *inside) *Plane {
 	p := &Plane{
 		space: space, host: h, plan: plan, inside: in, gate: &gate{},
 		stores: &store.Stores{
-			Backend: h.backend, Plane: space, CollectsGarbage: plan.collected, OnDemand: plan.onDemand,
+			Backend: h.backend, Plane: space, CollectsGarbage: plan.collected,
 			Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
 		},
 		signals: newSignals(), endWork: func() {}, pending: newPending(),
@@ -152,13 +152,8 @@ func (p *Plane) Dynamic() []DynamicGroups { return p.plan.dynamic }
 // part asked for it with [Plan.Feed]. It runs when work of the parts does.
 func (p *Plane) Feed() *Feed { return p.feed }
 
-// OnDemand tells whether what serves a resource is made when it is first used,
-// as a part asked for with [Plan.OnDemand].
-func (p *Plane) OnDemand() bool { return p.plan.onDemand }
-
 // Stored tells whether the plane keeps the resource's objects in its own
-// storage, where its feed sees them, be it as those of another resource. One
-// that was never used may not be known yet.
+// storage, where its feed sees them, be it as those of another resource.
 func (p *Plane) Stored(resource schema.GroupResource) bool {
 	return p.stores.Has(resource) || p.plan.isView(resource)
 }
@@ -172,6 +167,9 @@ func (p *Plane) start(ctx, life context.Context, whenReady []named[Work], fail f
 	done := func(name string) {
 		log.V(1).Info("Started", "phase", name, "plane", p.space, "ms", time.Since(phase).Milliseconds())
 		phase = time.Now()
+	}
+	if err := p.stores.Begin(ctx); err != nil {
+		return err
 	}
 	p.inside.transport.Serve(p.top.Handler)
 	if err := p.startLinks(ctx, life); err != nil {
@@ -198,11 +196,12 @@ func (p *Plane) start(ctx, life context.Context, whenReady []named[Work], fail f
 		return err
 	}
 	done("work")
-	if err := p.synced(ctx); err != nil {
+	if err := upstream.AwaitHooks(ctx, p.top); err != nil {
 		return err
 	}
-	done("caches")
+	done("hooks")
 	close(p.ready)
+	p.workers.running.Go(func() { p.stores.Fill(life) })
 	return p.workers.start(ctx, life, whenReady)
 }
 
@@ -231,14 +230,6 @@ func (p *Plane) startLinks(ctx, life context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// synced waits for every watch cache and post-start hook.
-func (p *Plane) synced(ctx context.Context) error {
-	if err := p.stores.Await(ctx); err != nil {
-		return fmt.Errorf("watch caches were not filled: %w", err)
-	}
-	return upstream.AwaitHooks(ctx, p.top)
 }
 
 // drain lets post-start hooks settle, takes no new request, waits for those that run, ends the plane's

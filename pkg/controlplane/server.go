@@ -202,7 +202,6 @@ func (r *run) start(ctx, life context.Context) error {
 	r.onStop(func(context.Context) error { stopReport(); return nil })
 	log.V(1).Info("Ready", "server", s.built.name, "ms", time.Since(r.begun).Milliseconds())
 	close(s.ready)
-	root.stores.Fill()
 	return nil
 }
 

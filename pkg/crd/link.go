@@ -55,7 +55,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	config := apiextensionsserver.Config{
 		GenericConfig: generic,
 		ExtraConfig: apiextensionsserver.ExtraConfig{
-			CRDRESTOptionsGetter: p.LateRESTOptions(unstructured.UnstructuredJSONScheme, nil),
+			CRDRESTOptionsGetter: p.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
 			MasterCount:          1,
 			ServiceResolver:      dialing.Services(g.answer, noServices{}),
 			AuthResolverWrapper:  g.connect,

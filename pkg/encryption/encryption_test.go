@@ -361,7 +361,7 @@ func TestBuildErrors(t *testing.T) {
 		"no file": {[]controlplane.Part{encryption.AtRest{}}, "ConfigFile is empty"},
 		"two": {
 			[]controlplane.Part{encryption.AtRest{ConfigFile: "a"}, encryption.AtRest{ConfigFile: "b"}},
-			`part "encryption": encryption at rest: X`,
+			`part "encryption": transformation of stored values: part "encryption" brings one already`,
 		},
 	}
 	for name, c := range cases {

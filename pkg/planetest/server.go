@@ -100,7 +100,6 @@ func (s *server) mark(ctx context.Context) error {
 // install is the part by which the server knows its plane.
 func (s *server) install(p *controlplane.Plan) error {
 	p.Wrap(controlplane.Outermost, "planetest", s.tag.wrap)
-	p.OnDemand() // most tests use few of the resources
 	p.Feed()
 	p.Work(controlplane.Work{Name: "plane under test", Start: func(_ context.Context, plane *controlplane.Plane) error {
 		s.plane = plane

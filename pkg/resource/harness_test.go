@@ -74,7 +74,6 @@ func serve(t *testing.T, d *resource.Definition) *server {
 	backend := &store.Stores{Backend: &store.Backend{Client: startEtcd(t), Prefix: "/registry"}}
 	storages, err := res.Build(controlplane.Env{Scheme: scheme, Options: backend.Getter(codec, versioner)})
 	must(t, err)
-	must(t, backend.Await(t.Context())) // a watch is refused before, after a while
 	container := restful.NewContainer()
 	container.Router(restful.CurlyRouter{})
 	for _, gv := range served {

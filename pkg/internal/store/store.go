@@ -10,8 +10,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -57,66 +59,54 @@ type Stores struct {
 	// CollectsGarbage tells that somebody removes the finalizers of deletes with
 	// propagation policy Orphan or Foreground. Without, stores add none.
 	CollectsGarbage bool
-	// OnDemand has each store made when it is first used.
-	OnDemand bool
 	// Objects counts the stored objects per resource for request width
 	// estimates. May be nil.
 	Objects flowcontrolrequest.StorageObjectCountTracker
 
-	mu       sync.Mutex
-	caches   map[*cacher.Cacher]tracked
-	declared map[schema.GroupResource]*uses // stores that are made on demand
+	begun atomic.Uint64 // the revision from which on the plane serves
+	mu    sync.Mutex
+	lazy  map[*lazy]bool
+}
+
+// Begin notes what happened before the plane served. It is to be called before the
+// plane is ready.
+func (b *Stores) Begin(ctx context.Context) error {
+	client, err := b.Client()
+	if err != nil {
+		return fmt.Errorf("storage client: %w", err)
+	}
+	defer client.Close() // tells only that its context was ended by it
+	r, err := client.Get(ctx, b.Prefix, clientv3.WithCountOnly(), clientv3.WithLimit(1))
+	if err != nil {
+		return fmt.Errorf("read the revision of the storage: %w", err)
+	}
+	b.begun.Store(uint64(r.Header.Revision)) //nolint:gosec // no revision is negative
+	return nil
 }
 
 // Has tells whether there is a store of the resource.
 func (b *Stores) Has(resource schema.GroupResource) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, r := range b.caches {
-		if r.resource == resource {
-			return true
-		}
-	}
-	u := b.declared[resource]
-	return u != nil && u.stores > 0
+	return slices.ContainsFunc(b.all(), func(l *lazy) bool { return l.resource == resource })
 }
 
-// Await waits until the watch caches of every store are filled, or says which
-// is not because it was stopped. It does not wait for one that has met a value
-// nobody can read: requests for it say so; nor for one that is held back because
-// it has many objects: Fill fills it.
-func (b *Stores) Await(ctx context.Context) error {
-	b.mu.Lock()
-	caches := maps.Clone(b.caches)
-	b.mu.Unlock()
-	for c, t := range caches {
-		if err := t.await(ctx, c); err != nil {
-			return fmt.Errorf("%s: %w", t.resource, err)
-		}
-	}
-	return nil
-}
-
-// Fill has the watch caches filled that were held back, in the background.
-func (b *Stores) Fill() {
+// all are the stores there are now.
+func (b *Stores) all() []*lazy {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, t := range b.caches {
-		t.held.want()
-	}
+	return slices.Collect(maps.Keys(b.lazy))
 }
 
-func (b *Stores) track(c *cacher.Cacher, t tracked) (untrack func()) {
+func (b *Stores) add(l *lazy) (remove func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.caches == nil {
-		b.caches = map[*cacher.Cacher]tracked{}
+	if b.lazy == nil {
+		b.lazy = map[*lazy]bool{}
 	}
-	b.caches[c] = t
+	b.lazy[l] = true
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		delete(b.caches, c)
+		delete(b.lazy, l)
 	}
 }
 
@@ -126,17 +116,10 @@ func (b *Stores) Getter(codec runtime.Codec, encode runtime.GroupVersioner) gene
 	return &getter{stores: b, codec: codec, encode: encode}
 }
 
-// LateGetter is Getter for resources of which most are listed and watched by
-// nobody: their watch caches are made when somebody does.
-func (b *Stores) LateGetter(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
-	return &getter{stores: b, codec: codec, encode: encode, late: true}
-}
-
 type getter struct {
 	stores *Stores
 	codec  runtime.Codec
 	encode runtime.GroupVersioner
-	late   bool
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
@@ -158,8 +141,8 @@ func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (gene
 // space is where the plane's objects lie.
 func (b *Stores) space() keys.Space { return keys.Space{Prefix: b.Prefix, Plane: b.Plane} }
 
-// decorated is a generic.StorageDecorator: a store behind a watch cache, made now
-// or when it is first used.
+// decorated is a generic.StorageDecorator: a store behind a watch cache, which is made
+// when it is needed.
 //
 //nolint:revive // the parameters are generic.StorageDecorator's
 func (g *getter) decorated(
@@ -183,18 +166,14 @@ func (g *getter) decorated(
 		Codec:               config.Codec,
 		Clock:               b.clock(),
 	}}
-	open := func() (storage.Interface, factory.DestroyFunc, error) { return b.open(s, g.late) }
-	if !b.OnDemand && !g.late {
-		return open()
+	raw, closeRaw, err := b.raw(s)
+	if err != nil {
+		return nil, nil, err
 	}
-	used, forget := b.declare(config.GroupResource)
-	if !b.OnDemand {
-		opened, destroy, err := open()
-		used()
-		return opened, func() { destroy(); forget() }, err
-	}
-	d := &demanded{open: open, used: used}
-	return d, func() { d.destroy(); forget() }, nil
+	l := newLazy(raw, config.GroupResource, b.begun.Load, func() (*cached, error) { return s.open(raw) })
+	remove := b.add(l)
+	destroy := sync.OnceFunc(func() { remove(); l.stop(); closeRaw() })
+	return &filtering{Interface: l, resource: config.GroupResource, newList: newListFunc}, destroy, nil
 }
 
 // spec is what the store of a resource is made of.
@@ -203,46 +182,22 @@ type spec struct {
 	cache  cacher.Config // without what it is filled from
 }
 
-// open makes an etcd3 store behind a watch cache.
-func (b *Stores) open(s *spec, isLate bool) (storage.Interface, factory.DestroyFunc, error) {
-	raw, closeRaw, err := b.raw(s)
-	if err != nil {
-		return nil, nil, err
-	}
-	var top storage.Interface
-	var stop func()
-	if isLate {
-		l := &late{Interface: raw, open: func() (*waiting, func(), error) { return b.cached(s, raw, true) }}
-		top, stop = l, l.stop
-	} else if top, stop, err = b.cached(s, raw, false); err != nil {
-		closeRaw()
-		return nil, nil, err
-	}
-	destroy := sync.OnceFunc(func() { stop(); closeRaw() })
-	return &filtering{Interface: top, resource: s.config.GroupResource, newList: s.cache.NewListFunc}, destroy, nil
-}
-
-// cached puts a watch cache before a store. What it returns as well ends the cache.
-func (b *Stores) cached(s *spec, raw *readable, isLate bool) (*waiting, func(), error) {
-	held := newHeld(raw, raw.count)
-	source := upstream.NewCacheSource(held)
+// open puts a watch cache before a store.
+func (s *spec) open(raw storage.Interface) (*cached, error) {
+	source := upstream.NewCacheSource(raw)
 	config := s.cache
 	config.Storage = source
 	config.KeyFunc = source.Count(config.KeyFunc)
 	c, err := cacher.NewCacherFromConfig(config)
 	if err != nil {
-		return nil, nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
+		return nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 	}
 	delegator := cacher.NewCacheDelegator(c, raw)
-	untrack := b.track(c, trackedOf(s.config, held))
-	stop := func() {
-		untrack()
-		held.end()
+	return &cached{Interface: delegator, cacher: c, stop: func() {
 		delegator.Stop()
 		source.End()
 		c.Stop()
-	}
-	return &waiting{Interface: delegator, cacher: c, raw: raw, spec: s, held: held, isLate: isLate}, stop, nil
+	}}, nil
 }
 
 // clock is when watch caches ask their store how far it is.

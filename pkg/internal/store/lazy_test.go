@@ -6,11 +6,12 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// TestLate: what needs no watch cache makes none.
-func TestLate(t *testing.T) {
+// TestLazy: what needs no watch cache makes none.
+func TestLazy(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
@@ -47,10 +48,10 @@ func TestLate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			opened := 0
-			l := &late{Interface: agreeing{}, open: func() (*waiting, func(), error) {
+			l := newLazy(agreeing{}, schema.GroupResource{}, func() uint64 { return 1 }, func() (*cached, error) {
 				opened++
-				return nil, nil, errMade
-			}}
+				return nil, errMade
+			})
 			for range 2 { // what could not be made is tried again
 				want := error(nil)
 				if tc.opened {

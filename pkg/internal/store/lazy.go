@@ -1,0 +1,268 @@
+package store
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/cacher"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
+)
+
+// lazy is the store of a resource whose watch cache is made when the resource is
+// first listed or watched, or when the server is ready and there are many objects. A
+// cache is 18 goroutines and some 100 KiB before it has an object, and of most
+// resources nobody lists anything.
+//
+// It waits for a cache that is being filled where upstream refuses with a 429 and
+// "Retry-After: 1" (KEP 4568).
+type lazy struct {
+	storage.Interface // without the cache
+	resource          schema.GroupResource
+	// open makes the cache.
+	open func() (*cached, error)
+	// begun is a resource version from before the first request.
+	begun func() uint64
+
+	made atomic.Pointer[cached] // nil before
+	// written is closed by the first write.
+	written chan struct{}
+	write   func()
+
+	mu    sync.Mutex
+	ended bool
+}
+
+// cached is a watch cache in front of the store.
+type cached struct {
+	storage.Interface
+	cacher *cacher.Cacher
+	stop   func()
+	// floor is the resource version from which on the cache has all events; 0: not
+	// known yet.
+	floor atomic.Uint64
+}
+
+func newLazy(s storage.Interface, r schema.GroupResource, begun func() uint64, open func() (*cached, error)) *lazy {
+	l := &lazy{Interface: s, resource: r, open: open, begun: begun, written: make(chan struct{})}
+	l.write = sync.OnceFunc(func() { close(l.written) })
+	return l
+}
+
+// endedError is what a store says that is used after its end.
+type endedError struct{}
+
+func (endedError) Error() string {
+	return "the store is closed: the server stops, or the resource is served no more"
+}
+
+// now is the cache, if there is one, or else the store.
+func (l *lazy) now() storage.Interface {
+	if c := l.made.Load(); c != nil {
+		return c
+	}
+	return l.Interface
+}
+
+// use returns the cache. One that could not be made is tried again.
+func (l *lazy) use() (*cached, error) {
+	if c := l.made.Load(); c != nil {
+		return c, nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if c := l.made.Load(); c != nil {
+		return c, nil
+	}
+	if l.ended {
+		return nil, endedError{}
+	}
+	c, err := l.open()
+	if err == nil {
+		l.made.Store(c)
+	}
+	return c, err
+}
+
+// stop ends the cache.
+func (l *lazy) stop() {
+	l.mu.Lock()
+	c, ended := l.made.Load(), l.ended
+	l.ended = true
+	l.mu.Unlock()
+	if c != nil && !ended {
+		c.stop()
+	}
+}
+
+// Create implements storage.Interface. It runs in a goroutine of the write's own.
+func (l *lazy) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	stack.Reserve()
+	l.write()
+	return l.Interface.Create(ctx, key, obj, out, ttl)
+}
+
+// GuaranteedUpdate implements storage.Interface. It runs in a goroutine of the
+// write's own, and calls back to whatever decides on the change.
+//
+//nolint:revive // the parameters are storage.Interface's
+func (l *lazy) GuaranteedUpdate(
+	ctx context.Context, key string, into runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object,
+) error {
+	stack.Reserve()
+	l.write()
+	return l.now().GuaranteedUpdate(ctx, key, into, ignoreNotFound, preconditions, try, cached)
+}
+
+// Delete implements storage.Interface.
+//
+//nolint:revive // the parameters are storage.Interface's
+func (l *lazy) Delete(
+	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
+	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
+) error {
+	return l.now().Delete(ctx, key, out, preconditions, validate, cached, opts)
+}
+
+// Get implements storage.Interface.
+func (l *lazy) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	return l.now().Get(ctx, key, opts, out)
+}
+
+// ReadinessCheck implements storage.Interface. A cache that nobody uses keeps
+// nobody waiting.
+func (l *lazy) ReadinessCheck() error { return l.now().ReadinessCheck() }
+
+// CompactRevision implements storage.Interface.
+func (l *lazy) CompactRevision() int64 { return l.now().CompactRevision() }
+
+// GetList waits for the cache, then lists; from the storage when the cache is
+// still not filled, which answers, or tells what is wrong, at once.
+func (l *lazy) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	c, err := l.use()
+	if err != nil {
+		return err
+	}
+	if !c.wait(ctx) {
+		return l.Interface.GetList(ctx, key, opts, list)
+	}
+	return c.GetList(ctx, key, opts, list)
+}
+
+// Watch waits for the cache, then watches. A cache that is still not filled
+// answers 429 and names what is wrong. Who wants events that happened before the
+// cache began and since the server did, as after a write whose answer is watched
+// from, gets them from the storage: the cache would say that they are gone.
+func (l *lazy) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	c, err := l.use()
+	if err != nil {
+		return nil, err
+	}
+	floor := uint64(math.MaxUint64) // a cache that is not filled may yet begin after any event
+	if c.wait(ctx) {
+		floor = c.floor.Load()
+	}
+	if l.isBetween(floor, opts) {
+		opts.ProgressNotify = opts.Predicate.AllowWatchBookmarks
+		return l.Interface.Watch(ctx, key, opts)
+	}
+	return c.Watch(ctx, key, opts)
+}
+
+// isBetween tells whether a watch is to begin with events of this server that are
+// older than the floor of the cache.
+func (l *lazy) isBetween(floor uint64, opts storage.ListOptions) bool {
+	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
+		return false // with what there is now
+	}
+	from, err := l.Versioner().ParseResourceVersion(opts.ResourceVersion)
+	return err == nil && from != 0 && from >= l.begun() && from < floor
+}
+
+// cacheWait bounds how long a request waits for a watch cache that is being
+// filled. The cache of an empty resource takes a millisecond; what takes longer
+// is many objects, or a storage or conversion webhook in trouble.
+const cacheWait = time.Second
+
+// wait returns whether the cache is filled. Its floor is known before it first answers
+// anybody, so that who watches from what a list says is served from the cache.
+func (c *cached) wait(ctx context.Context) bool {
+	if c.floor.Load() != 0 {
+		return c.cacher.Ready() || c.filled(ctx)
+	}
+	if !c.filled(ctx) {
+		return false
+	}
+	floor, err := c.cacher.LastSyncResourceVersion()
+	if err != nil || floor == 0 {
+		return false
+	}
+	c.floor.CompareAndSwap(0, floor)
+	return true
+}
+
+func (c *cached) filled(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, cacheWait)
+	defer cancel()
+	return c.cacher.Wait(ctx) == nil
+}
+
+// many is from how many objects on a cache is filled when the server is ready, and
+// not when the resource is first listed: who does so would wait.
+const many = 1000
+
+// Fill has the caches made of resources with many objects that nobody used yet. It
+// is for when the server is ready, and returns when the context ends or all are.
+func (b *Stores) Fill(ctx context.Context) {
+	for _, l := range b.all() {
+		if l.made.Load() != nil {
+			continue
+		}
+		r, ok := l.Interface.(*readable)
+		if !ok {
+			continue
+		}
+		if n, err := r.count(ctx); err != nil || n < many {
+			continue // who lists it gets the error
+		}
+		if c, err := l.use(); err == nil {
+			_ = c.cacher.Wait(ctx) // one after the other
+		}
+	}
+}
+
+// Unused returns what is closed by the first write of a resource, and the revision
+// up to which it has no objects; nil if it has some, or others may write it.
+func (b *Stores) Unused(ctx context.Context, resource schema.GroupResource) (used <-chan struct{}, revision int64, err error) {
+	if b.Shared {
+		return nil, 0, nil
+	}
+	for _, l := range b.all() {
+		if r, ok := l.Interface.(*readable); ok && l.resource == resource {
+			found, err := r.client.KV.Get(ctx, b.space().Range(resource), clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil || found.Count > 0 || isClosed(l.written) {
+				return nil, 0, err
+			}
+			return l.written, found.Header.Revision, nil
+		}
+	}
+	return nil, 0, nil
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
