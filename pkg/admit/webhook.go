@@ -254,12 +254,5 @@ func (h *hooks) serviceResolver() Resolver {
 	if h.resolver != nil {
 		return dialing.Services(h.answer, h.resolver)
 	}
-	return dialing.Services(h.answer, noServices{})
-}
-
-// noServices is the resolver of a plane whose webhooks have URLs.
-type noServices struct{}
-
-func (noServices) ResolveEndpoint(namespace, name string, _ int32) (*url.URL, error) {
-	return nil, fmt.Errorf("service %s/%s: no resolver was given for webhooks: give the webhook a url", namespace, name)
+	return dialing.Services(h.answer, dialing.NoServices("no resolver was given for webhooks: give the webhook a url"))
 }

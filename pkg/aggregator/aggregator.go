@@ -24,6 +24,7 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -132,12 +133,5 @@ func (a APIServices) resolver() Resolver {
 	if a.Resolver != nil {
 		return a.Resolver
 	}
-	return noServices{}
-}
-
-// noServices is the resolver of a plane that reaches no other API server.
-type noServices struct{}
-
-func (noServices) ResolveEndpoint(namespace, name string, _ int32) (*url.URL, error) {
-	return nil, fmt.Errorf("service %s/%s: no resolver was given for remote API servers", namespace, name)
+	return dialing.NoServices("no resolver was given for remote API servers")
 }

@@ -3,7 +3,6 @@ package crd
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -57,7 +56,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 		ExtraConfig: apiextensionsserver.ExtraConfig{
 			CRDRESTOptionsGetter: p.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
 			MasterCount:          1,
-			ServiceResolver:      dialing.Services(g.answer, noServices{}),
+			ServiceResolver:      dialing.Services(g.answer, dialing.NoServices("this control plane has no Services: give the conversion webhook a url instead")),
 			AuthResolverWrapper:  g.connect,
 		},
 	}
@@ -102,13 +101,4 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 // it post to any path.
 func (g *groups) connect(anonymous webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 	return g.webhooks.Resolver(anonymous, g.answer)
-}
-
-// noServices refuses conversion webhooks that name a Service: there are none
-// in a plane without nodes.
-type noServices struct{}
-
-// ResolveEndpoint implements webhook.ServiceResolver.
-func (noServices) ResolveEndpoint(namespace, name string, _ int32) (*url.URL, error) {
-	return nil, fmt.Errorf("service %s/%s: this control plane has no Services: give the conversion webhook a url instead", namespace, name)
 }

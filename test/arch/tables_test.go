@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/..."},
 
 	"pkg/crd":            {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
-	"pkg/aggregator":     {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
+	"pkg/aggregator":     {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/upstream"},
 	"pkg/authn":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki"},
 	"pkg/authz":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac"},
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
@@ -82,7 +82,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/openapi":           {"pkg/internal/openapi/reflected"},
 	"pkg/internal/openapi/meta":      {},
 	"pkg/internal/openapi/reflected": {},
-	"pkg/internal/pki":               {},
+	"pkg/internal/pki":               {"pkg/internal/filelock"},
 	"pkg/internal/secretfile":        {},
 	"pkg/internal/rbac":              {},
 	"pkg/internal/rules/...":         {"pkg/internal/rules/..."}, // generated: types contain types of other groups

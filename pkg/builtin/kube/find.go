@@ -1,9 +1,7 @@
 package kube
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -78,49 +76,25 @@ func findGroup(name string) (apiGroup, error) {
 	return apiGroup{}, fmt.Errorf("group %q: kube has none of that name; %s", name, suggest(name, all))
 }
 
-// suggest names what was probably meant, or all there is.
+// suggest names what begins like the name, or all there is.
 func suggest(name string, all []string) string {
-	distances := map[string]int{}
+	bare, _, _ := strings.Cut(strings.ToLower(name), ".")
+	var near []string
+	letters := 2 // so few say nothing
 	for _, candidate := range all {
-		distances[candidate] = near(strings.ToLower(name), candidate)
-	}
-	good := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return distances[c] > 2 })
-	if len(good) == 0 {
-		return "it has " + strings.Join(all, ", ")
-	}
-	slices.SortStableFunc(good, func(a, b string) int { return cmp.Compare(distances[a], distances[b]) })
-	return "did you mean " + strings.Join(good[:min(3, len(good))], " or ") + "?"
-}
-
-// near is how many edits lead from a name to a candidate, with or without
-// the candidate's group, which counts one when it is another: "deployment" is
-// as near to deployments.apps as "deployments.app" and "deployments.batch".
-func near(name, candidate string) int {
-	plural, group, _ := strings.Cut(candidate, ".")
-	first, _, _ := strings.Cut(group, ".")
-	bare, _, _ := strings.Cut(name, ".")
-	if len(name) > 1 && strings.HasPrefix(plural, name) {
-		return 1 // an abbreviation
-	}
-	return min(edits(name, candidate), edits(name, plural), edits(name, plural+"."+first), edits(bare, plural)+1)
-}
-
-// edits is the Levenshtein distance.
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
+		n := 0
+		for n < min(len(bare), len(candidate)) && bare[n] == candidate[n] {
+			n++
+		}
+		if n > letters {
+			near, letters = nil, n
+		}
+		if n == letters && n > 2 {
+			near = append(near, candidate)
 		}
 	}
-	return row[len(b)]
+	if len(near) == 0 {
+		return "it has " + strings.Join(all, ", ")
+	}
+	return "did you mean " + strings.Join(near[:min(3, len(near))], " or ") + "?"
 }

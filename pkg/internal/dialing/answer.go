@@ -1,6 +1,7 @@
 package dialing
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -57,6 +58,14 @@ func (s services) ResolveEndpoint(namespace, name string, port int32) (*url.URL,
 		return &url.URL{Scheme: "https", Host: host}, nil
 	}
 	return s.other.ResolveEndpoint(namespace, name, port)
+}
+
+// NoServices resolves no Service, and says what to do instead.
+type NoServices string
+
+// ResolveEndpoint implements webhook.ServiceResolver.
+func (s NoServices) ResolveEndpoint(namespace, name string, _ int32) (*url.URL, error) {
+	return nil, fmt.Errorf("service %s/%s: %s", namespace, name, string(s))
 }
 
 func serviceHost(name, namespace string, port int) string {

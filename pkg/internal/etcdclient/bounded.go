@@ -132,8 +132,11 @@ func (b *bounded) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOp
 
 // RangeStream implements the client of the etcd KV service.
 func (b *bounded) RangeStream(ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption) (pb.KV_RangeStreamClient, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	s, err := b.KVClient.RangeStream(ctx, r, opts...)
+	life, cancel := context.WithCancel(ctx)
+	s, err := call(ctx, b.remote, func(limited context.Context) (pb.KV_RangeStreamClient, error) {
+		defer context.AfterFunc(limited, cancel)() // of the opening only
+		return b.KVClient.RangeStream(life, r, opts...)
+	})
 	if err != nil {
 		cancel()
 		return nil, err

@@ -7,11 +7,13 @@
 package filelock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 )
 
 // Lock is a lock somebody holds. The zero value holds nothing.
@@ -53,6 +55,29 @@ func Take(path string) (*Lock, error) {
 		_, _ = file.WriteAt([]byte(fmt.Sprintf("%d\n", os.Getpid())), 0)
 	}
 	return &Lock{file: file}, nil
+}
+
+// retry is the pause between two tries for a lock that is held for a few milliseconds.
+const retry = 2 * time.Millisecond
+
+// Wait is Take that waits, as long as the context lasts, while somebody else holds
+// the lock. On systems that have no lock which ends with its process it holds nothing.
+func Wait(ctx context.Context, path string) (*Lock, error) {
+	for {
+		lock, err := Take(path)
+		var held *HeldError
+		switch {
+		case errors.Is(err, errors.ErrUnsupported):
+			return &Lock{}, nil
+		case !errors.As(err, &held):
+			return lock, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(err, context.Cause(ctx))
+		case <-time.After(retry):
+		}
+	}
 }
 
 // Release gives the lock up. It is safe on nil and more than once.

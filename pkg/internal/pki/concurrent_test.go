@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
 )
 
 // TestLoadConcurrent starts many servers at once on a new folder.
@@ -64,7 +66,7 @@ func TestLoadConcurrentHosts(t *testing.T) {
 func TestLoadLocked(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	unlock, err := lock(t.Context(), filepath.Join(dir, lockFile))
+	lock, err := filelock.Take(filepath.Join(dir, lockFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +76,8 @@ func TestLoadLocked(t *testing.T) {
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), filepath.Join(dir, lockFile)) {
 		t.Errorf("error %v, want a deadline that names the lock", err)
 	}
-	unlock()
+	if err := lock.Release(); err != nil {
+		t.Fatal(err)
+	}
 	mustLoad(t, dir, Request{})
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"k8s.io/utils/clock"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
 )
 
 // The administrator that a [Request] names when it names nobody.
@@ -72,11 +74,11 @@ func (d Dir) Load(ctx context.Context, req Request) (*Identity, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create certificate folder %s: %w", dir, err)
 	}
-	unlock, err := lock(ctx, filepath.Join(dir, lockFile))
+	lock, err := filelock.Wait(ctx, filepath.Join(dir, lockFile))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("lock certificate folder: %w", err)
 	}
-	defer unlock()
+	defer lock.Release() // closing a file that was only locked tells nothing new
 
 	// Whoever wrote a temporary file held the lock, so it is dead by now.
 	removeTemps(dir, fileNames(), 0)

@@ -171,11 +171,16 @@ func (l *lazy) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 	if c.wait(ctx) {
 		floor = c.floor.Load()
 	}
-	if l.isBetween(floor, opts) {
-		opts.ProgressNotify = opts.Predicate.AllowWatchBookmarks
-		return l.Interface.Watch(ctx, key, opts)
+	if !l.isBetween(floor, opts) {
+		return c.Watch(ctx, key, opts)
 	}
-	return c.Watch(ctx, key, opts)
+	opts.ProgressNotify = opts.Predicate.AllowWatchBookmarks
+	w, err := l.Interface.Watch(ctx, key, opts)
+	if err != nil || opts.ProgressNotify {
+		return w, err
+	}
+	// The storage tells all watches of a client how far they are when one asks.
+	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) { return e, e.Type != watch.Bookmark }), nil
 }
 
 // isBetween tells whether a watch is to begin with events of this server that are
