@@ -7,6 +7,7 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/client-go/informers/admissionregistration"
 	"k8s.io/client-go/informers/core"
 	"k8s.io/client-go/informers/internalinterfaces"
+	"k8s.io/client-go/informers/rbac"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
@@ -25,21 +27,23 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
 
-// drowsy are informers that watch a resource from its first use on. Admission
-// plugins have a dozen of resources watched that most planes on demand never
-// use; each watch needs routes, a watch cache and thirty goroutines.
+// drowsy are informers that watch a resource from its first object on. Admission
+// plugins and RBAC have a dozen of resources watched of which most planes never have
+// one; each watch needs routes, a watch cache and thirty goroutines.
 type drowsy struct {
 	informers.SharedInformerFactory
 	plane *Plane
 }
 
-// Core and Admissionregistration have their informers made by InformerFor below.
-// What is watched of other groups is what a plane writes when it starts.
+// These groups have their informers made by InformerFor below. What is watched of
+// others is what a plane writes when it starts.
 func (d drowsy) Core() core.Interface { return core.New(d, metav1.NamespaceAll, nil) }
 
 func (d drowsy) Admissionregistration() admissionregistration.Interface {
 	return admissionregistration.New(d, metav1.NamespaceAll, nil)
 }
+
+func (d drowsy) Rbac() rbac.Interface { return rbac.New(d, metav1.NamespaceAll, nil) }
 
 // InformerFor implements informers.SharedInformerFactory.
 func (d drowsy) InformerFor(obj runtime.Object, stock internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
@@ -54,6 +58,8 @@ func (d drowsy) InformerFor(obj runtime.Object, stock internalinterfaces.NewInfo
 			client = c.CoreV1().RESTClient()
 		case admissionv1.SchemeGroupVersion:
 			client = c.AdmissionregistrationV1().RESTClient()
+		case rbacv1.SchemeGroupVersion:
+			client = c.RbacV1().RESTClient()
 		default:
 			return stock(c, resync)
 		}
