@@ -1,6 +1,7 @@
 package lifecycle_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -22,6 +23,7 @@ func TestGarbageCollection(t *testing.T) {
 	tests := map[string]func(*testing.T, *plane, string){
 		"background":             collectBackground,
 		"foreground":             collectForeground,
+		"foreground elsewhere":   collectForegroundElsewhere,
 		"foreground unblocked":   collectForegroundUnblocked,
 		"orphan":                 collectOrphan,
 		"absent owner":           collectAbsentOwner,
@@ -74,6 +76,27 @@ func collectForeground(t *testing.T, p *plane, ns string) {
 	}
 	p.patch(t, held, `{"metadata": {"finalizers": null}}`)
 	p.untilGone(t, held, root)
+}
+
+// collectForegroundElsewhere has a dependent in another namespace, which does not know
+// the owner, hold nothing up.
+func collectForegroundElsewhere(t *testing.T, p *plane, ns string) {
+	root := p.create(t, ns, "ConfigMap", "root")
+	elsewhere := p.create(t, "default", "ConfigMap", ns+"-elsewhere")
+	const hold = `{"metadata": {"finalizers": ["example.com/hold"]}}`
+	p.patch(t, elsewhere, hold)
+	refs, err := json.Marshal([]metav1.OwnerReference{owner(root, true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.remove(t, p.create(t, ns, "Gadget", "held", owner(root, true)), background)
+	p.patch(t, elsewhere, fmt.Sprintf(`{"metadata": {"ownerReferences": %s}}`, refs))
+	p.remove(t, root, foreground)
+	p.untilGone(t, root)
+	if p.get(t, elsewhere) == nil {
+		t.Error("the object in the other namespace is gone, whose finalizer nobody removed")
+	}
+	p.patch(t, elsewhere, `{"metadata": {"finalizers": null}}`)
 }
 
 func collectForegroundUnblocked(t *testing.T, p *plane, ns string) {

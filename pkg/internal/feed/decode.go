@@ -80,13 +80,13 @@ func (f *Feed) object(place string, value []byte) (*Object, error) {
 		o.Namespace = place[end-n : end]
 	}
 	if refs := s.Metadata.OwnerReferences; len(refs) > 0 {
-		o.owners = make([]edge, len(refs))
+		o.owners = make([]Owner, len(refs))
 		for i, ref := range refs {
 			kind := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-			o.owners[i] = edge{dependent: o, Owner: Owner{
+			o.owners[i] = Owner{
 				UID: UIDOf(ref.UID), Blocks: ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion,
 				identity: identityOf(kind.Group, kind.Kind, ref.Name),
-			}}
+			}
 		}
 	}
 	return o, nil

@@ -3,6 +3,7 @@ package feed
 import (
 	"iter"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -11,7 +12,7 @@ import (
 type index struct {
 	objects    map[string]*Object // by place
 	uids       map[UID]*Object
-	dependents map[UID]*edge // the first of a list
+	dependents map[UID][]*Object // by owner
 	counts     map[string]map[schema.GroupResource]int
 }
 
@@ -19,7 +20,7 @@ func newIndex() index {
 	return index{
 		objects:    map[string]*Object{},
 		uids:       map[UID]*Object{},
-		dependents: map[UID]*edge{},
+		dependents: map[UID][]*Object{},
 		counts:     map[string]map[schema.GroupResource]int{},
 	}
 }
@@ -60,30 +61,22 @@ func (x *index) count(o *Object, by int) {
 }
 
 func (x *index) link(o *Object) {
-	for i := range o.owners {
-		e := &o.owners[i]
-		if e.next = x.dependents[e.UID]; e.next != nil {
-			e.next.prev = e
-		}
-		x.dependents[e.UID] = e
+	for _, w := range o.owners {
+		x.dependents[w.UID] = append(x.dependents[w.UID], o)
 	}
 }
 
 func (x *index) unlink(o *Object) {
-	for i := range o.owners {
-		e := &o.owners[i]
-		if e.next != nil {
-			e.next.prev = e.prev
+	for _, w := range o.owners {
+		all := x.dependents[w.UID]
+		last := len(all) - 1
+		if last == 0 {
+			delete(x.dependents, w.UID)
+			continue
 		}
-		switch {
-		case e.prev != nil:
-			e.prev.next = e.next
-		case e.next != nil:
-			x.dependents[e.UID] = e.next
-		default:
-			delete(x.dependents, e.UID)
-		}
-		e.prev, e.next = nil, nil
+		all[slices.Index(all, o)] = all[last]
+		all[last] = nil
+		x.dependents[w.UID] = all[:last]
 	}
 }
 
@@ -98,23 +91,19 @@ func (f *Feed) ByUID(id UID) *Object {
 func (f *Feed) Dependents(owner UID) []*Object {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	var all []*Object
-	for e := f.index.dependents[owner]; e != nil; e = e.next {
-		all = append(all, e.dependent)
-	}
-	return all
+	return slices.Clone(f.index.dependents[owner])
 }
 
-// Blocked tells whether a dependent blocks the owner's foreground deletion.
+// Blocked tells whether a dependent blocks the owner's foreground deletion. One in
+// another namespace than the owner does not: to it the owner does not exist.
 func (f *Feed) Blocked(owner UID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	for e := f.index.dependents[owner]; e != nil; e = e.next {
-		if e.Blocks {
-			return true
-		}
-	}
-	return false
+	o := f.index.uids[owner]
+	return slices.ContainsFunc(f.index.dependents[owner], func(d *Object) bool {
+		_, blocks := d.OwnedBy(owner)
+		return blocks && (o == nil || o.Namespace == "" || o.Namespace == d.Namespace)
+	})
 }
 
 // Counts are the numbers of objects in a namespace by resource; without a

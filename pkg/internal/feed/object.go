@@ -25,7 +25,7 @@ type Object struct {
 	// collector that asks for it.
 	Foreground, Orphan bool
 
-	owners []edge
+	owners []Owner
 	bytes  int64 // of key and value as they are stored
 }
 
@@ -74,14 +74,8 @@ func identityOf(group, kind, name string) uint64 {
 	return h.Sum64()
 }
 
-// Owners are the object's owner references.
-func (o *Object) Owners() []Owner {
-	all := make([]Owner, len(o.owners))
-	for i := range o.owners {
-		all[i] = o.owners[i].Owner
-	}
-	return all
-}
+// Owners are the object's owner references. Do not modify.
+func (o *Object) Owners() []Owner { return o.owners }
 
 // Owned tells whether the object has owners.
 func (o *Object) Owned() bool { return len(o.owners) > 0 }
@@ -89,18 +83,10 @@ func (o *Object) Owned() bool { return len(o.owners) > 0 }
 // OwnedBy tells whether the object has the owner, and whether it blocks the
 // owner's foreground deletion.
 func (o *Object) OwnedBy(owner UID) (owned, blocks bool) {
-	for i := range o.owners {
-		if o.owners[i].UID == owner {
-			owned, blocks = true, blocks || o.owners[i].Blocks
+	for _, w := range o.owners {
+		if w.UID == owner {
+			owned, blocks = true, blocks || w.Blocks
 		}
 	}
 	return owned, blocks
-}
-
-// edge is an owner reference in the list of its owner's dependents, which
-// costs a map entry for each owner and none for each dependent.
-type edge struct {
-	Owner
-	dependent  *Object
-	prev, next *edge
 }
