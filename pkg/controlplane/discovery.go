@@ -22,7 +22,7 @@ func (p *Plane) AwaitDiscovery(ctx context.Context, resources []schema.GroupVers
 		return err
 	}
 	for {
-		changed := p.discovered.next()
+		changed := p.discovered.Next()
 		_, lists, _, err := client.GroupsAndMaybeResources()
 		if err != nil {
 			return fmt.Errorf("read discovery: %w", err)
@@ -45,32 +45,7 @@ func (p *Plane) AwaitDiscovery(ctx context.Context, resources []schema.GroupVers
 
 // DiscoveryChanged is closed when what discovery lists may have changed since
 // the call. Ask before reading what is not to be missed.
-func (p *Plane) DiscoveryChanged() <-chan struct{} { return p.discovered.next() }
-
-// change tells any number of waiters that something changed.
-type change struct {
-	mu      sync.Mutex
-	waiters chan struct{}
-}
-
-// next returns a channel that is closed at the next change.
-func (c *change) next() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.waiters == nil {
-		c.waiters = make(chan struct{})
-	}
-	return c.waiters
-}
-
-func (c *change) signal() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.waiters != nil {
-		close(c.waiters)
-		c.waiters = nil
-	}
-}
+func (p *Plane) DiscoveryChanged() <-chan struct{} { return p.discovered.Next() }
 
 // announcer keeps the unaggregated list of groups, GET /apis, complete: the
 // groups server that answers it knows only its own groups. Where an aggregator

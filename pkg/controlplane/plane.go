@@ -22,6 +22,7 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -57,7 +58,7 @@ type Plane struct {
 
 	pending    *pending
 	announcer  *announcer
-	discovered change
+	discovered signal.Change
 	feed       *Feed
 
 	built   bool // and so to be stopped

@@ -25,7 +25,7 @@ func (p *Plane) Eventually(t TB, check func(ctx context.Context) error) {
 // eventually returns nil, or the last error of check when the context ended.
 func (p *Plane) eventually(ctx context.Context, check func(ctx context.Context) error) (last error) {
 	for {
-		changed := p.server.changes.after()
+		changed := p.server.changes.Next()
 		err := check(ctx)
 		if err == nil {
 			return nil
@@ -51,7 +51,7 @@ func (p *Plane) Consistently(t TB, d time.Duration, check func(ctx context.Conte
 	begun := time.Now()
 	end := time.After(d)
 	for over := false; ; {
-		changed := p.server.changes.after()
+		changed := p.server.changes.Next()
 		if err := check(ctx); err != nil {
 			t.Fatalf("consistently: not any more after %v: %v", time.Since(begun).Round(time.Millisecond), err)
 			return

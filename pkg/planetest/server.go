@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // server is the running server of a plane, which all views of the plane share.
@@ -23,7 +23,7 @@ type server struct {
 	config     *rest.Config
 	kubeconfig string
 	plane      *controlplane.Plane
-	changes    changes
+	changes    signal.Change // when an object of the plane changes
 	scheme     *runtime.Scheme
 	revision   int64 // of the storage, when the plane was ready
 	end        func()
@@ -103,7 +103,7 @@ func (s *server) install(p *controlplane.Plan) error {
 	p.Feed()
 	p.Work(controlplane.Work{Name: "plane under test", Start: func(_ context.Context, plane *controlplane.Plane) error {
 		s.plane = plane
-		s.changes.follow(plane)
+		plane.Feed().OnChange(func(_, _ *controlplane.FeedObject) { s.changes.Announce() })
 		return nil
 	}})
 	return nil
@@ -122,34 +122,4 @@ func (s *server) stop() error {
 		return fmt.Errorf("the plane ended: %w", s.err)
 	}
 	return s.tag.ended()
-}
-
-// changes tells when something in a plane changed.
-type changes struct {
-	mu   sync.Mutex
-	next chan struct{} // nil while nobody waits
-}
-
-// follow has every write to the storage announced.
-func (c *changes) follow(plane *controlplane.Plane) {
-	plane.Feed().OnChange(func(_, _ *controlplane.FeedObject) { c.announce() })
-}
-
-func (c *changes) announce() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.next != nil {
-		close(c.next)
-		c.next = nil
-	}
-}
-
-// after returns what is closed at the first change after the call.
-func (c *changes) after() <-chan struct{} {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.next == nil {
-		c.next = make(chan struct{})
-	}
-	return c.next
 }

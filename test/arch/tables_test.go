@@ -14,7 +14,7 @@ var mayImport = map[string][]string{
 	// Core: the builder, the server, the plan.
 	"pkg/controlplane": {
 		"pkg/internal/feed", "pkg/internal/loopback", "pkg/internal/metrics",
-		"pkg/internal/openapi/...", "pkg/internal/pki", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/upstream",
+		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/upstream",
 	},
 	"pkg/resource":                        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
 	"pkg/resource/resourcetest":           {"pkg/controlplane", "pkg/resource", "pkg/group"},
@@ -54,7 +54,7 @@ var mayImport = map[string][]string{
 	},
 
 	// A control plane for tests.
-	"pkg/planetest": {"pkg/..."},
+	"pkg/planetest": {"pkg/...", "pkg/internal/signal"},
 
 	// Storage.
 	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock", "pkg/internal/metrics"},
@@ -70,8 +70,9 @@ var mayImport = map[string][]string{
 	// Inside.
 	"pkg/internal/dialing":           {},
 	"pkg/internal/etcdclient":        {},
-	"pkg/internal/feed":              {"pkg/internal/keys", "pkg/internal/revision"},
+	"pkg/internal/feed":              {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/internal/keys":              {},
+	"pkg/internal/signal":            {},
 	"pkg/internal/filelock":          {},
 	"pkg/internal/etcdapi":           {"pkg/internal/etcdclient", "pkg/internal/metrics", "pkg/internal/revision"},
 	"pkg/internal/revision":          {},

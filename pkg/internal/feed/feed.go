@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // Feed mirrors the metadata of the objects of one plane.
@@ -28,7 +29,7 @@ type Feed struct {
 	index    index
 	history  history
 	revision int64
-	moved    chan struct{} // closed when the revision moves; nil while nobody waits
+	moved    signal.Change // of the revision
 	changed  []*func(before, after *Object)
 }
 
@@ -256,10 +257,7 @@ func (f *Feed) advance(revision int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.revision = revision
-	if f.moved != nil {
-		close(f.moved)
-		f.moved = nil
-	}
+	f.moved.Announce()
 }
 
 // Await returns when everything was read for the first time.
@@ -306,8 +304,5 @@ func (f *Feed) await(revision int64) <-chan struct{} {
 	if f.revision >= revision {
 		return nil
 	}
-	if f.moved == nil {
-		f.moved = make(chan struct{})
-	}
-	return f.moved
+	return f.moved.Next()
 }

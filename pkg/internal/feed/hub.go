@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // Hub follows what a server stores, with one watch for the feeds of all planes.
@@ -28,8 +29,8 @@ type Hub struct {
 	// is no watch.
 	since    int64
 	revision int64         // up to which they were
-	moved    chan struct{} // closed when since or revision changes; nil while nobody waits
 	asked    time.Time     // when the storage was last asked for an answer that is not here yet
+	moved    signal.Change // of since or revision
 }
 
 // NewHub makes a hub for what is stored below the prefix, "/registry", and, where
@@ -132,18 +133,7 @@ func (h *Hub) move(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	change()
-	if h.moved != nil {
-		close(h.moved)
-		h.moved = nil
-	}
-}
-
-// next is closed at the next move. It needs the lock.
-func (h *Hub) next() <-chan struct{} {
-	if h.moved == nil {
-		h.moved = make(chan struct{})
-	}
-	return h.moved
+	h.moved.Announce()
 }
 
 // join has a feed handed all events from some revision on, as soon as there is a
@@ -157,7 +147,7 @@ func (h *Hub) join(ctx context.Context, f *Feed) error {
 			h.mu.Unlock()
 			return nil
 		}
-		next := h.next()
+		next := h.moved.Next()
 		h.mu.Unlock()
 		select {
 		case <-next:
@@ -275,7 +265,7 @@ func (h *Hub) await(revision int64) (next <-chan struct{}, ask bool) {
 	if ask = h.since != 0 && time.Since(h.asked) >= progressEvery; ask {
 		h.asked = time.Now()
 	}
-	return h.next(), ask
+	return h.moved.Next(), ask
 }
 
 // Lag is by how many revisions the watch is behind the storage after a while in

@@ -1,0 +1,31 @@
+// Package signal tells waiters that something changed.
+package signal
+
+import "sync"
+
+// Change tells any number of waiters that something changed. Its zero value is ready.
+// Whoever waits asks for Next before reading what must not be missed.
+type Change struct {
+	mu   sync.Mutex
+	next chan struct{} // nil while nobody waits
+}
+
+// Next returns a channel that is closed at the next change.
+func (c *Change) Next() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == nil {
+		c.next = make(chan struct{})
+	}
+	return c.next
+}
+
+// Announce tells those who wait.
+func (c *Change) Announce() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next != nil {
+		close(c.next)
+		c.next = nil
+	}
+}
