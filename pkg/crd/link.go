@@ -30,6 +30,8 @@ var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
 		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme)))
 })
 
+const noServices = dialing.NoServices("this control plane has no Services: give the conversion webhook a url instead")
+
 // routes are those that serve CRDs: the same in all planes.
 var routes = sync.OnceValue(func() *upstream.Routes { return &upstream.Routes{} })
 
@@ -56,7 +58,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 		ExtraConfig: apiextensionsserver.ExtraConfig{
 			CRDRESTOptionsGetter: p.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
 			MasterCount:          1,
-			ServiceResolver:      dialing.Services(g.answer, dialing.NoServices("this control plane has no Services: give the conversion webhook a url instead")),
+			ServiceResolver:      dialing.Services(g.answer, noServices),
 			AuthResolverWrapper:  g.connect,
 		},
 	}

@@ -78,7 +78,7 @@ func (d Dir) Load(ctx context.Context, req Request) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock certificate folder: %w", err)
 	}
-	defer lock.Release() // closing a file that was only locked tells nothing new
+	defer func() { _ = lock.Release() }() // of a file that was only locked
 
 	// Whoever wrote a temporary file held the lock, so it is dead by now.
 	removeTemps(dir, fileNames(), 0)
