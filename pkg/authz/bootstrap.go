@@ -15,7 +15,6 @@ import (
 	typed "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -116,76 +115,6 @@ func (r *roles) awaitDefaults(
 			return fmt.Errorf("wait for the default roles, %q is missing: %w", missing, context.Cause(ctx))
 		}
 	}
-}
-
-// again tells whether a write lost to another server that does the same.
-func again(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
-
-func (r *roles) reconcileRole(ctx context.Context, client typed.RbacV1Interface, wanted *rbacv1.ClusterRole) error {
-	stored, err := r.cache.ClusterRole(wanted.Name) // good for a first try
-	err = retry.OnError(retry.DefaultRetry, again, func() error {
-		if err != nil && !apierrors.IsNotFound(err) {
-			stored, err = client.ClusterRoles().Get(ctx, wanted.Name, metav1.GetOptions{})
-		}
-		if apierrors.IsNotFound(err) {
-			stored, err = nil, nil
-		}
-		if err != nil {
-			return err
-		}
-		if stored != nil && wanted.AggregationRule != nil {
-			// Its rules are those of the roles there are, which may be others.
-			wanted = wanted.DeepCopy()
-			wanted.Rules = nil
-		}
-		role, operation := rbac.ReconcileClusterRole(stored, wanted)
-		switch operation {
-		case rbac.OperationCreate:
-			_, err = client.ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
-		case rbac.OperationUpdate:
-			_, err = client.ClusterRoles().Update(ctx, role, metav1.UpdateOptions{})
-		case rbac.OperationNone, rbac.OperationRecreate: // the second is for bindings
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("cluster role %q: %w", wanted.Name, err)
-	}
-	return nil
-}
-
-func (r *roles) reconcileBinding(ctx context.Context, client typed.RbacV1Interface, wanted *rbacv1.ClusterRoleBinding) error {
-	stored, err := r.cache.clusterRoleBindings.Get(wanted.Name) // good for a first try
-	err = retry.OnError(retry.DefaultRetry, again, func() error {
-		if err != nil && !apierrors.IsNotFound(err) {
-			stored, err = client.ClusterRoleBindings().Get(ctx, wanted.Name, metav1.GetOptions{})
-		}
-		if apierrors.IsNotFound(err) {
-			stored, err = nil, nil
-		}
-		if err != nil {
-			return err
-		}
-		binding, operation := rbac.ReconcileClusterRoleBinding(stored, wanted)
-		switch operation {
-		case rbac.OperationNone:
-		case rbac.OperationUpdate:
-			_, err = client.ClusterRoleBindings().Update(ctx, binding, metav1.UpdateOptions{})
-		case rbac.OperationRecreate:
-			gone := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &stored.UID}}
-			if err := client.ClusterRoleBindings().Delete(ctx, stored.Name, gone); err != nil && !apierrors.IsNotFound(err) {
-				return err
-			}
-			fallthrough
-		case rbac.OperationCreate:
-			_, err = client.ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("cluster role binding %q: %w", wanted.Name, err)
-	}
-	return nil
 }
 
 // aggregate keeps the rules of aggregated ClusterRoles up to date.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	listers "k8s.io/client-go/listers/rbac/v1"
 	"k8s.io/client-go/tools/cache"
@@ -20,7 +19,6 @@ const bySubject = "subject"
 type cached struct {
 	roles               listers.RoleLister
 	clusterRoles        listers.ClusterRoleLister
-	roleBindings        listers.RoleBindingLister
 	clusterRoleBindings listers.ClusterRoleBindingLister
 	ofNamespace         cache.Indexer
 	ofPlane             cache.Indexer
@@ -28,39 +26,20 @@ type cached struct {
 	changes cache.SharedIndexInformer
 }
 
-var (
-	_ rbac.Reader = &cached{}
-	_ rbac.Index  = &cached{}
-)
+var _ rbac.Reader = &cached{}
 
 // newCached starts the informers, which end with the context, and returns when
 // they are synced.
 func newCached(ctx context.Context, factory informers.SharedInformerFactory) (*cached, error) {
 	of := factory.Rbac().V1()
 	namespaced, whole := of.RoleBindings().Informer(), of.ClusterRoleBindings().Informer()
-	err := namespaced.AddIndexers(cache.Indexers{bySubject: func(obj any) ([]string, error) {
-		b, ok := obj.(*rbacv1.RoleBinding)
-		if !ok {
-			return nil, fmt.Errorf("%T is no RoleBinding", obj)
+	for _, bindings := range []cache.SharedIndexInformer{namespaced, whole} {
+		if err := bindings.AddIndexers(cache.Indexers{bySubject: subjects}); err != nil {
+			return nil, fmt.Errorf("index bindings by subject: %w", err)
 		}
-		return indexed(b.Subjects, b.Namespace), nil
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("index role bindings: %w", err)
-	}
-	err = whole.AddIndexers(cache.Indexers{bySubject: func(obj any) ([]string, error) {
-		b, ok := obj.(*rbacv1.ClusterRoleBinding)
-		if !ok {
-			return nil, fmt.Errorf("%T is no ClusterRoleBinding", obj)
-		}
-		return indexed(b.Subjects, ""), nil
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("index cluster role bindings: %w", err)
 	}
 	c := &cached{
-		roles: of.Roles().Lister(), clusterRoles: of.ClusterRoles().Lister(),
-		roleBindings: of.RoleBindings().Lister(), clusterRoleBindings: of.ClusterRoleBindings().Lister(),
+		roles: of.Roles().Lister(), clusterRoles: of.ClusterRoles().Lister(), clusterRoleBindings: of.ClusterRoleBindings().Lister(),
 		ofNamespace: namespaced.GetIndexer(), ofPlane: whole.GetIndexer(), changes: of.ClusterRoles().Informer(),
 	}
 	factory.StartWithContext(ctx)
@@ -70,12 +49,28 @@ func newCached(ctx context.Context, factory informers.SharedInformerFactory) (*c
 	return c, nil
 }
 
-func indexed(subjects []rbacv1.Subject, namespace string) []string {
-	var all []string
-	for _, k := range rbac.Keys(subjects, namespace) {
-		all = append(all, name(namespace, k))
+// subjects are what the index calls those that a binding binds.
+func subjects(obj any) ([]string, error) {
+	b := binding(obj)
+	if b == nil {
+		return nil, fmt.Errorf("%T is no binding", obj)
 	}
-	return all
+	var all []string
+	for _, k := range rbac.Keys(b.Subjects, b.Namespace) {
+		all = append(all, name(b.Namespace, k))
+	}
+	return all, nil
+}
+
+// binding is an object of a cache as a binding: both kinds have the same fields.
+func binding(obj any) *rbacv1.RoleBinding {
+	switch b := obj.(type) {
+	case *rbacv1.RoleBinding:
+		return b
+	case *rbacv1.ClusterRoleBinding:
+		return (*rbacv1.RoleBinding)(b)
+	}
+	return nil
 }
 
 // name is what the index calls a subject in a namespace.
@@ -91,36 +86,19 @@ func (c *cached) ClusterRole(name string) (*rbacv1.ClusterRole, error) {
 	return c.clusterRoles.Get(name)
 }
 
-// RoleBindings implements rbac.Reader.
-func (c *cached) RoleBindings(namespace string) ([]*rbacv1.RoleBinding, error) {
-	return c.roleBindings.RoleBindings(namespace).List(labels.Everything())
-}
-
-// ClusterRoleBindings implements rbac.Reader.
-func (c *cached) ClusterRoleBindings() ([]*rbacv1.ClusterRoleBinding, error) {
-	return c.clusterRoleBindings.List(labels.Everything())
-}
-
-// RoleBindingsOf implements rbac.Index.
-func (c *cached) RoleBindingsOf(namespace string, key rbac.Key) ([]*rbacv1.RoleBinding, error) {
-	return found[rbacv1.RoleBinding](c.ofNamespace, name(namespace, key))
-}
-
-// ClusterRoleBindingsOf implements rbac.Index.
-func (c *cached) ClusterRoleBindingsOf(key rbac.Key) ([]*rbacv1.ClusterRoleBinding, error) {
-	return found[rbacv1.ClusterRoleBinding](c.ofPlane, name("", key))
-}
-
-func found[T any](index cache.Indexer, name string) ([]*T, error) {
-	objects, err := index.ByIndex(bySubject, name)
+// Bindings implements rbac.Reader.
+func (c *cached) Bindings(namespace string, key rbac.Key) ([]*rbacv1.RoleBinding, error) {
+	index := c.ofNamespace
+	if namespace == "" {
+		index = c.ofPlane
+	}
+	objects, err := index.ByIndex(bySubject, name(namespace, key))
 	if err != nil || len(objects) == 0 {
 		return nil, err
 	}
-	all := make([]*T, 0, len(objects))
+	all := make([]*rbacv1.RoleBinding, 0, len(objects))
 	for _, o := range objects {
-		if typed, ok := o.(*T); ok {
-			all = append(all, typed)
-		}
+		all = append(all, binding(o))
 	}
 	return all, nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	typed "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/authz"
@@ -219,16 +220,74 @@ func TestDefaultsAreKept(t *testing.T) {
 	change("system:basic-user", func(r *rbacv1.ClusterRole) {
 		r.Annotations["rbac.authorization.kubernetes.io/autoupdate"], r.Rules = "false", nil
 	})
+	change("view", func(r *rbacv1.ClusterRole) { r.Labels = nil })
+	change("system:monitoring", func(r *rbacv1.ClusterRole) {
+		r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{"no": "role"}}}}
+		r.Rules = nil
+	})
 	if err := roles.Delete(t.Context(), "cluster-admin", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	changeBindings(t, as(t, config, "").RbacV1().ClusterRoleBindings())
 	stop()
 	config, _ = start(t, d)
+	checkBindings(t, as(t, config, "").RbacV1().ClusterRoleBindings())
 	roles = as(t, config, "").RbacV1().ClusterRoles()
 	for name, rules := range map[string]bool{"system:discovery": true, "system:basic-user": false, "cluster-admin": true} {
 		role, err := roles.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil || (len(role.Rules) > 0) != rules {
 			t.Errorf("%s after a restart: %v, %v", name, role, err)
+		}
+	}
+	if view, err := roles.Get(t.Context(), "view", metav1.GetOptions{}); err != nil || len(view.Labels) != 2 || len(view.Rules) == 0 {
+		t.Errorf("view has its labels and rules after a restart: %v, %v", view, err)
+	}
+	if role, err := roles.Get(t.Context(), "system:monitoring", metav1.GetOptions{}); err != nil || role.AggregationRule != nil || len(role.Rules) == 0 {
+		t.Errorf("an aggregation that would take the rules away is gone after a restart: %v, %v", role, err)
+	}
+}
+
+func changeBindings(t *testing.T, bindings typed.ClusterRoleBindingInterface) {
+	t.Helper()
+	for name, change := range map[string]func(*rbacv1.ClusterRoleBinding){
+		"system:basic-user": func(b *rbacv1.ClusterRoleBinding) { b.Subjects[0].Name = "others" },
+		"system:monitoring": func(b *rbacv1.ClusterRoleBinding) { b.RoleRef.Name = "view" },
+		"system:discovery": func(b *rbacv1.ClusterRoleBinding) {
+			b.RoleRef.Name, b.Annotations = "view", map[string]string{"rbac.authorization.kubernetes.io/autoupdate": "false"}
+		},
+	} {
+		b, err := bindings.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := bindings.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil { // the reference to a role cannot be changed
+			t.Fatal(err)
+		}
+		b.ObjectMeta = metav1.ObjectMeta{Name: name, Annotations: b.Annotations, Labels: b.Labels}
+		change(b)
+		if _, err := bindings.Create(t.Context(), b, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := bindings.Delete(t.Context(), "cluster-admin", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkBindings(t *testing.T, bindings typed.ClusterRoleBindingInterface) {
+	t.Helper()
+	for name, want := range map[string]struct {
+		reason, role string
+		subjects     int
+	}{
+		"system:basic-user": {"who is missing is added, and who was added stays", "system:basic-user", 2},
+		"system:monitoring": {"one of another role is made anew", "system:monitoring", 1},
+		"system:discovery":  {"unless somebody wants to keep theirs", "view", 1},
+		"cluster-admin":     {"one that is gone is made again", "cluster-admin", 1},
+	} {
+		b, err := bindings.Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil || b.RoleRef.Name != want.role || len(b.Subjects) != want.subjects {
+			t.Errorf("%s after a restart: %s: %v, %v", name, want.reason, b, err)
 		}
 	}
 }

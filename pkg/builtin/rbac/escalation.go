@@ -109,7 +109,7 @@ func (g *guard) checkBinding(ctx context.Context, a admission.Attributes, ref rb
 	}
 	// Not from a cache that lags: the rules that the role had before are not
 	// those that will be held.
-	rules, err := held.New(reader{ctx, g.client, latest}).RulesOf(ref, a.GetNamespace())
+	rules, err := held.New(newReader(ctx, g.client, latest)).RulesOf(&ref, a.GetNamespace())
 	if err != nil {
 		return err // as it is: the role is not found
 	}
@@ -124,12 +124,7 @@ func (g *guard) confirm(ctx context.Context, a admission.Attributes, rules []rba
 	if len(rules) == 0 {
 		return nil
 	}
-	who := a.GetUserInfo()
-	missing, err := held.New(reader{ctx, g.client, cached}).Uncovered(ctx, who, a.GetNamespace(), rules)
-	if err != nil {
-		klog.FromContext(ctx).V(1).Info("Not all roles of the user could be read", "user", who.GetName(), "err", err)
-	}
-	return held.EscalationError(who, missing, err)
+	return held.New(newReader(ctx, g.client, cached)).Confirm(ctx, a.GetUserInfo(), a.GetNamespace(), rules)
 }
 
 // mayEscalate asks for the role that the request names: a permission for one

@@ -11,13 +11,19 @@ import (
 	held "github.com/sailplane-dev/sailplane/pkg/internal/rbac"
 )
 
-// reader reads roles and bindings from the API. They are written rarely enough
-// to do without a cache of our own.
+// reader reads roles and bindings from the API, each list once. They are written
+// rarely enough to do without a cache of our own.
 type reader struct {
 	ctx    context.Context //nolint:containedctx // a reader is for one request, and its methods take no context
 	client rbacclient.RbacV1Interface
 	// version is the resource version to ask for.
 	version string
+	// bindings are those that were listed, by namespace.
+	bindings map[string][]*rbacv1.RoleBinding
+}
+
+func newReader(ctx context.Context, client rbacclient.RbacV1Interface, version string) reader {
+	return reader{ctx: ctx, client: client, version: version, bindings: map[string][]*rbacv1.RoleBinding{}}
 }
 
 // The resource versions of a reader.
@@ -38,36 +44,45 @@ func (r reader) ClusterRole(name string) (*rbacv1.ClusterRole, error) {
 	return r.client.ClusterRoles().Get(r.ctx, name, metav1.GetOptions{ResourceVersion: r.version})
 }
 
-// RoleBindings reads those of a namespace.
-func (r reader) RoleBindings(namespace string) ([]*rbacv1.RoleBinding, error) {
-	list, err := r.client.RoleBindings(namespace).List(r.ctx, metav1.ListOptions{ResourceVersion: r.version})
-	if err != nil {
-		return nil, ignoreNotServed(err)
+// Bindings returns all bindings of a namespace, or the cluster-wide ones, whomever they bind.
+func (r reader) Bindings(namespace string, _ held.Key) ([]*rbacv1.RoleBinding, error) {
+	all, known := r.bindings[namespace]
+	if known {
+		return all, nil
 	}
-	return pointers(list.Items), nil
+	var err error
+	if namespace == "" {
+		all, err = r.clusterWide()
+	} else {
+		all, err = r.inNamespace(namespace)
+	}
+	if err != nil && !apierrors.IsNotFound(err) { // where a kind of binding is not served, none binds anybody
+		return nil, err
+	}
+	r.bindings[namespace] = all
+	return all, nil
 }
 
-// ClusterRoleBindings reads all of them.
-func (r reader) ClusterRoleBindings() ([]*rbacv1.ClusterRoleBinding, error) {
+func (r reader) clusterWide() ([]*rbacv1.RoleBinding, error) {
 	list, err := r.client.ClusterRoleBindings().List(r.ctx, metav1.ListOptions{ResourceVersion: r.version})
 	if err != nil {
-		return nil, ignoreNotServed(err)
+		return nil, err
 	}
-	return pointers(list.Items), nil
+	all := make([]*rbacv1.RoleBinding, 0, len(list.Items))
+	for i := range list.Items {
+		all = append(all, (*rbacv1.RoleBinding)(&list.Items[i])) // it has the same fields
+	}
+	return all, nil
 }
 
-// ignoreNotServed: where a kind of binding is not served, none binds anybody.
-func ignoreNotServed(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
+func (r reader) inNamespace(namespace string) ([]*rbacv1.RoleBinding, error) {
+	list, err := r.client.RoleBindings(namespace).List(r.ctx, metav1.ListOptions{ResourceVersion: r.version})
+	if err != nil {
+		return nil, err
 	}
-	return err
-}
-
-func pointers[T any](items []T) []*T {
-	all := make([]*T, 0, len(items))
-	for i := range items {
-		all = append(all, &items[i])
+	all := make([]*rbacv1.RoleBinding, 0, len(list.Items))
+	for i := range list.Items {
+		all = append(all, &list.Items[i])
 	}
-	return all
+	return all, nil
 }

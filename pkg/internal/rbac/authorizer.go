@@ -16,7 +16,6 @@ import (
 // goroutines when its Reader may.
 type Authorizer struct {
 	reader Reader
-	index  Index // nil: all bindings are looked at
 }
 
 var (
@@ -24,12 +23,8 @@ var (
 	_ authorizer.RuleResolver            = (*Authorizer)(nil)
 )
 
-// New returns an authorizer that reads through the reader, and through its
-// Index when it is one.
-func New(reader Reader) *Authorizer {
-	index, _ := reader.(Index)
-	return &Authorizer{reader: reader, index: index}
-}
+// New returns an authorizer that reads through the reader.
+func New(reader Reader) *Authorizer { return &Authorizer{reader: reader} }
 
 // Authorize allows a request when a rule that its user holds allows it, with
 // the binding as the reason. Else it has no opinion, and the reason is what
@@ -57,7 +52,7 @@ func (a *Authorizer) Authorize(_ context.Context, attributes authorizer.Attribut
 		}
 		return true
 	})
-	if allowed.subject != nil {
+	if allowed.binding != nil {
 		return authorizer.DecisionAllow, allowed.reason(), nil
 	}
 	if len(errs) > 0 {
@@ -108,40 +103,33 @@ func (a *Authorizer) rules(u user.Info, namespace string) ([]rbacv1.PolicyRule, 
 	return held, utilerrors.NewAggregate(errs)
 }
 
-// source is where rules come from: a binding, of one of two kinds, and the
-// subject in it that applied.
+// source is where rules come from: a binding, and the subject in it that
+// applied. The namespace of a cluster-wide one is "".
 type source struct {
-	kind      string
-	name      string
+	binding   *rbacv1.RoleBinding
 	namespace string
-	role      *rbacv1.RoleRef
 	subject   *rbacv1.Subject
 }
 
 // reason has the words of Kubernetes, down to names that stand before their
 // namespaces: audit logs are searched for them.
 func (s source) reason() string {
-	text := make([]byte, 0, 256)
-	text = append(text, "RBAC: allowed by "...)
-	text = append(text, s.kind...)
-	text = append(text, ' ')
-	text = appendName(text, s.name, s.namespace, s.namespace != "")
-	text = append(text, " of "...)
-	text = append(text, s.role.Kind...)
-	text = append(text, ' ')
-	text = appendName(text, s.role.Name, "", false)
-	text = append(text, " to "...)
-	text = append(text, s.subject.Kind...)
-	text = append(text, ' ')
-	account := s.subject.Kind == rbacv1.ServiceAccountKind
-	text = appendName(text, s.subject.Name, accountNamespace(s.subject, s.namespace), account)
-	return string(text)
-}
-
-// appendName appends a quoted name, or "name/namespace".
-func appendName(text []byte, name, namespace string, namespaced bool) []byte {
-	if namespaced {
-		name += "/" + namespace
+	kind, name := "ClusterRoleBinding", s.binding.Name
+	if s.namespace != "" {
+		kind, name = "RoleBinding", name+"/"+s.namespace
 	}
-	return strconv.AppendQuote(text, name)
+	subject := s.subject.Name
+	if s.subject.Kind == rbacv1.ServiceAccountKind {
+		subject += "/" + accountNamespace(s.subject, s.namespace)
+	}
+	text := make([]byte, 0, 256)
+	for _, part := range [...][3]string{
+		{"RBAC: allowed by ", kind, name},
+		{" of ", s.binding.RoleRef.Kind, s.binding.RoleRef.Name},
+		{" to ", s.subject.Kind, subject},
+	} {
+		text = append(append(append(text, part[0]...), part[1]...), ' ')
+		text = strconv.AppendQuote(text, part[2])
+	}
+	return string(text)
 }

@@ -16,9 +16,17 @@ import (
 type crowd struct {
 	store
 	byName map[string]*rbacv1.ClusterRole
+	all    []*rbacv1.RoleBinding
 }
 
 func (c *crowd) ClusterRole(name string) (*rbacv1.ClusterRole, error) { return c.byName[name], nil }
+
+func (c *crowd) Bindings(namespace string, _ rbac.Key) ([]*rbacv1.RoleBinding, error) {
+	if namespace == "" {
+		return c.all, nil
+	}
+	return nil, nil
+}
 
 func newCrowd() *crowd {
 	c := &crowd{byName: map[string]*rbacv1.ClusterRole{}}
@@ -31,6 +39,7 @@ func newCrowd() *crowd {
 		c.byName[name] = clusterRole(name, rule("get,list,watch", "-,apps", "configmaps,pods,deployments", "web"), rule("create,get", "-", "pods/log,pods"))
 		c.clusterBindings = append(c.clusterBindings, clusterBinding(name, name, aUser("lead-of-"+name), group))
 	}
+	c.all, _ = c.store.Bindings("", rbac.Key{})
 	return c
 }
 

@@ -8,13 +8,7 @@ import (
 )
 
 const (
-	// BootstrapLabel marks the roles and bindings a plane starts with.
-	BootstrapLabel = "kubernetes.io/bootstrapping"
-
-	// BootstrapDefaults is the value of BootstrapLabel.
-	BootstrapDefaults = "rbac-defaults"
-
-	// labels with which any ClusterRole adds its rules to a default one.
+	// Labels with which any ClusterRole adds its rules to a default one.
 	aggregateToAdmin = "rbac.authorization.k8s.io/aggregate-to-admin"
 	aggregateToEdit  = "rbac.authorization.k8s.io/aggregate-to-edit"
 	aggregateToView  = "rbac.authorization.k8s.io/aggregate-to-view"
@@ -22,9 +16,8 @@ const (
 
 // Defaults returns the cluster roles and bindings that Kubernetes 1.37 starts
 // with, without those of nodes, schedulers and controllers that a plane does
-// not have. All are labelled and updated at each start, see
-// ReconcileClusterRole. admin, edit and view have no rules of their own: see
-// Aggregate. Callers own what they get.
+// not have. All are labelled, to be updated at each start. admin, edit and view
+// have no rules of their own: see Aggregate. Callers own what they get.
 func Defaults() ([]*rbacv1.ClusterRole, []*rbacv1.ClusterRoleBinding) {
 	return defaultRoles(), defaultBindings()
 }
@@ -127,7 +120,7 @@ func defaultMeta(name string, labels map[string]string) metav1.ObjectMeta {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[BootstrapLabel] = BootstrapDefaults
+	labels["kubernetes.io/bootstrapping"] = "rbac-defaults"
 	return metav1.ObjectMeta{
 		Name:        name,
 		Labels:      labels,

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/component-helpers/auth/rbac/validation"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/rbac"
 )
@@ -42,7 +43,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		if errs := content.IsPathSegmentName(role.Name); len(errs) > 0 {
 			t.Errorf("role %q: name: %v", role.Name, errs)
 		}
-		if role.Labels[rbac.BootstrapLabel] != "rbac-defaults" || role.Annotations[rbacv1.AutoUpdateAnnotationKey] != "true" {
+		if role.Labels["kubernetes.io/bootstrapping"] != "rbac-defaults" || role.Annotations[rbacv1.AutoUpdateAnnotationKey] != "true" {
 			t.Errorf("role %q: labels %v, annotations %v", role.Name, role.Labels, role.Annotations)
 		}
 		if (len(role.Rules) == 0) != (role.AggregationRule != nil) {
@@ -68,7 +69,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		if !slices.Contains(names, b.RoleRef.Name) || b.RoleRef.Kind != "ClusterRole" || b.RoleRef.APIGroup != rbacv1.GroupName {
 			t.Errorf("binding %q: of no default role: %v", b.Name, b.RoleRef)
 		}
-		if b.Labels[rbac.BootstrapLabel] != "rbac-defaults" || b.Annotations[rbacv1.AutoUpdateAnnotationKey] != "true" {
+		if b.Labels["kubernetes.io/bootstrapping"] != "rbac-defaults" || b.Annotations[rbacv1.AutoUpdateAnnotationKey] != "true" {
 			t.Errorf("binding %q: labels %v, annotations %v", b.Name, b.Labels, b.Annotations)
 		}
 		for _, s := range b.Subjects {
@@ -119,10 +120,10 @@ func TestDefaultsContainEachOther(t *testing.T) {
 		{"edit", "view"},
 		{"system:discovery", "system:public-info-viewer"},
 	} {
-		if missing := rbac.Covers(rules(tc.more), rules(tc.less)); len(missing) > 0 {
+		if covered, missing := validation.Covers(rules(tc.more), rules(tc.less)); !covered {
 			t.Errorf("%s holds what %s holds: lacks %v", tc.more, tc.less, missing)
 		}
-		if len(rbac.Covers(rules(tc.less), rules(tc.more))) == 0 {
+		if covered, _ := validation.Covers(rules(tc.less), rules(tc.more)); covered {
 			t.Errorf("%s holds less than %s", tc.less, tc.more)
 		}
 	}
@@ -130,7 +131,8 @@ func TestDefaultsContainEachOther(t *testing.T) {
 		rule("get", "-", "secrets"), rule("get", rbacv1.GroupName, "roles"),
 		rule("create", "-", "serviceaccounts/token"), rule("impersonate", "-", "serviceaccounts"),
 	}
-	if diff := cmp.Diff(escalating, rbac.Covers(rules("view"), escalating)); diff != "" {
+	_, missing := validation.Covers(rules("view"), escalating)
+	if diff := cmp.Diff(escalating, missing); diff != "" {
 		t.Errorf("viewers cannot become more (-want, +got):\n%s", diff)
 	}
 }
@@ -207,21 +209,5 @@ func TestDefaultsDecide(t *testing.T) {
 				t.Errorf("%s: got %v (%q)", tc.reason, got, why)
 			}
 		})
-	}
-}
-
-func TestDefaultsNeedNoReconciliation(t *testing.T) {
-	t.Parallel()
-	roles, bindings := rbac.Defaults()
-	for _, stored := range started(t).clusterRoles {
-		i := slices.IndexFunc(roles, func(r *rbacv1.ClusterRole) bool { return r.Name == stored.Name })
-		if _, operation := rbac.ReconcileClusterRole(stored, roles[i]); operation != rbac.OperationNone {
-			t.Errorf("role %q: a second start writes it: %s", stored.Name, operation)
-		}
-	}
-	for _, b := range bindings {
-		if _, operation := rbac.ReconcileClusterRoleBinding(b, b); operation != rbac.OperationNone {
-			t.Errorf("binding %q: a second start writes it: %s", b.Name, operation)
-		}
 	}
 }

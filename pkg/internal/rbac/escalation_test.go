@@ -1,7 +1,7 @@
 package rbac_test
 
 import (
-	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,44 +11,61 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/rbac"
 )
 
-func TestUncovered(t *testing.T) {
+func TestConfirm(t *testing.T) {
 	t.Parallel()
 	reader := &store{
 		clusterRoles: []*rbacv1.ClusterRole{
 			clusterRole("all", rule("*", "*", "*"), urls("*", "*")),
 			clusterRole("pods", rule("get,list", "-", "pods")),
+			clusterRole("names", rule("get", "-", "secrets", "a")),
 		},
 		clusterBindings: []*rbacv1.ClusterRoleBinding{
 			clusterBinding("root", "all", aGroup("system:masters")),
 			clusterBinding("broken", "gone", aUser("bob")),
+			clusterBinding("lost", "lost", aUser("bob")),
 		},
 		bindings: map[string][]*rbacv1.RoleBinding{
-			"shop": {binding("shop", "b", "ClusterRole", "pods", aUser("ann"), aUser("bob"))},
+			"shop": {
+				binding("shop", "b", "ClusterRole", "pods", aUser("ann"), aUser("bob")),
+				binding("shop", "c", "ClusterRole", "names", aUser("ann")),
+			},
 		},
 	}
-	wanted := []rbacv1.PolicyRule{rule("get", "-", "pods,secrets")}
+	type rules = []rbacv1.PolicyRule
+	wanted := rules{rule("get", "-", "pods,secrets")}
+	pods, secrets := `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`, `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`
+	ann, bob := &user.DefaultInfo{Name: "ann", Groups: list("g,h")}, &user.DefaultInfo{Name: "bob"}
 	for name, tc := range map[string]struct {
 		reason    string
 		user      *user.DefaultInfo
 		namespace string
-		want      []rbacv1.PolicyRule
-		err       bool
+		wanted    rules
+		want      string // what is missing
 	}{
-		"everything":      {"who holds all may give all", &user.DefaultInfo{Name: "root", Groups: list("system:masters")}, "", nil, false},
-		"here":            {"what is held in the namespace counts there", &user.DefaultInfo{Name: "ann"}, "shop", []rbacv1.PolicyRule{rule("get", "-", "secrets")}, false},
-		"elsewhere":       {"and nowhere else", &user.DefaultInfo{Name: "ann"}, "bank", []rbacv1.PolicyRule{rule("get", "-", "pods"), rule("get", "-", "secrets")}, false},
-		"everywhere":      {"nor for the whole plane", &user.DefaultInfo{Name: "ann"}, "", []rbacv1.PolicyRule{rule("get", "-", "pods"), rule("get", "-", "secrets")}, false},
-		"broken":          {"what cannot be read is said beside what is missing", &user.DefaultInfo{Name: "bob"}, "shop", []rbacv1.PolicyRule{rule("get", "-", "secrets")}, true},
-		"broken, but all": {"and left out when nothing is", &user.DefaultInfo{Name: "bob", Groups: list("system:masters")}, "shop", nil, false},
+		"everything":      {"who holds all may give all", &user.DefaultInfo{Name: "root", Groups: list("system:masters")}, "", wanted, ""},
+		"nothing":         {"who gives nothing away escalates nothing", ann, "", nil, ""},
+		"here":            {"what is held in the namespace counts there", ann, "shop", wanted, secrets},
+		"elsewhere":       {"and nowhere else", ann, "bank", wanted, pods + "\n" + secrets},
+		"everywhere":      {"nor for the whole plane", ann, "", wanted, pods + "\n" + secrets},
+		"broken":          {"what could not be read may be why", bob, "shop", wanted, secrets + `; resolution errors: [[clusterrole.rbac.authorization.k8s.io "gone" not found, clusterrole.rbac.authorization.k8s.io "lost" not found]]`},
+		"broken, but all": {"and is left out when nothing is missing", &user.DefaultInfo{Name: "bob", Groups: list("system:masters")}, "shop", wanted, ""},
+		"all verbs":       {"every verb of today is not *", ann, "shop", rules{rule("*", "-", "pods")}, `{APIGroups:[""], Resources:["pods"], Verbs:["*"]}`},
+		"verbs":           {"verbs on one resource are joined", ann, "", rules{rule("get", "-", "pods"), rule("list", "-", "pods")}, `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`},
+		"names":           {"but not those on several objects", ann, "shop", rules{rule("get", "-", "secrets", "c", "b", "a"), rule("list", "-", "secrets", "b")}, `{APIGroups:[""], Resources:["secrets"], ResourceNames:["b"], Verbs:["get" "list"]}` + "\n" + `{APIGroups:[""], Resources:["secrets"], ResourceNames:["c"], Verbs:["get"]}`},
+		"urls":            {"URLs have no groups; lines are sorted and said once", ann, "", rules{urls("get", "/b,/a"), urls("get", "/b")}, `{NonResourceURLs:["/a"], Verbs:["get"]}` + "\n" + `{NonResourceURLs:["/b"], Verbs:["get"]}`},
+		"wide":            {"what is missing is split", ann, "", rules{rule("get", "-,apps", "jobs")}, `{APIGroups:[""], Resources:["jobs"], Verbs:["get"]}` + "\n" + `{APIGroups:["apps"], Resources:["jobs"], Verbs:["get"]}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := rbac.New(reader).Uncovered(t.Context(), tc.user, tc.namespace, wanted)
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s (-want, +got):\n%s", tc.reason, diff)
+			want, got := "", ""
+			if tc.want != "" {
+				want = fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n", tc.user.Name, tc.user.Groups) + tc.want
 			}
-			if (err != nil) != tc.err {
-				t.Errorf("%s: got error %v", tc.reason, err)
+			if err := rbac.New(reader).Confirm(t.Context(), tc.user, tc.namespace, tc.wanted); err != nil {
+				got = err.Error()
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s (-want, +got):\n%s", tc.reason, diff)
 			}
 		})
 	}
@@ -57,42 +74,11 @@ func TestUncovered(t *testing.T) {
 func TestRulesOf(t *testing.T) {
 	t.Parallel()
 	a := rbac.New(&store{clusterRoles: []*rbacv1.ClusterRole{clusterRole("pods", rule("get", "-", "pods"))}})
-	got, err := a.RulesOf(rbacv1.RoleRef{Kind: "ClusterRole", Name: "pods"}, "shop")
+	got, err := a.RulesOf(&rbacv1.RoleRef{Kind: "ClusterRole", Name: "pods"}, "shop")
 	if diff := cmp.Diff([]rbacv1.PolicyRule{rule("get", "-", "pods")}, got); diff != "" || err != nil {
 		t.Errorf("rules of a role that is bound: error %v (-want, +got):\n%s", err, diff)
 	}
-	if _, err := a.RulesOf(rbacv1.RoleRef{Kind: "Role", Name: "pods"}, "shop"); err == nil {
+	if _, err := a.RulesOf(&rbacv1.RoleRef{Kind: "Role", Name: "pods"}, "shop"); err == nil {
 		t.Error("rules of a role that is missing: got no error")
-	}
-}
-
-func TestEscalationError(t *testing.T) {
-	t.Parallel()
-	begin := `user "u" (groups=["g" "h"]) is attempting to grant RBAC permissions not currently held:` + "\n"
-	for name, tc := range map[string]struct {
-		reason  string
-		missing []rbacv1.PolicyRule
-		unread  []error
-		want    string
-	}{
-		"nothing":  {"who gives nothing away escalates nothing", nil, []error{errors.New("gone")}, ""},
-		"one":      {"the words are those of Kubernetes", []rbacv1.PolicyRule{rule("get", "-", "secrets")}, nil, begin + `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`},
-		"verbs":    {"verbs on one resource are joined", []rbacv1.PolicyRule{rule("get", "-", "pods"), rule("list", "-", "pods")}, nil, begin + `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`},
-		"names":    {"but not those on several objects", []rbacv1.PolicyRule{rule("get", "-", "pods", "b"), rule("get", "-", "pods", "a"), rule("list", "-", "pods", "a")}, nil, begin + `{APIGroups:[""], Resources:["pods"], ResourceNames:["a"], Verbs:["get" "list"]}` + "\n" + `{APIGroups:[""], Resources:["pods"], ResourceNames:["b"], Verbs:["get"]}`},
-		"urls":     {"URLs have no groups; lines are sorted and said once", []rbacv1.PolicyRule{urls("get", "/b"), urls("get", "/a"), urls("get", "/b")}, nil, begin + `{NonResourceURLs:["/a"], Verbs:["get"]}` + "\n" + `{NonResourceURLs:["/b"], Verbs:["get"]}`},
-		"wide":     {"rules that were not split stay as they are", []rbacv1.PolicyRule{rule("get", "-,apps", "pods,services")}, nil, begin + `{APIGroups:["" "apps"], Resources:["pods" "services"], Verbs:["get"]}`},
-		"unread":   {"what could not be read may be why", []rbacv1.PolicyRule{rule("get", "-", "pods")}, []error{errors.New("role gone")}, begin + `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}; resolution errors: [role gone]`},
-		"no error": {"nil is no error", []rbacv1.PolicyRule{rule("get", "-", "pods")}, []error{nil}, begin + `{APIGroups:[""], Resources:["pods"], Verbs:["get"]}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := ""
-			if err := rbac.EscalationError(&user.DefaultInfo{Name: "u", Groups: list("g,h")}, tc.missing, tc.unread...); err != nil {
-				got = err.Error()
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("%s (-want, +got):\n%s", tc.reason, diff)
-			}
-		})
 	}
 }

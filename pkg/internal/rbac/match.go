@@ -31,34 +31,34 @@ func (w who) key(i int) Key {
 	return Key{Kind: rbacv1.GroupKind, Name: w.groups[i-1]}
 }
 
-// before is somebody with only the keys before one that is not the first.
-func (w who) before(i int) who {
-	return who{name: w.name, groups: w.groups[:i-1]}
-}
-
-// among returns the first of the subjects of a binding that somebody is, or
-// nil. The namespace is that of the binding.
-func (w who) among(subjects []rbacv1.Subject, namespace string) *rbacv1.Subject {
+// among returns the first of the subjects of a binding that somebody is, and
+// the first key by which they are, or -1. The namespace is that of the binding.
+func (w who) among(subjects []rbacv1.Subject, namespace string) (*rbacv1.Subject, int) {
 	for i := range subjects {
-		if w.is(&subjects[i], namespace) {
-			return &subjects[i]
+		if key := w.keyOf(&subjects[i], namespace); key >= 0 {
+			return &subjects[i], key
 		}
 	}
-	return nil
+	return nil, -1
 }
 
-func (w who) is(subject *rbacv1.Subject, namespace string) bool {
+func (w who) keyOf(subject *rbacv1.Subject, namespace string) int {
 	switch subject.Kind {
 	case rbacv1.UserKind:
-		return subject.Name == w.name
+		if subject.Name == w.name {
+			return 0
+		}
 	case rbacv1.GroupKind:
-		return slices.Contains(w.groups, subject.Name)
+		if i := slices.Index(w.groups, subject.Name); i >= 0 {
+			return i + 1
+		}
 	case rbacv1.ServiceAccountKind:
 		home := accountNamespace(subject, namespace)
-		return home != "" && serviceaccount.MatchesUsername(home, subject.Name, w.name)
-	default:
-		return false
+		if home != "" && serviceaccount.MatchesUsername(home, subject.Name, w.name) {
+			return 0
+		}
 	}
+	return -1
 }
 
 // request is what of a request rules speak of. Field and label selectors are
@@ -114,12 +114,9 @@ func (r *request) resourceIn(rule *rbacv1.PolicyRule) bool {
 	if len(rule.ResourceNames) > 0 && !slices.Contains(rule.ResourceNames, r.name) {
 		return false
 	}
-	for _, known := range rule.Resources {
-		if known == rbacv1.ResourceAll || isResource(known, r.resource, r.subresource) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(rule.Resources, func(known string) bool {
+		return known == rbacv1.ResourceAll || isResource(known, r.resource, r.subresource)
+	})
 }
 
 // isResource compares "pods", "pods/log" or "*/scale" with a resource and its
@@ -136,30 +133,15 @@ func isResource(known, resource, subresource string) bool {
 	return found && (before == resource || before == rbacv1.ResourceAll)
 }
 
-// urlIn says whether a path is among URLs, of which some end in "*".
+// urlIn says whether a path is, or begins with, one of the URLs: with those that
+// end in "*".
 func urlIn(urls []string, path string) bool {
-	for _, url := range urls {
-		if urlCovers(url, path) {
-			return true
-		}
-	}
-	return false
-}
-
-// urlCovers says whether a URL of a rule is, or begins, another.
-func urlCovers(known, url string) bool {
-	if known == url {
-		return true
-	}
-	return strings.HasSuffix(known, "*") && strings.HasPrefix(url, strings.TrimRight(known, "*"))
+	return slices.ContainsFunc(urls, func(known string) bool {
+		return known == path || strings.HasSuffix(known, "*") && strings.HasPrefix(path, strings.TrimRight(known, "*"))
+	})
 }
 
 // containsOrAll says whether a value, or "*", is in a list of verbs or groups.
 func containsOrAll(list []string, value string) bool {
-	for _, known := range list {
-		if known == "*" || known == value {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(known string) bool { return known == "*" || known == value })
 }

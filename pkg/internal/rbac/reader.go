@@ -5,8 +5,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
-// Reader reads roles and bindings, as a rule from a cache: each request that
-// is authorized reads all bindings once. What it returns is never written to.
+// Reader reads roles and bindings, as a rule from a cache. What it returns is
+// never written to.
 type Reader interface {
 	// Role returns a role, or an error of apierrors.IsNotFound.
 	Role(namespace, name string) (*rbacv1.Role, error)
@@ -14,25 +14,11 @@ type Reader interface {
 	// ClusterRole returns a cluster role, or an error of apierrors.IsNotFound.
 	ClusterRole(name string) (*rbacv1.ClusterRole, error)
 
-	// RoleBindings returns all bindings of a namespace, in any order.
-	RoleBindings(namespace string) ([]*rbacv1.RoleBinding, error)
-
-	// ClusterRoleBindings returns all cluster-wide bindings, in any order.
-	ClusterRoleBindings() ([]*rbacv1.ClusterRoleBinding, error)
-}
-
-// Index finds the bindings of one subject. A Reader that is also an Index is
-// asked for the bindings of the user and of each of their groups instead of
-// for all of them, which pays from some hundred bindings on. Both methods may
-// return bindings of others too: subjects are always compared.
-type Index interface {
-	// ClusterRoleBindingsOf returns at least the cluster-wide bindings among
-	// whose Keys the key is.
-	ClusterRoleBindingsOf(key Key) ([]*rbacv1.ClusterRoleBinding, error)
-
-	// RoleBindingsOf returns at least the bindings of the namespace among
-	// whose Keys the key is.
-	RoleBindingsOf(namespace string, key Key) ([]*rbacv1.RoleBinding, error)
+	// Bindings returns at least the bindings of a namespace among whose Keys
+	// the key is, in any order. Others may be among them, as subjects are always
+	// compared. Those of the namespace "" are the cluster-wide ones, which have
+	// the fields of a RoleBinding. A request asks for each key of its user.
+	Bindings(namespace string, key Key) ([]*rbacv1.RoleBinding, error)
 }
 
 // Key is who a binding can be found by: a User or a Group. Service accounts
@@ -42,8 +28,8 @@ type Key struct {
 	Name string
 }
 
-// Keys returns what an Index files a binding under: one key for each subject
-// that somebody can be. The namespace is that of the binding, and "" for a
+// Keys returns what a binding can be found by: one key for each subject that
+// somebody can be. The namespace is that of the binding, and "" for a
 // cluster-wide one.
 func Keys(subjects []rbacv1.Subject, namespace string) []Key {
 	keys := make([]Key, 0, len(subjects))

@@ -1,7 +1,7 @@
 package rbac_test
 
 import (
-	"slices"
+	"maps"
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -11,7 +11,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/rbac"
 )
 
-// store is a Reader of what a test puts into it.
+// store is a Reader of what a test puts into it, and returns it all.
 type store struct {
 	roles           []*rbacv1.Role
 	clusterRoles    []*rbacv1.ClusterRole
@@ -38,53 +38,46 @@ func (s *store) ClusterRole(name string) (*rbacv1.ClusterRole, error) {
 	return nil, apierrors.NewNotFound(rbacv1.Resource("clusterrole"), name)
 }
 
-func (s *store) RoleBindings(namespace string) ([]*rbacv1.RoleBinding, error) {
-	return s.bindings[namespace], s.err
+// Bindings returns those of everybody.
+func (s *store) Bindings(namespace string, _ rbac.Key) ([]*rbacv1.RoleBinding, error) {
+	if namespace != "" {
+		return s.bindings[namespace], s.err
+	}
+	var all []*rbacv1.RoleBinding
+	for _, b := range s.clusterBindings {
+		all = append(all, (*rbacv1.RoleBinding)(b))
+	}
+	return all, s.err
 }
 
-func (s *store) ClusterRoleBindings() ([]*rbacv1.ClusterRoleBinding, error) {
-	return s.clusterBindings, s.err
-}
-
-// indexed is a store with an Index, as a cache would have it.
+// indexed is a store that knows whose bindings are whose, as a cache does.
 type indexed struct {
 	rbac.Reader
-	err         error
-	clusterWide map[rbac.Key][]*rbacv1.ClusterRoleBinding
-	namespaced  map[string]map[rbac.Key][]*rbacv1.RoleBinding
+	err      error
+	bindings map[string]map[rbac.Key][]*rbacv1.RoleBinding
 }
 
 func index(s *store) *indexed {
-	x := &indexed{
-		Reader:      s,
-		err:         s.err,
-		clusterWide: map[rbac.Key][]*rbacv1.ClusterRoleBinding{},
-		namespaced:  map[string]map[rbac.Key][]*rbacv1.RoleBinding{},
+	x := &indexed{Reader: s, err: s.err, bindings: map[string]map[rbac.Key][]*rbacv1.RoleBinding{}}
+	namespaces := maps.Clone(s.bindings)
+	if namespaces == nil {
+		namespaces = map[string][]*rbacv1.RoleBinding{}
 	}
-	for _, b := range s.clusterBindings {
-		for _, key := range rbac.Keys(b.Subjects, "") {
-			if !slices.Contains(x.clusterWide[key], b) {
-				x.clusterWide[key] = append(x.clusterWide[key], b)
-			}
-		}
-	}
-	for namespace, bindings := range s.bindings {
-		x.namespaced[namespace] = map[rbac.Key][]*rbacv1.RoleBinding{}
+	namespaces[""], _ = s.Bindings("", rbac.Key{})
+	for namespace, bindings := range namespaces {
+		of := map[rbac.Key][]*rbacv1.RoleBinding{}
 		for _, b := range bindings {
 			for _, key := range rbac.Keys(b.Subjects, namespace) {
-				x.namespaced[namespace][key] = append(x.namespaced[namespace][key], b)
+				of[key] = append(of[key], b)
 			}
 		}
+		x.bindings[namespace] = of
 	}
 	return x
 }
 
-func (x *indexed) ClusterRoleBindingsOf(key rbac.Key) ([]*rbacv1.ClusterRoleBinding, error) {
-	return x.clusterWide[key], x.err
-}
-
-func (x *indexed) RoleBindingsOf(namespace string, key rbac.Key) ([]*rbacv1.RoleBinding, error) {
-	return x.namespaced[namespace][key], x.err
+func (x *indexed) Bindings(namespace string, key rbac.Key) ([]*rbacv1.RoleBinding, error) {
+	return x.bindings[namespace][key], x.err
 }
 
 func clusterRole(name string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
