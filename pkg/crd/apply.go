@@ -52,7 +52,7 @@ func apply(ctx context.Context, config *rest.Config, defs []definition) (map[str
 			if ctx.Err() != nil {
 				return nil //nolint:nilerr // the start was given up: nobody asks what failed
 			}
-			applied, err := crds.Patch(ctx, d.name(), types.ApplyPatchType, d.body, options)
+			applied, err := crds.Patch(ctx, d.name, types.ApplyPatchType, d.body, options)
 			if err != nil {
 				failures[i] = d.rejected(err)
 				return nil
@@ -67,7 +67,7 @@ func apply(ctx context.Context, config *rest.Config, defs []definition) (map[str
 	}
 	byName := map[string]int64{}
 	for i, d := range defs {
-		byName[d.name()] = generations[i]
+		byName[d.name] = generations[i]
 	}
 	return byName, errors.Join(failures...)
 }
@@ -76,7 +76,7 @@ func apply(ctx context.Context, config *rest.Config, defs []definition) (map[str
 func (d definition) rejected(err error) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {
-		return fmt.Errorf("%s: line %d: apply CRD %s: %w", d.source.file, d.line, d.name(), err)
+		return fmt.Errorf("%s: line %d: apply CRD %s: %w", d.source.file, d.line, d.name, err)
 	}
 	var errs []error
 	for _, cause := range status.Status().Details.Causes {
@@ -87,7 +87,7 @@ func (d definition) rejected(err error) error {
 		errs = append(errs, d.problem(path, cause.Message))
 	}
 	if len(errs) == 0 {
-		return fmt.Errorf("%s: line %d: apply CRD %s: %w", d.source.file, d.line, d.name(), err)
+		return fmt.Errorf("%s: line %d: apply CRD %s: %w", d.source.file, d.line, d.name, err)
 	}
 	return errors.Join(errs...)
 }

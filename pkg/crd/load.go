@@ -1,42 +1,34 @@
 package crd
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path"
-	"runtime"
 	"slices"
 	"strings"
-
-	"go.yaml.in/yaml/v3"
-	"golang.org/x/sync/errgroup"
 )
 
 // definition is one CRD as a file gives it: strictly decoded, valid by itself,
 // and ready to be sent.
 type definition struct {
-	crd  string // metadata.name
+	name string // metadata.name
 	body []byte // JSON to apply, without the fields that belong to the server
 
-	// Where it stands, for what the server has to say about it. The nodes
-	// themselves take ten times the file's size: they are parsed again if needed.
-	source chunk
+	// Where it stands, for what the server has to say about it. What was parsed
+	// takes ten times the file's size: it is parsed again if needed.
+	source *document
 	index  int // among the objects of source
 	line   int
 }
 
-// name is the name of the CRD, such as widgets.example.com.
-func (d definition) name() string { return d.crd }
-
 // problem says what is wrong with the field at path, with its line.
 func (d definition) problem(path, message string) error {
-	roots, _ := d.source.objects()
-	if d.index >= len(roots) {
-		return d.source.problem(0, path, message)
-	}
-	return d.source.problem(lineOf(roots[d.index], path), path, message)
+	source := &document{file: d.source.file, before: d.source.before, data: d.source.data}
+	o := source.objects()[d.index]
+	o.readCRD()
+	o.problem(path, message)
+	return errors.Join(source.problems...)
 }
 
 // load reads the CRDs in all *.yaml, *.yml and *.json files of fsys, in lexical
@@ -49,37 +41,33 @@ func load(fsys fs.FS) (definitions []definition, others []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	var all []chunk
-	var unreadable []error
+	var errs []error
+	first := map[string]definition{}
 	for _, name := range names {
 		data, err := fs.ReadFile(fsys, name)
 		if err != nil {
-			unreadable = append(unreadable, fmt.Errorf("read CRDs: %w", err))
-			continue
+			errs = append(errs, fmt.Errorf("read CRDs: %w", err))
 		}
-		all = append(all, split(name, data)...)
+		for _, d := range split(name, data) {
+			d.decode()
+			for _, found := range d.definitions {
+				if other, seen := first[found.name]; seen {
+					errs = append(errs, found.problem("metadata.name",
+						fmt.Sprintf("%s is defined already in %s: line %d", found.name, other.source.file, other.line)))
+				}
+				first[found.name] = found
+			}
+			errs = append(errs, d.problems...)
+			definitions, others = append(definitions, d.definitions...), append(others, d.others...)
+		}
 	}
-
-	// Documents are decoded side by side: parsing is most of the work, and all
-	// CRDs of a project often come in one file.
-	results := make([][]definition, len(all))
-	skipped := make([][]string, len(all))
-	failures := make([]error, len(all))
-	var group errgroup.Group
-	group.SetLimit(runtime.GOMAXPROCS(0))
-	for i, c := range all {
-		group.Go(func() error {
-			results[i], skipped[i], failures[i] = c.definitions()
-			return nil
-		})
+	if err := errors.Join(errs...); err != nil {
+		return nil, nil, err
 	}
-	_ = group.Wait() // failures has the errors
-	others = slices.Concat(skipped...)
-	definitions, err = unique(results, append(failures, unreadable...))
-	if err == nil && len(definitions) == 0 && len(others) > 0 {
-		err = fmt.Errorf("no CustomResourceDefinition in any file, only: %s", strings.Join(others, ", "))
+	if len(definitions) == 0 && len(others) > 0 {
+		return nil, nil, fmt.Errorf("no CustomResourceDefinition in any file, only: %s", strings.Join(others, ", "))
 	}
-	return definitions, others, err
+	return definitions, others, nil
 }
 
 // manifests lists the files to read.
@@ -94,10 +82,7 @@ func manifests(fsys fs.FS) ([]string, error) {
 			// and as links to them.
 			return fs.SkipDir
 		case entry.IsDir(), entry.Name() == "kustomization.yaml", entry.Name() == "kustomization.yml":
-			return nil
-		}
-		switch path.Ext(name) {
-		case ".yaml", ".yml", ".json":
+		case slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)):
 			names = append(names, name)
 		}
 		return nil
@@ -109,105 +94,4 @@ func manifests(fsys fs.FS) ([]string, error) {
 		return nil, errors.New("no *.yaml, *.yml or *.json file with CRDs: check which directory is given")
 	}
 	return names, nil
-}
-
-// unique puts the definitions of all chunks together.
-func unique(results [][]definition, failures []error) ([]definition, error) {
-	var definitions []definition
-	first := map[string]definition{}
-	for i := range results {
-		for _, d := range results[i] {
-			other, seen := first[d.crd]
-			if seen {
-				failures[i] = errors.Join(failures[i], d.source.problem(d.line-d.source.before, "metadata.name",
-					fmt.Sprintf("%s is defined already in %s: line %d", d.crd, other.source.file, other.line)))
-				continue
-			}
-			first[d.crd] = d
-			definitions = append(definitions, d)
-		}
-	}
-	if err := errors.Join(failures...); err != nil {
-		return nil, err
-	}
-	return definitions, nil
-}
-
-// chunk is a part of a file between two document separators.
-type chunk struct {
-	file   string
-	before int // lines of the file before the chunk
-	data   []byte
-}
-
-// problem is an error about a line of the chunk; line 0 is one nobody knows.
-func (c chunk) problem(line int, path, message string) error {
-	where := c.file
-	if line > 0 {
-		where = fmt.Sprintf("%s: line %d", where, c.before+line)
-	}
-	if path != "" {
-		where += ": " + path
-	}
-	return fmt.Errorf("%s: %s", where, message)
-}
-
-// split cuts a file before each document separator.
-func split(file string, data []byte) []chunk {
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	var chunks []chunk
-	start, before, line := 0, 0, 0
-	for offset := 0; offset < len(data); line++ {
-		next := len(data)
-		if i := bytes.IndexByte(data[offset:], '\n'); i >= 0 {
-			next = offset + i + 1
-		}
-		if offset > start && isSeparator(data[offset:next]) {
-			chunks = append(chunks, chunk{file: file, before: before, data: data[start:offset]})
-			start, before = offset, line
-		}
-		offset = next
-	}
-	return append(chunks, chunk{file: file, before: before, data: data[start:]})
-}
-
-// isSeparator tells whether a line starts a document: "---" by itself or
-// followed by content or a comment.
-func isSeparator(line []byte) bool {
-	rest, found := bytes.CutPrefix(line, []byte("---"))
-	return found && (len(rest) == 0 || bytes.IndexByte([]byte(" \t\r\n"), rest[0]) >= 0)
-}
-
-// definitions decodes the CRDs of the chunk, and says where objects of other APIs are.
-func (c chunk) definitions() (all []definition, others []string, err error) {
-	roots, err := c.objects()
-	errs := []error{err}
-	for i, root := range roots {
-		if kind, ok := foreign(root); ok {
-			others = append(others, fmt.Sprintf("%s: line %d: %s", c.file, c.before+root.Line, kind))
-			continue
-		}
-		d, err := c.definition(root)
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		d.source, d.index, d.line = c, i, c.before+lineOf(root, "metadata.name")
-		all = append(all, d)
-	}
-	return all, others, errors.Join(errs...)
-}
-
-// definition decodes and checks one CRD.
-func (c chunk) definition(root *yaml.Node) (definition, error) {
-	if err := c.checkKind(root); err != nil {
-		return definition{}, err
-	}
-	e := &encoder{chunk: c}
-	e.value(root, crdShape(), 0)
-	if err := errors.Join(e.problems...); err != nil {
-		return definition{}, err
-	}
-	name, err := c.validate(root, e.out)
-	return definition{crd: name, body: e.out}, err
 }

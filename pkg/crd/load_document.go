@@ -5,182 +5,132 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"reflect"
 	"strings"
-	"unicode/utf8"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// maxListDepth is how deep lists may stand in lists. Nobody nests them; an alias
-// to the list around it would never end.
-const maxListDepth = 4
+// document is a part of a file between two separators, and what came of it.
+type document struct {
+	file   string
+	before int // lines of the file before the document
+	data   []byte
 
-// objects parses the chunk and returns its objects, those of lists one by one.
-// It returns what it could read together with the error.
-func (c chunk) objects() ([]*yaml.Node, error) {
-	var objects []*yaml.Node
-	var errs []error
-	decoder := yaml.NewDecoder(bytes.NewReader(c.data))
+	definitions []definition
+	others      []string
+	problems    []error
+}
+
+// problem reports what is wrong in a line, with the field at path or all of it.
+func (d *document) problem(line int, path, message string) {
+	where := fmt.Sprintf("%s: line %d: ", d.file, d.before+line)
+	if path != "" {
+		where += path + ": "
+	}
+	d.problems = append(d.problems, errors.New(where+message))
+}
+
+// split cuts a file before each "---", so that a broken document leaves the
+// others readable.
+func split(file string, data []byte) []*document {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	all := []*document{{file: file, data: data[:0]}}
+	offset, line := 0, 0
+	for text := range bytes.Lines(data) {
+		if rest, found := bytes.CutPrefix(text, []byte("---")); found && (len(rest) == 0 || unicode.IsSpace(rune(rest[0]))) {
+			all = append(all, &document{file: file, before: line, data: data[offset:offset]})
+		}
+		last := all[len(all)-1]
+		last.data = last.data[:len(last.data)+len(text)]
+		offset, line = offset+len(text), line+1
+	}
+	return all
+}
+
+// objects parses the document and returns its objects, those of lists one by one.
+func (d *document) objects() (all []*object) {
+	decoder := yaml.NewDecoder(bytes.NewReader(d.data))
 	for {
-		var document yaml.Node
-		err := decoder.Decode(&document)
-		if errors.Is(err, io.EOF) {
-			break
+		var parsed yaml.Node
+		switch err := decoder.Decode(&parsed); {
+		case errors.Is(err, io.EOF):
+			return all
+		case err != nil:
+			d.syntaxProblem(strings.TrimPrefix(err.Error(), "yaml: "))
+			return all // the parser does not know where to go on
 		}
-		if err != nil {
-			// The parser does not know where the next document starts.
-			errs = append(errs, c.syntaxProblem(err))
-			break
-		}
-		for _, root := range document.Content {
-			found, err := c.flatten(root, 0)
-			objects = append(objects, found...)
-			errs = append(errs, err)
+		all = append(all, d.flatten(parsed.Content[0])...)
+	}
+}
+
+// syntaxProblem reports what the YAML parser says.
+func (d *document) syntaxProblem(message string) {
+	line := 1
+	if n, _ := fmt.Sscanf(message, "line %d:", &line); n == 1 {
+		_, message, _ = strings.Cut(message, ": ")
+	}
+	if strings.HasPrefix(message, "did not find expected") {
+		// Here the parser means the line where the broken block begins. Its
+		// predecessor, which kubectl uses, means the line before the mistake.
+		_, err := sigsyaml.YAMLToJSON(d.data)
+		if n, _ := fmt.Sscanf(fmt.Sprint(err), "yaml: line %d:", &line); n == 1 {
+			line++
 		}
 	}
-	return objects, errors.Join(errs...)
+	if bytes.Contains(d.data, []byte("{{")) {
+		message += ` (a template, by its "{{": render it first)`
+	}
+	d.problem(line, "", message)
+}
+
+// header is what tells objects apart.
+type header struct {
+	APIVersion string    `yaml:"apiVersion"`
+	Kind       string    `yaml:"kind"`
+	Items      yaml.Node `yaml:"items"`
 }
 
 // flatten returns the object that root is, or those of the list that it is.
-func (c chunk) flatten(root *yaml.Node, depth int) ([]*yaml.Node, error) {
-	root = resolve(root)
-	if depth > maxListDepth {
-		return nil, c.problem(root.Line, "", fmt.Sprintf("lists in lists, more than %d deep", maxListDepth))
+func (d *document) flatten(root *yaml.Node) (all []*object) {
+	if root.ShortTag() == "!!null" {
+		return nil
 	}
-	if kindOf(root) == kindNull {
-		return nil, nil
+	if root.Kind != yaml.MappingNode {
+		d.problem(root.Line, "", "expected an object with apiVersion and kind")
+		return nil
 	}
-	if kindOf(root) != kindObject {
-		return nil, c.problem(root.Line, "", fmt.Sprintf("expected an object, found %s", kindOf(root)))
+	o := &object{document: d, root: root, lines: map[string]int{}, fields: map[reflect.Type]map[string]reflect.Type{}}
+	_ = root.Decode(&o.header) // what is wrong is found when all of it is decoded
+	if o.Kind != "List" && o.Kind != "CustomResourceDefinitionList" {
+		return []*object{o}
 	}
-	switch kind := scalar(root, "kind"); kind {
-	case "List", "CustomResourceDefinitionList":
-	default:
-		return []*yaml.Node{root}, nil
+	if o.Items.Kind != yaml.SequenceNode && o.Items.ShortTag() != "!!null" {
+		d.problem(o.Items.Line, "items", "expected a list")
 	}
-	_, items := child(root, "items")
-	if items = resolve(items); items == nil || kindOf(items) == kindNull {
-		return nil, nil
+	for _, item := range o.Items.Content {
+		all = append(all, d.flatten(item)...)
 	}
-	if kindOf(items) != kindList {
-		return nil, c.problem(items.Line, "items", fmt.Sprintf("expected a list, found %s", kindOf(items)))
-	}
-	var objects []*yaml.Node
-	var errs []error
-	for _, item := range items.Content {
-		found, err := c.flatten(item, depth+1)
-		objects = append(objects, found...)
-		errs = append(errs, err)
-	}
-	return objects, errors.Join(errs...)
+	return all
 }
 
-// foreign tells whether an object belongs to another API than CRDs, and its kind.
-func foreign(root *yaml.Node) (kind string, ok bool) {
-	kind = scalar(root, "kind")
-	apiVersion := scalar(root, "apiVersion")
-	group, _, _ := strings.Cut(apiVersion, "/")
-	return kind, kind != "" && kind != "CustomResourceDefinition" && apiVersion != "" && group != apiextensionsv1.GroupName
-}
-
-// checkKind refuses everything but a CRD of the version that is served.
-func (c chunk) checkKind(root *yaml.Node) error {
-	const only = "only CustomResourceDefinitions can be given"
-	kind, apiVersion := scalar(root, "kind"), scalar(root, "apiVersion")
-	group, version, _ := strings.Cut(apiVersion, "/")
-	switch {
-	case kind == "":
-		return c.problem(root.Line, "kind", "is missing: "+only)
-	case kind != "CustomResourceDefinition":
-		return c.problem(lineOf(root, "kind"), "kind", fmt.Sprintf("found %q: %s", kind, only))
-	case apiVersion == "":
-		return c.problem(root.Line, "apiVersion", "is missing: write "+apiextensionsv1.SchemeGroupVersion.String())
-	case group == apiextensionsv1.GroupName && version == "v1beta1":
-		return c.problem(lineOf(root, "apiVersion"), "apiVersion",
-			fmt.Sprintf("%s is no longer served: convert to %s", apiVersion, apiextensionsv1.SchemeGroupVersion))
-	case apiVersion != apiextensionsv1.SchemeGroupVersion.String():
-		return c.problem(lineOf(root, "apiVersion"), "apiVersion",
-			fmt.Sprintf("found %q: expected %s", apiVersion, apiextensionsv1.SchemeGroupVersion))
-	}
-	return nil
-}
-
-// syntaxProblem gives an error of the YAML parser its file and line.
-func (c chunk) syntaxProblem(err error) error {
-	line, message := parserError(err)
-	switch {
-	case strings.HasPrefix(message, "did not find expected"):
-		// Here the parser means the line where the broken block begins. Its
-		// predecessor, which kubectl uses, means the line before the mistake.
-		if err := sigsyaml.Unmarshal(c.data, new(any)); err != nil {
-			if before, _ := parserError(err); before > 0 {
-				line = before + 1
-			}
+// decode decodes the CRDs, and notes where objects of other APIs are.
+func (d *document) decode() {
+	for i, o := range d.objects() {
+		group, _, _ := strings.Cut(o.APIVersion, "/")
+		if o.Kind != "" && o.Kind != "CustomResourceDefinition" && o.APIVersion != "" && group != apiextensionsv1.GroupName {
+			d.others = append(d.others, fmt.Sprintf("%s: line %d: %s", d.file, d.before+o.root.Line, o.Kind))
+			continue
 		}
-	case line == 0 && strings.HasPrefix(message, "unknown anchor '"):
-		name, _, _ := strings.Cut(strings.TrimPrefix(message, "unknown anchor '"), "'")
-		line = lineAt(c.data, bytes.Index(c.data, []byte("*"+name)))
-	case line == 0 && !utf8.Valid(c.data):
-		line = lineAt(c.data, bytes.IndexRune(c.data, utf8.RuneError))
-	}
-	if bytes.Contains(c.data, []byte("{{")) {
-		message += ` (a template, by its "{{": render it first)`
-	}
-	return c.problem(max(line, 1), "", message)
-}
-
-// parserError takes an error of a YAML parser apart. Line 0: it names none.
-func parserError(err error) (line int, message string) {
-	message = err.Error()
-	if _, after, found := strings.Cut(message, "yaml: "); found {
-		message = after
-	}
-	if rest, found := strings.CutPrefix(message, "line "); found {
-		digits, text, _ := strings.Cut(rest, ": ")
-		if n, err := strconv.Atoi(digits); err == nil {
-			return n, text
+		problems := len(d.problems)
+		found := definition{source: d, index: i}
+		found.name, found.body = o.definition()
+		found.line = d.before + o.line("metadata.name")
+		if len(d.problems) == problems {
+			d.definitions = append(d.definitions, found)
 		}
 	}
-	return 0, message
-}
-
-// lineAt returns the line of an offset, or 0 for a negative one.
-func lineAt(data []byte, offset int) int {
-	if offset < 0 {
-		return 0
-	}
-	return 1 + bytes.Count(data[:offset], []byte("\n"))
-}
-
-// resolve follows an alias to what it stands for. A nil node stays nil.
-func resolve(n *yaml.Node) *yaml.Node {
-	for n != nil && n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	return n
-}
-
-// child returns the key and the value of a mapping's entry, or nil.
-func child(mapping *yaml.Node, name string) (key, value *yaml.Node) {
-	if mapping == nil || mapping.Kind != yaml.MappingNode {
-		return nil, nil
-	}
-	for i := 0; i+1 < len(mapping.Content); i += 2 {
-		if key := resolve(mapping.Content[i]); key.Kind == yaml.ScalarNode && key.Value == name {
-			return key, mapping.Content[i+1]
-		}
-	}
-	return nil, nil
-}
-
-// scalar returns the text of a mapping's entry, or "".
-func scalar(mapping *yaml.Node, name string) string {
-	_, value := child(mapping, name)
-	if value = resolve(value); value == nil || value.Kind != yaml.ScalarNode || kindOf(value) == kindNull {
-		return ""
-	}
-	return value.Value
 }

@@ -63,7 +63,7 @@ func TestLoadRealCRDs(t *testing.T) {
 			}
 			names := sets.New[string]()
 			for _, d := range definitions {
-				names.Insert(d.name())
+				names.Insert(d.name)
 			}
 			if len(names) != folder.crds {
 				t.Errorf("%d CRDs, want %d: %v", len(names), folder.crds, sets.List(names))
@@ -110,7 +110,7 @@ func renamed(b *testing.B, data []byte, i int) []byte {
 	if err != nil {
 		b.Fatal(err)
 	}
-	plural, _, _ := strings.Cut(definitions[0].name(), ".")
+	plural, _, _ := strings.Cut(definitions[0].name, ".")
 	data = bytes.Replace(data, []byte("\n    plural: "+plural+"\n"), fmt.Appendf(nil, "\n    plural: %s%d\n", plural, i), 1)
 	return bytes.Replace(data, []byte("\n  name: "+plural+"."), fmt.Appendf(nil, "\n  name: %s%d.", plural, i), 1)
 }

@@ -121,7 +121,7 @@ func TestLoad(t *testing.T) {
 			}
 			var got []string
 			for _, d := range definitions {
-				got = append(got, fmt.Sprintf("%s:%d %s", d.source.file, d.line, d.name()))
+				got = append(got, fmt.Sprintf("%s:%d %s", d.source.file, d.line, d.name))
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("%s: -want +got:\n%s", tc.reason, diff)
@@ -153,19 +153,13 @@ func TestLoadBody(t *testing.T) {
 		"metadata:\n", "status:\n  conditions: []\nmetadata:\n  creationTimestamp: null\n  uid: x\n  annotations: {a: \"b\\u0001\\\"\\n<é\"}\n",
 		"type: integer", "type: integer\n            description:\n            default: 0x0a\n            enum: [1, 2.50, 1e3, 10, 0b11, 18446744073709551615, no, \"no\", ~, 2020-01-01]",
 		"name: {type: string}", "name: &n {type: string}\n                other: *n\n                third: {<<: [*n, {type: object}], title: x}")
-	d := chunk{file: "widgets.yaml", data: []byte(text)}
-	roots, err := d.objects()
+	definitions, _, err := load(files(map[string]string{"widgets.yaml": text}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &encoder{chunk: d}
-	e.value(roots[0], crdShape(), 0)
-	if len(e.problems) > 0 {
-		t.Fatal(e.problems)
-	}
 	var got, want any
-	if err := json.Unmarshal(e.out, &got); err != nil {
-		t.Fatalf("%v in %s", err, e.out)
+	if err := json.Unmarshal(definitions[0].body, &got); err != nil {
+		t.Fatalf("%v in %s", err, definitions[0].body)
 	}
 	wantText := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
 	"metadata":{"annotations":{"a":"b\u0001\"\n<é"},"name":"widgets.example.com"},
