@@ -169,11 +169,11 @@ func (p *Plane) start(ctx, life context.Context, whenReady []named[Work], fail f
 		log.V(1).Info("Started", "phase", name, "plane", p.space, "ms", time.Since(phase).Milliseconds())
 		phase = time.Now()
 	}
-	if err := p.stores.Begin(ctx); err != nil {
-		return err
-	}
 	p.inside.transport.Serve(p.top.Handler)
 	if err := p.startLinks(ctx, life); err != nil {
+		return err
+	}
+	if err := p.stores.Begin(ctx); err != nil {
 		return err
 	}
 	done("links")

@@ -54,9 +54,8 @@ func newInside(name string) *inside {
 }
 
 // Ready is closed when the storage is reachable, the namespaces the parts
-// promise exist, the watch caches of resources with less than 1,000 objects are
-// filled, and the CRDs given at start are established. It is never closed when
-// Run returns an error first: wait for both.
+// promise exist, and the CRDs given at start are established. It is never closed
+// when Run returns an error first: wait for both.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // ClientConfig is a client configuration with all rights that reaches the

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
@@ -46,13 +47,42 @@ func (Namespaces) Install(p *controlplane.Plan) error {
 		if err != nil {
 			return err
 		}
-		return ensureNamespaces(ctx, client.Namespaces(), immortal()...)
+		if err := ensureNamespaces(ctx, client.Namespaces(), immortal()...); err != nil {
+			return err
+		}
+		return awaitNamespaces(ctx, plane.Informers().Core().V1().Namespaces().Informer(), immortal()...)
 	}})
 	return nil
 }
 
 // immortal are the namespaces that exist from the start and cannot be deleted.
 func immortal() []string { return []string{metav1.NamespaceDefault, metav1.NamespaceSystem} }
+
+// awaitNamespaces returns when the informer has the namespaces: admission asks for one
+// that it has not, with every write.
+func awaitNamespaces(ctx context.Context, informer cache.SharedIndexInformer, names ...string) error {
+	added := make(chan struct{}, 1)
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
+		select {
+		case added <- struct{}{}:
+		default: // a look is due already
+		}
+	}})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = informer.RemoveEventHandler(handler) }() // it is there
+	for _, name := range names {
+		for _, found, _ := informer.GetStore().GetByKey(name); !found; _, found, _ = informer.GetStore().GetByKey(name) {
+			select {
+			case <-added:
+			case <-ctx.Done():
+				return fmt.Errorf("namespace %q is not seen by admission: %w", name, context.Cause(ctx))
+			}
+		}
+	}
+	return nil
+}
 
 // ensureNamespaces creates the namespaces that do not exist yet. It looks first: a
 // storage that takes no writes is no reason not to start on what is in it.

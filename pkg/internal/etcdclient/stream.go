@@ -93,7 +93,7 @@ type streaming struct {
 
 // RangeStream implements the client of the etcd KV service.
 func (c *streaming) RangeStream(ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption) (pb.KV_RangeStreamClient, error) {
-	read := &pages{ctx: ctx, client: c.KVClient, request: r, limit: r.Limit}
+	read := &pages{ctx: ctx, client: c.KVClient, request: r, options: opts, limit: r.Limit}
 	if at := c.refused.Load(); at != 0 && time.Since(time.Unix(0, at)) < askAgain {
 		return read, nil
 	}
@@ -130,7 +130,8 @@ type pages struct {
 	ctx     context.Context //nolint:containedctx // of the stream, as gRPC has it
 	client  pb.KVClient
 	request *pb.RangeRequest
-	limit   int64 // of the whole. 0: none
+	options []grpc.CallOption // with how large an answer may be
+	limit   int64             // of the whole. 0: none
 	sent    int64
 	newest  int64 // the revision that the first page was answered at
 	over    bool
@@ -145,7 +146,7 @@ func (p *pages) Recv() (*pb.RangeStreamResponse, error) {
 	if p.limit > 0 {
 		p.request.Limit = min(pageKeys, p.limit-p.sent)
 	}
-	page, err := p.client.Range(p.ctx, p.request)
+	page, err := p.client.Range(p.ctx, p.request, p.options...)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ type Stores struct {
 	lazy  map[*lazy]bool
 }
 
-// Begin notes what happened before the plane served. It is to be called before the
+// Begin notes what was written before the plane serves. It is to be called before the
 // plane is ready.
 func (b *Stores) Begin(ctx context.Context) error {
 	client, err := b.Client()
