@@ -22,10 +22,10 @@ func own(c *rest.Config) *rest.Config {
 	return c
 }
 
-// wrap registers the APIServices before the first request that can tell whether
-// they are. A plane writes one for each of its group versions, and most planes on
-// demand live and go without anybody asking for them: groups are served as well
-// without, and aggregated discovery knows them from the servers.
+// wrap registers the APIServices before the first request that can tell whether they
+// are. A plane writes one for each of its group versions, and most planes live and go
+// without anybody asking for them: groups are served as well without, and aggregated
+// discovery knows them from the servers.
 func (r *registration) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if tells(req) && !strings.HasSuffix(req.UserAgent(), ownAgent) {

@@ -174,7 +174,7 @@ const listing = "none"
 // TestChild is the contract, in the process that another test starts.
 func TestChild(t *testing.T) {
 	if os.Getenv(childEngine) == listing {
-		storagetest.Run(t, func() controlplane.Storage { return unstartable{} })
+		storagetest.Run(t, func(testing.TB) controlplane.Storage { return unstartable{} })
 		return
 	}
 	e, found := engines()[os.Getenv(childEngine)]
@@ -188,7 +188,7 @@ func TestChild(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Store(first)
-	storagetest.Run(t, func() controlplane.Storage { return e.storage(fmt.Sprintf(url, n.Add(1)), startTimeout) })
+	storagetest.Run(t, func(testing.TB) controlplane.Storage { return e.storage(fmt.Sprintf(url, n.Add(1)), startTimeout) })
 }
 
 // unstartable is a storage that does not start.

@@ -36,11 +36,8 @@ func TestEtcdVersions(t *testing.T) {
 			if err != nil || !strings.Contains(string(out), "etcd Version: "+version) {
 				t.Fatalf("%s --version: %v, %s, want %s", program, err, out, version)
 			}
-			dir, n := t.TempDir(), 0
-			storagetest.Run(t, func() controlplane.Storage {
-				n++
-				data := filepath.Join(dir, fmt.Sprint(n))
-				return etcd.Cluster{Endpoints: []string{serve(t, program, data)}, DialTimeout: patience}
+			storagetest.Run(t, func(t testing.TB) controlplane.Storage {
+				return etcd.Cluster{Endpoints: []string{serve(t, program, t.TempDir())}, DialTimeout: patience}
 			})
 		})
 	}
@@ -89,14 +86,14 @@ func build(t *testing.T, module string) string {
 }
 
 // serve runs an etcd until the test ends and returns its client URL.
-func serve(t *testing.T, program, dir string) string {
+func serve(t testing.TB, program, dir string) string {
 	t.Helper()
 	return "http://" + serveAt(t, program, dir, "http")
 }
 
 // serveAt runs an etcd with further flags until the test ends, and returns the address
 // of its clients. The kernel chooses the ports, so it is in what etcd logs only.
-func serveAt(t *testing.T, program, dir, scheme string, flags ...string) string {
+func serveAt(t testing.TB, program, dir, scheme string, flags ...string) string {
 	t.Helper()
 	const local = "http://127.0.0.1:0"
 	clients := scheme + "://127.0.0.1:0"
@@ -146,7 +143,7 @@ func read(log io.Reader, address chan<- string) error {
 }
 
 // shut ends an etcd, by force where it does not end when asked.
-func shut(t *testing.T, cmd *exec.Cmd, end <-chan error) {
+func shut(t testing.TB, cmd *exec.Cmd, end <-chan error) {
 	t.Helper()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Error(err)

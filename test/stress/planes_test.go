@@ -14,15 +14,18 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
@@ -42,10 +45,16 @@ type tenant struct {
 	plane *controlplane.Plane
 	mu    sync.Mutex
 	acked []string
+	many  chan struct{} // closed when there are manyAcked
 }
 
+const manyAcked = 20
+
 func tenants() []*tenant {
-	return []*tenant{{name: "blue", sizes: "integer", size: int64(7)}, {name: "red", sizes: "string", size: "seven"}}
+	return []*tenant{
+		{name: "blue", sizes: "integer", size: int64(7), many: make(chan struct{})},
+		{name: "red", sizes: "string", size: "seven", many: make(chan struct{})},
+	}
 }
 
 func (n *tenant) start(t *testing.T, s *controlplane.Server) {
@@ -60,7 +69,8 @@ func (n *tenant) start(t *testing.T, s *controlplane.Server) {
 	n.plane = plane
 }
 
-// define creates the CRD, the same name in all tenants and another schema in each.
+// define creates the CRD, the same name in all tenants and another schema in each,
+// and waits until it is established.
 func (n *tenant) define(t *testing.T) {
 	t.Helper()
 	definitions, err := clientset.NewForConfig(n.plane.Config())
@@ -82,9 +92,35 @@ func (n *tenant) define(t *testing.T) {
 			}},
 		},
 	}
-	if _, err := definitions.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), def, metav1.CreateOptions{}); err != nil {
+	crds := definitions.ApiextensionsV1().CustomResourceDefinitions()
+	if def, err = crds.Create(t.Context(), def, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	until(t, crds, def, func(e watch.Event) (bool, error) {
+		def := e.Object.(*apiextensionsv1.CustomResourceDefinition)
+		return apihelpers.IsCRDConditionTrue(def, apiextensionsv1.Established), nil
+	})
+}
+
+// until watches an object from its version on until a condition holds.
+func until(t *testing.T, c watcher, o metav1.Object, condition watchtools.ConditionFunc) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	w, err := c.Watch(ctx, metav1.ListOptions{
+		FieldSelector: "metadata.name=" + o.GetName(), ResourceVersion: o.GetResourceVersion(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := watchtools.UntilWithoutRetry(ctx, w, condition); err != nil {
+		t.Fatalf("watch %s: %v", o.GetName(), err)
+	}
+}
+
+// watcher is a client of a resource.
+type watcher interface {
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
 func widgets(t *testing.T, config *rest.Config) dynamic.NamespaceableResourceInterface {
@@ -103,18 +139,6 @@ func widget(name string, size any) *unstructured.Unstructured {
 	}}
 }
 
-// settled tries again while a CRD is not served yet.
-func settled(t *testing.T, f func() error) {
-	t.Helper()
-	err := f()
-	for end := time.Now().Add(limit); apierrors.IsNotFound(err) && time.Now().Before(end); err = f() {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // write creates widgets until the plane refuses, or as many as there are to be.
 func (n *tenant) write(ctx context.Context, c dynamic.ResourceInterface, who, count int) error {
 	for i := range count {
@@ -123,7 +147,9 @@ func (n *tenant) write(ctx context.Context, c dynamic.ResourceInterface, who, co
 			return err
 		}
 		n.mu.Lock()
-		n.acked = append(n.acked, name)
+		if n.acked = append(n.acked, name); len(n.acked) == manyAcked {
+			close(n.many)
+		}
 		n.mu.Unlock()
 	}
 	return nil
@@ -189,13 +215,19 @@ func TestPlanes(t *testing.T) {
 				n.start(t, l.server)
 				n.define(t)
 				c := widgets(t, n.plane.Config()).Namespace("default")
-				settled(t, func() error { return n.write(t.Context(), c, 0, 1) })
+				if err := n.write(t.Context(), c, 0, 1); err != nil {
+					t.Fatal(err)
+				}
 			}
 			refusals(t, l.server, all)
 
 			goOn := blue.writers(t, 1, 100)
 			stopRed := red.writers(t, 1, 1_000_000)
-			awaitAcked(t, red, 20)
+			select {
+			case <-red.many:
+			case <-time.After(limit):
+				t.Fatalf("red has not acknowledged %d widgets after %v", manyAcked, limit)
+			}
 			begun := time.Now()
 			if err := red.plane.Stop(t.Context()); err != nil {
 				t.Errorf("stop red under load: %v", err)
@@ -262,19 +294,6 @@ func refusals(t *testing.T, s *controlplane.Server, all []*tenant) {
 	}
 }
 
-func awaitAcked(t *testing.T, n *tenant, count int) {
-	t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		n.mu.Lock()
-		have := len(n.acked)
-		n.mu.Unlock()
-		if have >= count {
-			return
-		}
-	}
-	t.Fatalf("%s has not acknowledged %d widgets after %v", n.name, count, limit)
-}
-
 // emptied deletes a namespace of one tenant that all have. Only its objects go.
 func emptied(t *testing.T, one, other *tenant) {
 	t.Helper()
@@ -288,17 +307,15 @@ func emptied(t *testing.T, one, other *tenant) {
 			t.Fatal(err)
 		}
 	}
-	mine, others := client(t, one.plane.Config()), client(t, other.plane.Config())
-	if err := mine.CoreV1().Namespaces().Delete(t.Context(), "shop", metav1.DeleteOptions{}); err != nil {
+	mine, others := client(t, one.plane.Config()).CoreV1().Namespaces(), client(t, other.plane.Config())
+	shop, err := mine.Get(t.Context(), "shop", metav1.GetOptions{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	for end := time.Now().Add(limit); !apierrors.IsNotFound(err) && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		_, err = mine.CoreV1().Namespaces().Get(t.Context(), "shop", metav1.GetOptions{})
+	if err := mine.Delete(t.Context(), "shop", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
 	}
-	if !apierrors.IsNotFound(err) {
-		t.Errorf("%s: a deleted namespace is still there: %v", one.name, err)
-	}
+	until(t, mine, shop, func(e watch.Event) (bool, error) { return e.Type == watch.Deleted, nil })
 	if _, err := others.CoreV1().ConfigMaps("shop").Get(t.Context(), "shop", metav1.GetOptions{}); err != nil {
 		t.Errorf("%s: an object of the namespace that %s deleted: %v", other.name, one.name, err)
 	}

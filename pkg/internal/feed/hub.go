@@ -142,7 +142,7 @@ func (h *Hub) join(ctx context.Context, f *Feed) error {
 	for {
 		h.mu.Lock()
 		if h.since != 0 {
-			f.waiting = queue{more: f.waiting.more}
+			f.waiting.begin()
 			h.feeds[f.space.Plane] = f
 			h.mu.Unlock()
 			return nil
@@ -183,13 +183,16 @@ type event struct {
 	deleted bool
 }
 
-// queue has the events that wait for a feed. It needs the hub's lock.
+// queue has the events that wait for a feed. All but more and signal needs the
+// hub's lock.
 type queue struct {
 	events []event
 	bytes  int
 	ended  error         // why there are no more
 	more   chan struct{} // has room for one: there is something to take
 }
+
+func (q *queue) begin() { q.events, q.bytes, q.ended = nil, 0, nil }
 
 // mostBytes bounds the values that wait for a feed. One that is further behind reads
 // everything again, which is as fast.

@@ -12,6 +12,7 @@
 package keys
 
 import (
+	"cmp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,7 +38,7 @@ type Space struct {
 // slashes at its ends.
 func (s Space) Of(r schema.GroupResource) string {
 	if s.Plane != "" {
-		return planes + groupOr(r.Group, core) + "/" + r.Resource + "/" + s.Plane
+		return planes + cmp.Or(r.Group, core) + "/" + r.Resource + "/" + s.Plane
 	}
 	if r.Group == "" {
 		return r.Resource
@@ -126,10 +127,3 @@ func (s Space) Next(key string) (from, end, next string) {
 
 // after is the first key that does not start with a prefix, which ends in a slash.
 func after(prefix string) string { return prefix[:len(prefix)-1] + string(prefix[len(prefix)-1]+1) }
-
-func groupOr(group, empty string) string {
-	if group == "" {
-		return empty
-	}
-	return group
-}

@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"path/filepath"
 	"runtime/pprof"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,15 +24,9 @@ const patience = 30 * time.Second
 // nobody is where nobody listens: a port that nobody is given.
 const nobody = "http://127.0.0.1:1"
 
-// clusters returns a function that starts an etcd of its own, on a port picked
-// by the kernel, each time it is called.
-func clusters(t testing.TB) func() controlplane.Storage {
-	dir := t.TempDir()
-	n := 0
-	return func() controlplane.Storage {
-		n++
-		return Cluster{Endpoints: []string{serve(t, filepath.Join(dir, strconv.Itoa(n)))}, DialTimeout: patience}
-	}
+// newCluster starts an etcd that runs until the test ends, on a port picked by the kernel.
+func newCluster(t testing.TB) controlplane.Storage {
+	return Cluster{Endpoints: []string{serve(t, t.TempDir())}, DialTimeout: patience}
 }
 
 // serve runs an etcd until the test ends and returns its client URL.
@@ -92,10 +85,10 @@ func serveAs(t testing.TB, dir, scheme string) string {
 	return scheme + "://" + e.Clients[0].Addr().String()
 }
 
-func TestCluster(t *testing.T) { storagetest.Run(t, clusters(t)) }
+func TestCluster(t *testing.T) { storagetest.Run(t, newCluster) }
 
-func BenchmarkClusterStart(b *testing.B)  { storagetest.BenchmarkStart(b, clusters(b)) }
-func BenchmarkClusterCreate(b *testing.B) { storagetest.BenchmarkCreate(b, clusters(b)) }
+func BenchmarkClusterStart(b *testing.B)  { storagetest.BenchmarkStart(b, newCluster) }
+func BenchmarkClusterCreate(b *testing.B) { storagetest.BenchmarkCreate(b, newCluster) }
 
 func TestClusterOutOfReach(t *testing.T) {
 	for name, c := range map[string]struct {

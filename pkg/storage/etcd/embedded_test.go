@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,27 +17,17 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/storagetest"
 )
 
-// directories returns a function that describes a new directory each time.
-func directories(t testing.TB) func() controlplane.Storage {
-	dir := t.TempDir()
-	n := 0
-	return func() controlplane.Storage {
-		n++
-		return Embedded{Dir: filepath.Join(dir, "sub", strconv.Itoa(n))}
-	}
+// directory describes an etcd in a new directory.
+func directory(t testing.TB) controlplane.Storage {
+	return Embedded{Dir: filepath.Join(t.TempDir(), "sub", "data")}
 }
 
-// unsynced returns the same without waiting for the disk.
-func unsynced(t testing.TB) func() controlplane.Storage {
-	open := directories(t)
-	return func() controlplane.Storage {
-		e := open().(Embedded)
-		e.UnsafeNoSync = true
-		return e
-	}
+// unsynced describes the same without waiting for the disk.
+func unsynced(t testing.TB) controlplane.Storage {
+	return Embedded{Dir: filepath.Join(t.TempDir(), "sub", "data"), UnsafeNoSync: true}
 }
 
-func TestEmbedded(t *testing.T) { storagetest.Run(t, directories(t), storagetest.Size(size)) }
+func TestEmbedded(t *testing.T) { storagetest.Run(t, directory, storagetest.Size(size)) }
 
 // size is what the database takes. The log beside it is as large whatever is
 // written.
@@ -51,10 +40,10 @@ func size(s controlplane.Storage) int64 {
 }
 
 func TestEmbeddedPersistence(t *testing.T) {
-	for name, open := range map[string]func() controlplane.Storage{
-		"synced":   directories(t),
-		"unsynced": unsynced(t),
-		"snapshots": func() controlplane.Storage {
+	for name, open := range map[string]func(testing.TB) controlplane.Storage{
+		"synced":   directory,
+		"unsynced": unsynced,
+		"snapshots": func(t testing.TB) controlplane.Storage {
 			return Embedded{Dir: filepath.Join(t.TempDir(), "data"), SnapshotCount: 7}
 		},
 	} {
@@ -65,10 +54,10 @@ func TestEmbeddedPersistence(t *testing.T) {
 	}
 }
 
-func BenchmarkEmbeddedStart(b *testing.B)          { storagetest.BenchmarkStart(b, directories(b)) }
-func BenchmarkEmbeddedStartUnsynced(b *testing.B)  { storagetest.BenchmarkStart(b, unsynced(b)) }
-func BenchmarkEmbeddedCreate(b *testing.B)         { storagetest.BenchmarkCreate(b, directories(b)) }
-func BenchmarkEmbeddedCreateUnsynced(b *testing.B) { storagetest.BenchmarkCreate(b, unsynced(b)) }
+func BenchmarkEmbeddedStart(b *testing.B)          { storagetest.BenchmarkStart(b, directory) }
+func BenchmarkEmbeddedStartUnsynced(b *testing.B)  { storagetest.BenchmarkStart(b, unsynced) }
+func BenchmarkEmbeddedCreate(b *testing.B)         { storagetest.BenchmarkCreate(b, directory) }
+func BenchmarkEmbeddedCreateUnsynced(b *testing.B) { storagetest.BenchmarkCreate(b, unsynced) }
 
 func TestDirectoryIsPrivate(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")

@@ -8,7 +8,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/storagetest"
 )
 
-func open() controlplane.Storage { return memory.Store{} }
+func open(testing.TB) controlplane.Storage { return memory.Store{} }
 
 func TestContract(t *testing.T) { storagetest.Run(t, open) }
 

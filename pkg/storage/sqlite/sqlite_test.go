@@ -15,17 +15,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/storagetest"
 )
 
-// files returns a function that describes a new file each time.
-func files(t testing.TB) func() controlplane.Storage {
-	dir := t.TempDir()
-	n := 0
-	return func() controlplane.Storage {
-		n++
-		return File{Path: filepath.Join(dir, "sub", strings.Repeat("x", n)+".db")}
-	}
+// file describes a new file.
+func file(t testing.TB) controlplane.Storage {
+	return File{Path: filepath.Join(t.TempDir(), "sub", "x.db")}
 }
 
-func TestContract(t *testing.T) { storagetest.Run(t, files(t), storagetest.Size(size)) }
+func TestContract(t *testing.T) { storagetest.Run(t, file, storagetest.Size(size)) }
 
 // size is what the file takes with those that SQLite keeps beside it.
 func size(s controlplane.Storage) int64 {
@@ -38,10 +33,10 @@ func size(s controlplane.Storage) int64 {
 	return n
 }
 
-func TestPersistence(t *testing.T) { storagetest.RunPersistent(t, files(t)) }
+func TestPersistence(t *testing.T) { storagetest.RunPersistent(t, file) }
 
-func BenchmarkStart(b *testing.B)  { storagetest.BenchmarkStart(b, files(b)) }
-func BenchmarkCreate(b *testing.B) { storagetest.BenchmarkCreate(b, files(b)) }
+func BenchmarkStart(b *testing.B)  { storagetest.BenchmarkStart(b, file) }
+func BenchmarkCreate(b *testing.B) { storagetest.BenchmarkCreate(b, file) }
 
 func TestFilesArePrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "state.db")

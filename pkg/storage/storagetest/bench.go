@@ -14,17 +14,17 @@ import (
 
 // BenchmarkStart measures the time from nothing to the first answer, for an
 // empty storage and for one that is opened again with 1000 objects in it.
-func BenchmarkStart(b *testing.B, open func() controlplane.Storage) {
+func BenchmarkStart(b *testing.B, open func(testing.TB) controlplane.Storage) {
 	b.Run("new", func(b *testing.B) {
 		for b.Loop() {
 			b.StopTimer()
-			d := open()
+			d := open(b)
 			b.StartTimer()
 			answer(b, d)
 		}
 	})
 	b.Run("again", func(b *testing.B) {
-		d := open()
+		d := open(b)
 		s := d.Open()
 		if err := s.Start(b.Context()); err != nil {
 			b.Fatal(err)
@@ -55,11 +55,11 @@ func answer(b *testing.B, d controlplane.Storage) {
 
 // BenchmarkCreate measures transactions that create a key of 1 KiB, and the
 // CPU time they take, with one client and with 16.
-func BenchmarkCreate(b *testing.B, open func() controlplane.Storage) {
+func BenchmarkCreate(b *testing.B, open func(testing.TB) controlplane.Storage) {
 	value := bytes.Repeat([]byte("x"), 1024)
 	for _, writers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
-			h := newSuite(open, nil).start(b, open())
+			h := newSuite(open, nil).start(b, open(b))
 			var next atomic.Int64
 			var group sync.WaitGroup
 			b.ResetTimer()

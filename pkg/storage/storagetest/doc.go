@@ -4,13 +4,13 @@
 // The author of a storage calls it from a test of the storage's own package:
 //
 //	func TestContract(t *testing.T) {
-//		storagetest.Run(t, func() controlplane.Storage {
+//		storagetest.Run(t, func(t testing.TB) controlplane.Storage {
 //			return mine.File{Path: filepath.Join(t.TempDir(), "state")}
 //		})
 //	}
 //
 //	func TestPersistence(t *testing.T) {
-//		storagetest.RunPersistent(t, func() controlplane.Storage {
+//		storagetest.RunPersistent(t, func(t testing.TB) controlplane.Storage {
 //			return mine.File{Path: filepath.Join(t.TempDir(), "state")}
 //		})
 //	}

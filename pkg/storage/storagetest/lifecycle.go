@@ -17,7 +17,7 @@ const cycles = 50
 func testLifecycle(t *testing.T, suite *suite) {
 	open := suite.open
 	t.Run("stop before start", func(t *testing.T) {
-		s := open().Open()
+		s := open(t).Open()
 		if _, err := s.Client(); err == nil {
 			t.Error("client before start: want an error")
 		}
@@ -25,14 +25,14 @@ func testLifecycle(t *testing.T, suite *suite) {
 		stop(t, s)
 	})
 	t.Run("start twice", func(t *testing.T) {
-		h := suite.start(t, open())
+		h := suite.start(t, open(t))
 		if err := h.storage.Start(t.Context()); err == nil {
 			t.Error("want an error")
 		}
 		h.create(t, "/t/a", "1")
 	})
 	t.Run("start ends with its context", func(t *testing.T) {
-		s := open().Open()
+		s := open(t).Open()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := s.Start(ctx); err == nil {
@@ -41,7 +41,7 @@ func testLifecycle(t *testing.T, suite *suite) {
 		stop(t, s)
 	})
 	t.Run("outlives the context of its start", func(t *testing.T) {
-		s := open().Open()
+		s := open(t).Open()
 		ctx, cancel := context.WithCancel(t.Context())
 		if err := s.Start(ctx); err != nil {
 			t.Fatal(err)
@@ -52,7 +52,7 @@ func testLifecycle(t *testing.T, suite *suite) {
 		h.create(t, "/t/a", "1")
 	})
 	t.Run("stop ends forgotten watches", func(t *testing.T) {
-		h := suite.start(t, open())
+		h := suite.start(t, open(t))
 		w := h.watch(t, "/t/", h.create(t, "/t/a", "1"))
 		w.events(t, 1)
 		stop(t, h.storage)
@@ -66,7 +66,7 @@ func testLifecycle(t *testing.T, suite *suite) {
 // testCycles checks that starting and stopping leaves no goroutine and no open
 // file behind.
 func testCycles(t *testing.T, suite *suite) {
-	d := suite.open()
+	d := suite.open(t)
 	n := 0
 	once := func() {
 		s := d.Open()

@@ -35,13 +35,13 @@ func within(d time.Duration) Option {
 
 // suite is what all tests of one storage share.
 type suite struct {
-	open         func() controlplane.Storage
+	open         func(testing.TB) controlplane.Storage
 	size         func(controlplane.Storage) int64
 	renewsLeases bool
 	patience     time.Duration
 }
 
-func newSuite(open func() controlplane.Storage, options []Option) *suite {
+func newSuite(open func(testing.TB) controlplane.Storage, options []Option) *suite {
 	s := &suite{open: open, patience: patience}
 	for _, o := range options {
 		o(s)
@@ -57,7 +57,7 @@ func (s *suite) run(t *testing.T, all tests) {
 	for group, members := range all {
 		t.Run(group, func(t *testing.T) {
 			for name, test := range members {
-				t.Run(name, func(t *testing.T) { test(t, s.start(t, s.open())) })
+				t.Run(name, func(t *testing.T) { test(t, s.start(t, s.open(t))) })
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 func testRestart(t *testing.T, suite *suite) {
-	d := suite.open()
+	d := suite.open(t)
 	const rounds, keys = 4, 200
 	want := map[string]string{}
 	var last int64
@@ -55,7 +55,7 @@ func testRestart(t *testing.T, suite *suite) {
 }
 
 func testSecondServer(t *testing.T, suite *suite) {
-	d := suite.open()
+	d := suite.open(t)
 	h := suite.start(t, d)
 	second := d.Open()
 	begin := time.Now()
@@ -78,7 +78,7 @@ func testSecondServer(t *testing.T, suite *suite) {
 // testCompactedRestart compacts and starts again: what was compacted stays so,
 // and what was not can still be read and watched.
 func testCompactedRestart(t *testing.T, suite *suite) {
-	d := suite.open()
+	d := suite.open(t)
 	before := suite.start(t, d)
 	one := before.create(t, "/t/a", "1")
 	two := before.update(t, "/t/a", "2", one)
@@ -110,7 +110,7 @@ func testCompactedRestart(t *testing.T, suite *suite) {
 // is gone. A lease that began anew each time would never end.
 func testLeaseRestart(t *testing.T, suite *suite) {
 	const seconds, most = 5, 30
-	d := suite.open()
+	d := suite.open(t)
 	h := suite.start(t, d)
 	kept := h.create(t, "/t/kept", "1")
 	l := h.lease(t, seconds, "/t/leased")

@@ -7,8 +7,9 @@ import (
 )
 
 // Run tests what every storage promises. Every call of open describes an empty
-// storage. Each test starts one of its own, and stops it.
-func Run(t *testing.T, open func() controlplane.Storage, options ...Option) {
+// storage, for one test that starts it and stops it: what open has made for it may
+// end with that test.
+func Run(t *testing.T, open func(testing.TB) controlplane.Storage, options ...Option) {
 	s := newSuite(open, options)
 	s.run(t, dataTests())
 	s.run(t, watchTests())
@@ -30,14 +31,14 @@ func Run(t *testing.T, open func() controlplane.Storage, options ...Option) {
 }
 
 // RunPersistent tests what only a storage that outlives its server promises.
-func RunPersistent(t *testing.T, open func() controlplane.Storage, options ...Option) {
+func RunPersistent(t *testing.T, open func(testing.TB) controlplane.Storage, options ...Option) {
 	s := newSuite(open, options)
 	t.Run("restart", func(t *testing.T) {
 		t.Run("keeps keys, revisions and history", func(t *testing.T) { testRestart(t, s) })
 		t.Run("keeps compaction", func(t *testing.T) { testCompactedRestart(t, s) })
 		t.Run("lets leases go on", func(t *testing.T) { testLeaseRestart(t, s) })
 	})
-	if !open().Traits().Shared {
+	if !open(t).Traits().Shared {
 		t.Run("a second server is refused", func(t *testing.T) { testSecondServer(t, s) })
 	}
 }
