@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -14,36 +17,87 @@ import (
 	"k8s.io/kube-aggregator/pkg/controllers/autoregister"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // registration keeps a local APIService for every group version of the plane.
 type registration struct {
 	informers externalversions.SharedInformerFactory
+	plane     *controlplane.Plane
 	asked     func()
 	wanted    chan struct{} // closed when somebody asked
 	begun     chan struct{} // closed when it can be asked for
-	complete  chan struct{} // closed when every group version is registered
+	complete  atomic.Bool   // what the plane always serves was registered once
+	moved     signal.Change // of the APIServices, or of what is served
 }
 
 func newRegistration() *registration {
-	r := &registration{wanted: make(chan struct{}), begun: make(chan struct{}), complete: make(chan struct{})}
+	r := &registration{wanted: make(chan struct{}), begun: make(chan struct{})}
 	r.asked = sync.OnceFunc(func() { close(r.wanted) })
 	return r
 }
 
+// followTimeout bounds how long an answer waits for the APIServices of groups that
+// came or went: somebody may refuse them, which must harm nobody else.
+const followTimeout = 5 * time.Second
+
+// await returns when the APIServices are those of the groups that are served now.
 func (r *registration) await(ctx context.Context) error {
 	r.asked()
-	select {
-	case <-r.complete:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("APIServices of the plane's groups were not registered: %w", context.Cause(ctx))
+	timeout, late := time.After(followTimeout), false
+	for {
+		moved := r.moved.Next()
+		if r.settled() || late && r.complete.Load() {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-timeout:
+			late = true
+		case <-ctx.Done():
+			return fmt.Errorf("APIServices of the plane's groups were not registered: %w", context.Cause(ctx))
+		}
 	}
 }
+
+// settled tells whether the APIServices are those of the group versions served now.
+func (r *registration) settled() bool {
+	var wanted []controlplane.GroupVersion
+	complete := r.complete.Load()
+	if !complete { // later on, who deletes them wants it
+		wanted = slices.DeleteFunc(r.plane.GroupVersions(), ownGroup)
+	}
+	for _, d := range r.plane.Dynamic() {
+		wanted = append(wanted, d.GroupVersions()...)
+	}
+	missing := map[string]bool{}
+	for _, gv := range wanted {
+		missing[apiService(gv).Name] = true
+	}
+	services, err := r.informers.Apiregistration().V1().APIServices().Lister().List(labels.Everything())
+	if err != nil {
+		return false // a lister of a synced informer does not fail
+	}
+	for _, s := range services {
+		if !missing[s.Name] && s.Labels[autoregister.AutoRegisterManagedLabel] == "true" {
+			return false // its group is served no more
+		}
+		delete(missing, s.Name)
+	}
+	if len(missing) == 0 && !complete {
+		r.complete.Store(true)
+	}
+	return len(missing) == 0
+}
+
+// ownGroup tells whether it is the group of APIServices, which upstream's handler
+// lists by itself.
+func ownGroup(gv controlplane.GroupVersion) bool { return gv.Group == apiregistrationv1.GroupName }
 
 // run registers what the plane always serves, follows what comes and goes, and
 // ends with the context.
 func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
+	r.plane = p
 	close(r.begun)
 	select {
 	case <-r.wanted:
@@ -56,10 +110,7 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	}
 	services := r.informers.Apiregistration().V1().APIServices()
 	controller := autoregister.NewAutoRegisterController(services, client.ApiregistrationV1())
-	for _, gv := range p.GroupVersions() {
-		if gv.Group == apiregistrationv1.GroupName {
-			continue // upstream's handler lists its own group by itself
-		}
+	for _, gv := range slices.DeleteFunc(p.GroupVersions(), ownGroup) {
 		controller.AddAPIServiceToSyncOnStart(apiService(gv))
 	}
 	// What is wanted must be known before the controller runs: it deletes the
@@ -72,50 +123,28 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 		controller.Run(1, ctx.Done())
 	}()
 	defer func() { cancel(); <-done }() // the controller's queue ends with its run
-	changed := make(chan struct{}, 1)
-	signal := func() {
-		select {
-		case changed <- struct{}{}:
-		default: // a look is due already
-		}
-	}
+	var served signal.Change
 	for _, d := range p.Dynamic() {
-		if err := d.Subscribe(signal); err != nil {
+		if err := d.Subscribe(served.Announce); err != nil {
 			return err
 		}
 	}
-	handler, err := services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { signal() }})
+	_, err = services.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { r.moved.Announce() }, DeleteFunc: func(any) { r.moved.Announce() },
+	})
 	if err != nil {
 		return err
 	}
-	for complete := false; ; {
+	for {
+		changed := served.Next()
 		registered = follow(controller, p.Dynamic(), registered)
-		if !complete && r.has(p) {
-			complete = true
-			close(r.complete)
-			if err := services.Informer().RemoveEventHandler(handler); err != nil {
-				return err
-			}
-		}
 		select {
 		case <-changed:
+			r.moved.Announce()
 		case <-ctx.Done():
 			return nil
 		}
 	}
-}
-
-// has tells whether every group version served now is registered.
-func (r *registration) has(p *controlplane.Plane) bool {
-	wanted := p.GroupVersions()
-	for _, d := range p.Dynamic() {
-		wanted = append(wanted, d.GroupVersions()...)
-	}
-	lister := r.informers.Apiregistration().V1().APIServices().Lister()
-	return !slices.ContainsFunc(wanted, func(gv controlplane.GroupVersion) bool {
-		_, err := lister.Get(apiService(gv).Name)
-		return err != nil && gv.Group != apiregistrationv1.GroupName
-	})
 }
 
 // follow registers the dynamic groups served now, and removes those that went.

@@ -169,8 +169,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.BuildHandlerChainFunc = (&chain{
 		middleware: p.plan.middleware, signals: p.signals, pending: p.pending, tracing: p.host.tracer.provider != nil, lists: p.lists(),
 	}).build
-	c.AggregatedDiscoveryGroupManager = discoveryendpoint.NewResourceManager("apis")
-	c.AggregatedDiscoveryGroupManager.AddInvalidationCallback(p.discovered.Announce)
+	c.AggregatedDiscoveryGroupManager = listing{discoveryendpoint.NewResourceManager("apis"), discoveryendpoint.BuiltinSource, &p.listed}
 	c.StorageObjectCountTracker = p.stores.Objects
 	// Clipped: the servers of the chain append to what they share here.
 	c.HealthzChecks = slices.Clip(append(c.HealthzChecks, p.host.stored...))

@@ -4,48 +4,141 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apiserver/pkg/endpoints/discovery"
-	discoveryclient "k8s.io/client-go/discovery"
+	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
-// AwaitDiscovery returns when discovery lists all the resources, as clients
-// need to find them. It is signalled by changes of the discovery document.
-func (p *Plane) AwaitDiscovery(ctx context.Context, resources []schema.GroupVersionResource) error {
-	client, err := discoveryclient.NewDiscoveryClientForConfig(p.inside.config)
-	if err != nil {
-		return err
+// Discovers tells whether discovery lists all the resources, of whatever group but
+// the core group, so that clients find them.
+func (p *Plane) Discovers(resources ...schema.GroupVersionResource) bool {
+	if len(p.listed.missing(resources)) > 0 {
+		return false
 	}
+	p.announcer.announce()
+	return true
+}
+
+// AwaitDiscovery returns when discovery lists all the resources (see
+// [Plane.Discovers]).
+func (p *Plane) AwaitDiscovery(ctx context.Context, resources []schema.GroupVersionResource) error {
 	for {
-		changed := p.discovered.Next()
-		_, lists, _, err := client.GroupsAndMaybeResources()
-		if err != nil {
-			return fmt.Errorf("read discovery: %w", err)
+		changed := p.DiscoveryChanged()
+		if p.Discovers(resources...) {
+			return nil
 		}
-		missing := slices.DeleteFunc(slices.Clone(resources), func(r schema.GroupVersionResource) bool {
-			list := lists[r.GroupVersion()]
-			return list != nil && slices.ContainsFunc(list.APIResources, func(a metav1.APIResource) bool { return a.Name == r.Resource })
-		})
-		if len(missing) == 0 {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("discovery does not list %v: %w", p.listed.missing(resources), context.Cause(ctx))
+		}
+	}
+}
+
+// AwaitUnlisted returns when discovery lists none of the resources any more.
+func (p *Plane) AwaitUnlisted(ctx context.Context, resources []schema.GroupVersionResource) error {
+	for {
+		changed := p.DiscoveryChanged()
+		if len(p.listed.missing(resources)) == len(resources) {
 			p.announcer.announce()
 			return nil
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("discovery does not list %v: %w", missing, context.Cause(ctx))
+			return fmt.Errorf("discovery still lists some of %v: %w", resources, context.Cause(ctx))
 		}
 	}
 }
 
 // DiscoveryChanged is closed when what discovery lists may have changed since
 // the call. Ask before reading what is not to be missed.
-func (p *Plane) DiscoveryChanged() <-chan struct{} { return p.discovered.Next() }
+func (p *Plane) DiscoveryChanged() <-chan struct{} { return p.listed.changed.Next() }
+
+// listed is what the document of aggregated discovery has: who waits for a resource
+// need not read it each time that it changes.
+type listed struct {
+	changed signal.Change
+
+	mu       sync.Mutex
+	versions map[listedVersion]map[string]bool // the names of their resources
+}
+
+type listedVersion struct {
+	metav1.GroupVersion
+	source discoveryendpoint.Source
+}
+
+// missing are those of the resources that no source has.
+func (l *listed) missing(resources []schema.GroupVersionResource) []schema.GroupVersionResource {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	has := map[schema.GroupVersionResource]bool{}
+	for version, names := range l.versions {
+		for _, r := range resources {
+			if r.Group == version.Group && r.Version == version.Version && names[r.Resource] {
+				has[r] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(resources), func(r schema.GroupVersionResource) bool { return has[r] })
+}
+
+func (l *listed) change(f func()) {
+	l.mu.Lock()
+	f()
+	l.mu.Unlock()
+	l.changed.Announce()
+}
+
+func (l *listed) remove(source discoveryendpoint.Source, gone func(metav1.GroupVersion) bool) {
+	maps.DeleteFunc(l.versions, func(v listedVersion, _ map[string]bool) bool { return v.source == source && gone(v.GroupVersion) })
+}
+
+// listing is the manager of the aggregated discovery document, and notes what it
+// lists. Nobody calls its SetGroups.
+type listing struct {
+	discoveryendpoint.ResourceManager
+	source discoveryendpoint.Source
+	listed *listed
+}
+
+// WithSource implements discoveryendpoint.ResourceManager.
+func (l listing) WithSource(source discoveryendpoint.Source) discoveryendpoint.ResourceManager {
+	return listing{l.ResourceManager.WithSource(source), source, l.listed}
+}
+
+// AddGroupVersion implements discoveryendpoint.ResourceManager.
+func (l listing) AddGroupVersion(group string, v apidiscoveryv2.APIVersionDiscovery) {
+	l.ResourceManager.AddGroupVersion(group, v)
+	names := map[string]bool{}
+	for _, r := range v.Resources {
+		names[r.Resource] = true
+	}
+	version := listedVersion{metav1.GroupVersion{Group: group, Version: v.Version}, l.source}
+	l.listed.change(func() { l.listed.versions[version] = names })
+}
+
+// RemoveGroupVersion implements discoveryendpoint.ResourceManager.
+func (l listing) RemoveGroupVersion(version metav1.GroupVersion) {
+	l.ResourceManager.RemoveGroupVersion(version)
+	l.listed.change(func() { l.listed.remove(l.source, func(v metav1.GroupVersion) bool { return v == version }) })
+}
+
+// RemoveGroup implements discoveryendpoint.ResourceManager.
+func (l listing) RemoveGroup(group string) {
+	l.ResourceManager.RemoveGroup(group)
+	l.listed.change(func() { l.listed.remove(l.source, func(v metav1.GroupVersion) bool { return v.Group == group }) })
+}
 
 // announcer keeps the unaggregated list of groups, GET /apis, complete: the
 // groups server that answers it knows only its own groups. Where an aggregator

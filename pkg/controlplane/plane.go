@@ -22,7 +22,6 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
-	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -56,10 +55,10 @@ type Plane struct {
 	workers     workers
 	ready       chan struct{}
 
-	pending    *pending
-	announcer  *announcer
-	discovered signal.Change
-	feed       *Feed
+	pending   *pending
+	announcer *announcer
+	listed    listed
+	feed      *Feed
 
 	built   bool // and so to be stopped
 	stopped sync.Once
@@ -77,6 +76,7 @@ func prepare(h *host, plan *Plan, space string, in *inside) *Plane {
 			Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
 		},
 		signals: newSignals(), endWork: func() {}, pending: newPending(),
+		listed:   listed{versions: map[listedVersion]map[string]bool{}},
 		readers:  map[schema.GroupResource]registryrest.Getter{},
 		requests: &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
 		ready: make(chan struct{}), done: make(chan struct{}),

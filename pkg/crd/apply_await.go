@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/client-go/tools/cache"
 )
@@ -63,7 +62,7 @@ func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, g
 				return false
 			}
 			refused = append(refused, refusal(crd))
-			return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established)
+			return established(crd)
 		})
 		if len(pending) == 0 {
 			return nil

@@ -176,6 +176,7 @@ func crdWith(name string, conditions ...string) *apiextensionsv1.CustomResourceD
 		crd.Status.Conditions = append(crd.Status.Conditions, apiextensionsv1.CustomResourceDefinitionCondition{
 			Type:   apiextensionsv1.CustomResourceDefinitionConditionType(kind),
 			Status: apiextensionsv1.ConditionStatus(status), Reason: "Because", Message: "it is so",
+			LastTransitionTime: metav1.Now(),
 		})
 	}
 	return crd

@@ -4,10 +4,10 @@
 // function of the program, status and scale sub-resources, selectable fields and
 // printer columns.
 //
-// It is upstream's apiextensions server below the plane's groups. Two waits are
-// taken out of it, which are made for several replicas and cost three seconds
-// between a CRD and its first object: see establishAtOnce here, and the waiting
-// store in pkg/internal/store.
+// It is upstream's apiextensions server below the plane's groups. A CRD with the
+// condition Established is usable at once, which upstream does not promise, and
+// three seconds between a CRD and its first object are taken out, which upstream
+// waits for other replicas: see establish.go here, and lazy.go in pkg/internal/store.
 package crd
 
 import (
@@ -58,7 +58,8 @@ func (d Definitions) Install(p *controlplane.Plan) error {
 	}
 	p.Below("custom resources", g.link)
 	p.Dynamic(g)
-	p.Admit("establish CRDs at once", establishAtOnce{})
+	p.Admit("CRDs are established when they are usable", establishment{g})
+	p.Work(controlplane.Work{Name: "establish CRDs", Run: g.establish})
 	p.Wrap(controlplane.Innermost, "no protobuf for custom resources", g.withoutProtobuf)
 	if d.FS != nil {
 		p.Work(controlplane.Work{Name: "given CRDs", Start: func(ctx context.Context, plane *controlplane.Plane) error {
@@ -95,10 +96,17 @@ func (g *groups) resources(names []string) []schema.GroupVersionResource {
 		if err != nil {
 			continue // deleted meanwhile
 		}
-		for _, v := range crd.Spec.Versions {
-			if v.Served {
-				all = append(all, schema.GroupVersionResource{Group: crd.Spec.Group, Version: v.Name, Resource: crd.Spec.Names.Plural})
-			}
+		all = append(all, served(crd)...)
+	}
+	return all
+}
+
+// served are the resources of a CRD, in each version that is served.
+func served(crd *apiextensionsv1.CustomResourceDefinition) []schema.GroupVersionResource {
+	var all []schema.GroupVersionResource
+	for _, v := range crd.Spec.Versions {
+		if v.Served {
+			all = append(all, schema.GroupVersionResource{Group: crd.Spec.Group, Version: v.Name, Resource: crd.Spec.Names.Plural})
 		}
 	}
 	return all
@@ -110,6 +118,7 @@ type groups struct {
 	webhooks dialing.Dialer
 	// answer is the way to a host that is in the process.
 	answer   func(host string) http.RoundTripper
+	plane    *controlplane.Plane
 	informer cache.SharedIndexInformer
 	lister   listers.CustomResourceDefinitionLister
 }

@@ -2,42 +2,226 @@ package crd
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
-// establishDelay is how long upstream lets creates of custom resources sleep
-// while their CRD's Established condition is younger than this, so that other
-// replicas have seen the CRD too. One replica serves a plane.
-// https://github.com/kubernetes/apiextensions-apiserver/blob/v0.37.2/pkg/apiserver/customresource_handler.go#L385
-const establishDelay = 2 * time.Second
+// A CRD that is Established is usable: discovery and OpenAPI have its resource, and
+// every verb is served. Upstream writes the condition first, and what it promises
+// follows. Here the server takes a CRD for established as soon as its names are
+// accepted, in memory (see [assume]); once discovery lists it, [groups.establish]
+// writes the condition. When a CRD is deleted, the condition goes first, and the CRD
+// once discovery lists it no more (see [establishment]).
 
-// establishAtOnce sets the time of a fresh Established condition back by the
-// delay, as it is written.
-type establishAtOnce struct{}
+// creationDelay is how long upstream lets creates of custom resources sleep while
+// their CRD's Established condition is younger than this, so that other replicas
+// have seen the CRD too.
+// https://github.com/kubernetes/apiextensions-apiserver/blob/v0.37.2/pkg/apiserver/customresource_handler.go#L385
+const creationDelay = 2 * time.Second
+
+// assume has a CRD in memory established when nothing but the condition is missing.
+// Its time is zero then, and creates do not sleep.
+func assume(crd *apiextensionsv1.CustomResourceDefinition) {
+	c := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
+	switch {
+	case c == nil:
+	case c.Status == apiextensionsv1.ConditionTrue:
+		c.LastTransitionTime = metav1.NewTime(c.LastTransitionTime.Add(-creationDelay))
+	case apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.NamesAccepted) && validBundle(crd):
+		c.Status, c.LastTransitionTime = apiextensionsv1.ConditionTrue, metav1.Time{}
+	}
+}
+
+// assumed tells whether a CRD is established in memory, and not in the storage.
+func assumed(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	c := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
+	return c != nil && c.Status == apiextensionsv1.ConditionTrue && c.LastTransitionTime.IsZero()
+}
+
+// established tells whether a CRD is established in the storage.
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) && !assumed(crd)
+}
+
+// validBundle tells whether the authorities of a conversion webhook are valid.
+// Upstream says so in the condition where they are not.
+func validBundle(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	c := crd.Spec.Conversion
+	return c == nil || c.Webhook == nil || c.Webhook.ClientConfig == nil ||
+		len(webhook.ValidateCABundle(field.NewPath(""), c.Webhook.ClientConfig.CABundle)) == 0
+}
+
+// establish writes the condition of CRDs that became usable, until the context ends.
+func (g *groups) establish(ctx context.Context, p *controlplane.Plane) error {
+	client, err := clientset.NewForConfig(p.Config())
+	if err != nil {
+		return err
+	}
+	var (
+		mu      sync.Mutex
+		waiting = map[string]*apiextensionsv1.CustomResourceDefinition{}
+		changed signal.Change
+	)
+	notice := func(o any) {
+		crd := o.(*apiextensionsv1.CustomResourceDefinition)
+		mu.Lock()
+		defer mu.Unlock()
+		delete(waiting, crd.Name)
+		if assumed(crd) {
+			waiting[crd.Name] = crd
+			changed.Announce()
+		}
+	}
+	usable := func() (all []*apiextensionsv1.CustomResourceDefinition) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, crd := range waiting {
+			if p.Discovers(served(crd)...) {
+				all = append(all, crd)
+			}
+		}
+		return all
+	}
+	handler, err := g.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    notice,
+		UpdateFunc: func(_, o any) { notice(o) },
+		DeleteFunc: func(o any) {
+			name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				delete(waiting, name)
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = g.informer.RemoveEventHandler(handler) }()
+	for {
+		more, listed := changed.Next(), p.DiscoveryChanged()
+		var retry <-chan time.Time
+		for _, crd := range usable() {
+			if err := writeEstablished(ctx, client, crd); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "A CRD is not marked as established", "name", crd.Name, "retryAfter", time.Second)
+				retry = time.After(time.Second)
+				continue
+			}
+			mu.Lock()
+			if waiting[crd.Name] == crd {
+				delete(waiting, crd.Name)
+			}
+			mu.Unlock()
+		}
+		select {
+		case <-more:
+		case <-listed:
+		case <-retry:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// writeEstablished writes the condition, unless the CRD has changed: the informer
+// tells of it once more then.
+func writeEstablished(ctx context.Context, c clientset.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
+	crd = crd.DeepCopy()
+	apihelpers.SetCRDCondition(crd, apiextensionsv1.CustomResourceDefinitionCondition{
+		Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
+		Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
+	})
+	_, err := c.ApiextensionsV1().CustomResourceDefinitions().UpdateStatus(ctx, crd, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// establishment keeps the condition true in what is written of a CRD's status.
+type establishment struct{ groups *groups }
 
 // Handles implements admission.Interface.
-func (establishAtOnce) Handles(op admission.Operation) bool { return op == admission.Update }
+func (establishment) Handles(op admission.Operation) bool { return op == admission.Update }
 
 // Admit implements admission.MutationInterface.
-func (establishAtOnce) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+func (e establishment) Admit(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != apiextensions.Resource("customresourcedefinitions") || a.GetSubresource() != "status" {
 		return nil
 	}
 	crd, ok := a.GetObject().(*apiextensions.CustomResourceDefinition)
-	if !ok {
+	old, okOld := a.GetOldObject().(*apiextensions.CustomResourceDefinition)
+	if !ok || !okOld {
 		return nil
 	}
-	for i := range crd.Status.Conditions {
-		c := &crd.Status.Conditions[i]
-		// Whatever its status: requests are served, and sleep, as soon as the
-		// names are accepted, a moment before the CRD is established.
-		if c.Type == apiextensions.Established && time.Since(c.LastTransitionTime.Time) < establishDelay {
-			c.LastTransitionTime = metav1.NewTime(time.Now().Add(-establishDelay))
-		}
+	keepEstablished(crd, old)
+	const finalizer = apiextensions.CustomResourceCleanupFinalizer
+	if old.DeletionTimestamp == nil || !slices.Contains(old.Finalizers, finalizer) || slices.Contains(crd.Finalizers, finalizer) {
+		return nil
 	}
-	return nil
+	// The objects of the CRD are gone, and with this update the CRD is.
+	if apiextensions.IsCRDConditionTrue(old, apiextensions.Established) {
+		crd.Finalizers = old.Finalizers
+		gone := apiextensions.CustomResourceDefinitionCondition{
+			Status: apiextensions.ConditionFalse, Reason: "Terminating", Message: "the resource is not served any more",
+		}
+		gone.Type = apiextensions.Established
+		apiextensions.SetCRDCondition(crd, gone)
+		gone.Type = apiextensions.NamesAccepted // without which it is served, too
+		apiextensions.SetCRDCondition(crd, gone)
+		return nil
+	}
+	return e.groups.awaitUnlisted(ctx, old)
+}
+
+// unlistedTimeout bounds how long a CRD stays because discovery still lists it.
+const unlistedTimeout = 5 * time.Second
+
+// awaitUnlisted returns when discovery lists a CRD's resources no more.
+func (g *groups) awaitUnlisted(ctx context.Context, crd *apiextensions.CustomResourceDefinition) error {
+	var resources []schema.GroupVersionResource
+	for _, v := range crd.Spec.Versions {
+		resources = append(resources, schema.GroupVersionResource{Group: crd.Spec.Group, Version: v.Name, Resource: crd.Spec.Names.Plural})
+	}
+	within, cancel := context.WithTimeout(ctx, unlistedTimeout)
+	defer cancel()
+	if err := g.plane.AwaitUnlisted(within, resources); err != nil {
+		klog.FromContext(ctx).Error(err, "A CRD is deleted while its resources are listed", "name", crd.Name)
+	}
+	return ctx.Err()
+}
+
+// keepEstablished keeps what upstream's controllers write from having the condition
+// that was assumed: they write CRDs that they have from memory. One that is deleted
+// may have objects, which upstream deletes only where the CRD was established.
+func keepEstablished(crd, old *apiextensions.CustomResourceDefinition) {
+	now := apiextensions.FindCRDCondition(crd, apiextensions.Established)
+	before := apiextensions.FindCRDCondition(old, apiextensions.Established)
+	switch {
+	case now == nil || before == nil:
+	case now.Status == before.Status:
+		now.LastTransitionTime = before.LastTransitionTime
+	case !now.LastTransitionTime.IsZero():
+	case crd.DeletionTimestamp != nil:
+		now.LastTransitionTime = metav1.Now()
+	default:
+		*now = *before
+	}
 }

@@ -69,8 +69,15 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	openapi.Forget(generic.OpenAPIV3Config)
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
-	g.informer, g.lister = crds.Informer(), crds.Lister()
-	if err := g.informer.SetTransform(shareSpec(g.informer.GetStore())); err != nil {
+	g.plane, g.informer, g.lister = p, crds.Informer(), crds.Lister()
+	share := shareSpec(g.informer.GetStore())
+	err = g.informer.SetTransform(func(o any) (any, error) {
+		if crd, ok := o.(*apiextensionsv1.CustomResourceDefinition); ok {
+			assume(crd)
+		}
+		return share(o)
+	})
+	if err != nil {
 		return nil, fmt.Errorf("watch CRDs: %w", err)
 	}
 	return &controlplane.Link{

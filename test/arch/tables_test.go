@@ -32,8 +32,12 @@ var mayImport = map[string][]string{
 	"pkg/builtin/discovery":             {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/..."},
 
-	"pkg/crd":            {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/store", "pkg/internal/upstream"},
-	"pkg/aggregator":     {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/upstream"},
+	"pkg/crd": {
+		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
+	},
+	"pkg/aggregator": {
+		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/upstream",
+	},
 	"pkg/authn":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki"},
 	"pkg/authz":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac"},
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
