@@ -5,16 +5,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"sync"
 	"time"
 
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sailplane-dev/sailplane/test/crds"
 )
 
 const (
@@ -38,7 +45,92 @@ func measureDefinitions(ctx context.Context, l *lab, t target) error {
 	if err != nil {
 		return err
 	}
+	if err := with(ctx, l, t, func(s *server) error { return realDefinitions(ctx, l, s) }); err != nil {
+		return err
+	}
 	return with(ctx, l, t, func(s *server) error { return manyDefinitions(ctx, l, s) })
+}
+
+// realDefinitions measures CRDs of a project, which are created one after the other,
+// and when they are established.
+func realDefinitions(ctx context.Context, l *lab, s *server) error {
+	files, err := crds.Crossplane().Files(ctx)
+	if err != nil {
+		return err
+	}
+	all := make([]*apiextensionsv1.CustomResourceDefinition, len(files))
+	for i, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := yaml.Unmarshal(data, &all[i]); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	d, err := newDefiner(s)
+	if err != nil {
+		return err
+	}
+	var took []time.Duration
+	cpu, err := s.spent(func() error {
+		return s.phase("real CRDs", func() (err error) {
+			took, err = d.establish(ctx, all)
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	l.results.add(phaseCRDs, fmt.Sprintf("%d real CRDs: CPU of each, ms", len(all)), milliseconds(cpu)/float64(len(all)))
+	l.results.add(phaseCRDs, "real CRDs: established after, median, ms", milliseconds(took[len(took)/2]))
+	l.results.add(phaseCRDs, "real CRDs: established after, longest, ms", milliseconds(took[len(took)-1]))
+	return nil
+}
+
+// establish creates CRDs and waits until all are established. It returns after what
+// time each was, the shortest first.
+func (d *definer) establish(ctx context.Context, all []*apiextensionsv1.CustomResourceDefinition) ([]time.Duration, error) {
+	client := d.crds.ApiextensionsV1().CustomResourceDefinitions()
+	w, err := client.Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	defer w.Stop()
+	failed := make(chan error, 1)
+	var mu sync.Mutex
+	created := map[string]time.Time{}
+	go func() {
+		for _, crd := range all {
+			mu.Lock()
+			created[crd.Name] = time.Now()
+			mu.Unlock()
+			if _, err := client.Create(ctx, crd, metav1.CreateOptions{}); err != nil {
+				failed <- err
+				return
+			}
+		}
+	}()
+	took := map[string]time.Duration{}
+	for len(took) < len(all) {
+		select {
+		case e := <-w.ResultChan():
+			crd, ok := e.Object.(*apiextensionsv1.CustomResourceDefinition)
+			if !ok {
+				return nil, fmt.Errorf("watch CRDs: %v", e)
+			}
+			if took[crd.Name] == 0 && apihelpers.IsCRDConditionTrue(crd, apiextensionsv1.Established) {
+				mu.Lock()
+				took[crd.Name] = time.Since(created[crd.Name])
+				mu.Unlock()
+			}
+		case err := <-failed:
+			return nil, err
+		case <-time.After(patience):
+			return nil, fmt.Errorf("%d of %d CRDs are established after %v", len(took), len(all), patience)
+		}
+	}
+	return slices.Sorted(maps.Values(took)), nil
 }
 
 // manyDefinitions measures what many CRDs take, of time and of memory. The first

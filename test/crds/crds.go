@@ -77,6 +77,12 @@ func Sets() []Set {
 	}
 }
 
+// Crossplane are CRDs that their project's installer creates one after the other,
+// and uses at once.
+func Crossplane() Set {
+	return Set{Name: "crossplane", Module: "github.com/crossplane/crossplane/v2", Folders: []string{"cluster/crds"}}
+}
+
 // Files returns the set's CRD files. A file without any CRD, such as a
 // kustomization, is left out.
 func (s Set) Files(ctx context.Context) ([]string, error) {

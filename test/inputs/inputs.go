@@ -7,6 +7,7 @@ package inputs
 // One small package of each module keeps the requirement.
 import (
 	_ "github.com/cert-manager/cert-manager/pkg/apis/acme"
+	_ "github.com/crossplane/crossplane/v2/test/e2e/certificate"
 	_ "sigs.k8s.io/cluster-api/errors"
 	_ "sigs.k8s.io/gateway-api/pkg/consts"
 )
