@@ -85,7 +85,7 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 		return nil, err
 	}
 	generic := p.ServerConfig(aggregatorscheme.Codecs)
-	generic.LoopbackClientConfig = own(p.Config())
+	generic.LoopbackClientConfig = own(p.ProtobufConfig())
 	generic.RESTOptionsGetter = p.RESTOptions(codec, encode)
 	generic.MergedResourceConfig = aggregatorserver.DefaultAPIResourceConfigSource()
 	generic.OpenAPIV3Config = openapi.Own(models())

@@ -11,9 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	typed "k8s.io/client-go/kubernetes/typed/rbac/v1"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -24,7 +22,7 @@ import (
 // prepare brings the default roles up to date, and waits until the authorizer
 // knows them.
 func (r *roles) prepare(ctx context.Context, plane *controlplane.Plane) error {
-	client, err := typed.NewForConfig(protobuf(plane.Config()))
+	client, err := typed.NewForConfig(plane.ProtobufConfig())
 	if err != nil {
 		return err
 	}
@@ -45,14 +43,6 @@ func (r *roles) prepare(ctx context.Context, plane *controlplane.Plane) error {
 		return err
 	}
 	return r.awaitDefaults(ctx, client, wanted, bindings)
-}
-
-// protobuf has a client of built-in types send them in the form that is cheaper to
-// read and write.
-func protobuf(c *rest.Config) *rest.Config {
-	c.ContentType = runtime.ContentTypeProtobuf
-	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	return c
 }
 
 // aggregateDefaults gives the aggregated ones among the default roles the rules
@@ -119,7 +109,7 @@ func (r *roles) awaitDefaults(
 
 // aggregate keeps the rules of aggregated ClusterRoles up to date.
 func (r *roles) aggregate(ctx context.Context, plane *controlplane.Plane) error {
-	client, err := typed.NewForConfig(protobuf(plane.Config()))
+	client, err := typed.NewForConfig(plane.ProtobufConfig())
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ import (
 // build makes the plane of what its parts declared. Nothing runs yet but the watch
 // caches of its stores, which stop ends.
 func (p *Plane) build() error {
-	client, err := kubernetes.NewForConfig(p.protobufConfig())
+	client, err := kubernetes.NewForConfig(p.ProtobufConfig())
 	if err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}
@@ -236,10 +236,10 @@ func (p *Plane) admission(client kubernetes.Interface, authorizer authorizer.Aut
 	return reinvoking{admission.NewChainHandler(chain...)}, errors.Join(errs...)
 }
 
-// protobufConfig is the loopback configuration for clients of built-in types,
-// which travel cheaper as protobuf.
-func (p *Plane) protobufConfig() *rest.Config {
-	c := rest.CopyConfig(p.inside.config)
+// ProtobufConfig is Config for clients of types that have a protobuf form, in which
+// they travel cheaper: those built in, CRDs and APIServices, but no custom resources.
+func (p *Plane) ProtobufConfig() *rest.Config {
+	c := p.Config()
 	c.ContentType = runtime.ContentTypeProtobuf
 	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	return c

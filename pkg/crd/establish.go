@@ -70,7 +70,7 @@ func validBundle(crd *apiextensionsv1.CustomResourceDefinition) bool {
 
 // establish writes the condition of CRDs that became usable, until the context ends.
 func (g *groups) establish(ctx context.Context, p *controlplane.Plane) error {
-	client, err := clientset.NewForConfig(p.Config())
+	client, err := clientset.NewForConfig(p.ProtobufConfig())
 	if err != nil {
 		return err
 	}

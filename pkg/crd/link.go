@@ -47,6 +47,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 		return nil, err
 	}
 	generic := p.ServerConfig(apiextensionsserver.Codecs)
+	generic.LoopbackClientConfig = p.ProtobufConfig()
 	generic.RESTOptionsGetter = p.RESTOptions(stored{codec}, encode)
 	generic.MergedResourceConfig = apiextensionsserver.DefaultAPIResourceConfigSource()
 	generic.OpenAPIV3Config = openapi.Own(models())
