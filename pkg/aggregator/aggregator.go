@@ -44,7 +44,8 @@ type APIServices struct {
 	// Available checks the remote APIServices and keeps their Available
 	// condition, from the start of the plane until its context ends. A remote
 	// one is proxied to when its condition is true. Nil: nothing does, and
-	// remote APIServices stay as they are.
+	// remote APIServices stay as they are. That one was available is kept in its
+	// status, see [WasAvailable].
 	Available controlplane.WorkFunc
 }
 
@@ -59,6 +60,7 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	})
 	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
 	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
+	p.Admit("remember available APIServices", rememberAvailable{})
 	if a.Available != nil {
 		p.Work(controlplane.Work{Name: "check remote APIServices", Run: a.Available})
 	}

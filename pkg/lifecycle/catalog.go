@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -43,6 +42,8 @@ type served struct {
 	complete bool
 	// failed are group versions whose server did not answer, and why.
 	failed map[schema.GroupVersion]error
+	// remote are the group versions of other servers, see remotes.
+	remote map[schema.GroupVersion]bool
 }
 
 // target is a resource that is served.
@@ -54,6 +55,11 @@ type target struct {
 }
 
 func (t target) can(verb string) bool { return slices.Contains(t.verbs, verb) }
+
+// emptied tells whether objects of the resource can be deleted with their namespace.
+func (t target) emptied() bool {
+	return t.namespaced && t.can("list") && (t.can("deletecollection") || t.can("delete"))
+}
 
 // String is how conditions call the resource: "configmaps." in the core group.
 func (t target) String() string { return t.Resource + "." + t.Group }
@@ -81,6 +87,20 @@ func (c *catalog) now(ctx context.Context) (*served, error) {
 	s.keep(c.read)
 	c.changed, c.read, c.at = changed, s, time.Now()
 	return s, nil
+}
+
+// fresh is what is served now, with what is known of other servers right now:
+// what an answer of a second ago calls never Available may hold objects since.
+func (c *catalog) fresh(ctx context.Context) (*served, error) {
+	s, err := c.now(ctx)
+	if err != nil || len(s.remote) == 0 {
+		return s, err
+	}
+	with := *s
+	if with.remote, err = s.remotes(ctx, c.plane); err != nil {
+		return nil, err
+	}
+	return &with, nil
 }
 
 // keep takes what is known of groups whose server does not answer now: one
@@ -128,12 +148,8 @@ func discover(ctx context.Context, p *controlplane.Plane) (*served, error) {
 		if err != nil {
 			return nil, fmt.Errorf("group version %q: %w", list.GroupVersion, err)
 		}
-		for _, r := range list.APIResources {
-			if strings.Contains(r.Name, "/") {
-				continue
-			}
-			t := target{GroupVersionResource: gv.WithResource(r.Name), kind: r.Kind, namespaced: r.Namespaced, verbs: r.Verbs}
-			s.kinds[gv.WithKind(r.Kind)] = t
+		for _, t := range targets(gv, list) {
+			s.kinds[gv.WithKind(t.kind)] = t
 			if _, ok := s.resources[t.GroupResource()]; !ok {
 				s.resources[t.GroupResource()] = t
 			}
@@ -142,26 +158,28 @@ func discover(ctx context.Context, p *controlplane.Plane) (*served, error) {
 	return s, s.addAnnounced(ctx, p, lists)
 }
 
+// targets are the resources of a group version, without sub-resources.
+func targets(gv schema.GroupVersion, list *metav1.APIResourceList) []target {
+	var all []target
+	for _, r := range list.APIResources {
+		if !strings.Contains(r.Name, "/") {
+			all = append(all, target{GroupVersionResource: gv.WithResource(r.Name), kind: r.Kind, namespaced: r.Namespaced, verbs: r.Verbs})
+		}
+	}
+	return all
+}
+
 // addAnnounced adds to the failed group versions those of APIServices that are not
 // in discovery yet: the aggregator reads their documents, or learns that it cannot,
 // a moment later, and what they hold must not be forgotten.
 func (s *served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists []*metav1.APIResourceList) error {
-	services, ok := s.resources[schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}]
-	if !ok {
-		return nil
-	}
-	client, err := dynamic.NewForConfig(p.Config())
-	if err != nil {
+	var err error
+	if s.remote, err = s.remotes(ctx, p); err != nil {
 		return err
 	}
-	all, err := client.Resource(services.GroupVersionResource).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	for i := range all.Items {
-		gv, remote := remoteOf(&all.Items[i])
+	for gv := range s.remote {
 		known := slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == gv.String() })
-		if _, failed := s.failed[gv]; !remote || known || failed {
+		if _, failed := s.failed[gv]; known || failed {
 			continue
 		}
 		if s.failed == nil {
@@ -172,11 +190,15 @@ func (s *served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists 
 	return nil
 }
 
-// remoteOf is the group version of an APIService, and whether a server that is
-// not this plane has it.
-func remoteOf(service *unstructured.Unstructured) (gv schema.GroupVersion, remote bool) {
-	gv.Group, _, _ = unstructured.NestedString(service.Object, "spec", "group")
-	gv.Version, _, _ = unstructured.NestedString(service.Object, "spec", "version")
-	elsewhere, _, _ := unstructured.NestedMap(service.Object, "spec", "service")
-	return gv, elsewhere != nil
+// remotes reads the APIServices, where they are served.
+func (s *served) remotes(ctx context.Context, p *controlplane.Plane) (map[schema.GroupVersion]bool, error) {
+	services, ok := s.resources[schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}]
+	if !ok {
+		return nil, nil //nolint:nilnil // a plane without APIServices has none
+	}
+	client, err := dynamic.NewForConfig(p.Config())
+	if err != nil {
+		return nil, err
+	}
+	return remotes(ctx, client, services.GroupVersionResource)
 }

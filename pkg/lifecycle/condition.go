@@ -1,7 +1,6 @@
 package lifecycle
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // conditions are those that Kubernetes sets on a Terminating namespace, with
@@ -27,7 +25,7 @@ func (r *remains) conditions() []corev1.NamespaceCondition {
 	add(corev1.NamespaceDeletionDiscoveryFailure, len(r.undiscovered) > 0,
 		[2]string{
 			"DiscoveryFailed",
-			fmt.Sprintf("Discovery failed for some groups, %d failing: %v", len(r.undiscovered), undiscovered(r.undiscovered)),
+			fmt.Sprintf("Discovery failed for some groups, %d failing: %s", len(r.undiscovered), inOrder(r.undiscoveries())),
 		},
 		[2]string{"ResourcesDiscovered", "All resources successfully discovered"})
 	add(corev1.NamespaceDeletionGVParsingFailure, false,
@@ -35,7 +33,7 @@ func (r *remains) conditions() []corev1.NamespaceCondition {
 	add(corev1.NamespaceDeletionContentFailure, len(r.failed) > 0,
 		[2]string{
 			"ContentDeletionFailed",
-			fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(r.failed), inOrder(r.failed)),
+			fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(r.failed), inOrder(r.failures())),
 		},
 		[2]string{"ContentDeleted", "All content successfully deleted, may be waiting on finalization"})
 	add(corev1.NamespaceContentRemaining, len(r.objects) > 0,
@@ -48,14 +46,6 @@ func (r *remains) conditions() []corev1.NamespaceCondition {
 		},
 		[2]string{"ContentHasNoFinalizers", "All content-preserving finalizers finished"})
 	return all
-}
-
-func undiscovered(failed map[schema.GroupVersion]error) error {
-	var errs []error
-	for gv, err := range failed {
-		errs = append(errs, fmt.Errorf("%s: %w", gv, err))
-	}
-	return errors.New(inOrder(errs))
 }
 
 // inOrder makes one text of errors that come in any order, so that a condition

@@ -2,11 +2,8 @@ package lifecycle
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -16,71 +13,74 @@ import (
 	"k8s.io/client-go/metadata"
 )
 
-// abroad bounds how long a server that is not this plane may take to delete and
-// list what it holds.
+// abroad bounds how long a resource that is not in this plane's storage may take
+// to delete and list what it holds.
 const abroad = 30 * time.Second
-
-// remains is what a namespace still holds after a try to empty it.
-type remains struct {
-	undiscovered map[schema.GroupVersion]error
-	mu           sync.Mutex
-	failed       []error
-	objects      map[string]int // by resource, "configmaps."
-	finalizers   map[string]int
-}
-
-func (r *remains) blocks() bool { return len(r.undiscovered)+len(r.failed)+len(r.objects) > 0 }
-
-// err is what keeps the namespace beyond waiting.
-func (r *remains) err() error {
-	errs := slices.Clone(r.failed)
-	for gv, err := range r.undiscovered {
-		errs = append(errs, fmt.Errorf("discovery of %s: %w", gv, err))
-	}
-	return errors.Join(errs...)
-}
-
-func (r *remains) fail(t target, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.failed = append(r.failed, fmt.Errorf("%s: %w", t, err))
-}
-
-// left notes objects that are still there.
-func (r *remains) left(t target, n int, finalizers map[string]int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.objects[t.String()] += n
-	for f, n := range finalizers {
-		r.finalizers[f] += n
-	}
-}
 
 // empty deletes what a namespace holds and returns what is left. What the plane
 // stores goes first: the feed knows where there is anything. Resources that it
 // does not store, of other servers or of a storage of their own, are all asked.
-func (t *terminator) empty(ctx context.Context, s *served, namespace string) *remains {
-	r := &remains{undiscovered: s.failed, objects: map[string]int{}, finalizers: map[string]int{}}
-	if err := t.emptyStored(ctx, s, namespace, r); err != nil {
-		r.failed = append(r.failed, err)
-		return r
-	}
-	var others []target
-	for gr, res := range s.resources {
-		if res.namespaced && res.can("list") && (res.can("deletecollection") || res.can("delete")) && !t.plane.Stored(gr) {
-			others = append(others, res)
+func (t *terminator) empty(ctx context.Context, s *served, w *waits, namespace string) *remains {
+	r := &remains{undiscovered: map[schema.GroupVersion]error{}, objects: map[string]int{}, finalizers: map[string]int{}}
+	for gv, err := range s.failed {
+		if _, remote := s.remote[gv]; !remote {
+			r.undiscovered[gv] = err
 		}
 	}
+	err := t.emptyStored(ctx, s, namespace, r)
+	r.asked = time.Now() // not before, for this one may have waited for other namespaces
+	if err != nil {
+		r.failed = append(r.failed, failure{err: err})
+		return r
+	}
+	others := map[schema.GroupVersion][]target{} // by other server; under none: of a storage of their own
+	for gr, res := range s.resources {
+		if !res.emptied() || t.plane.Stored(gr) {
+			continue
+		}
+		var at schema.GroupVersion
+		if _, remote := s.remote[res.GroupVersion()]; remote {
+			at = res.GroupVersion()
+		}
+		others[at] = append(others[at], res)
+	}
+	var all sync.WaitGroup
+	all.Go(func() { t.emptyOthers(ctx, schema.GroupVersion{}, others[schema.GroupVersion{}], namespace, r) })
+	for gv, wasAvailable := range s.remote {
+		if !wasAvailable {
+			continue
+		}
+		// Each has its own time and requests: one that hangs holds up no other.
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, w.budget(gv))
+			defer cancel()
+			held := others[gv]
+			if _, failed := s.failed[gv]; failed {
+				var err error
+				if held, err = t.ask(ctx, gv); err != nil {
+					r.undiscover(gv, err)
+					return
+				}
+			}
+			t.emptyOthers(ctx, gv, held, namespace, r)
+		})
+	}
+	all.Wait()
+	return r
+}
+
+// emptyOthers deletes what resources outside the plane's storage have of the
+// namespace, those of a group version of another server or of none.
+func (t *terminator) emptyOthers(ctx context.Context, at schema.GroupVersion, others []target, namespace string, r *remains) {
 	each(others, func(res target) {
 		ctx, cancel := context.WithTimeout(ctx, abroad)
 		defer cancel()
-		if err := t.deleteAll(ctx, res, namespace); err != nil {
-			r.fail(res, err)
-			return
+		err := t.deleteAll(ctx, res, namespace)
+		if err == nil {
+			err = t.look(ctx, res, namespace, r)
 		}
-		t.look(ctx, res, namespace, r)
+		r.fail(at, res, err)
 	})
-	return r
 }
 
 // emptyStored deletes what the plane's storage has of the namespace.
@@ -94,15 +94,12 @@ func (t *terminator) emptyStored(ctx context.Context, s *served, namespace strin
 	if err := t.feed.CatchUp(ctx); err != nil {
 		return err
 	}
-	each(t.held(s, namespace), func(res target) {
-		if err := t.deleteAll(ctx, res, namespace); err != nil {
-			r.fail(res, err)
-		}
-	})
+	here := schema.GroupVersion{}
+	each(t.held(s, namespace), func(res target) { r.fail(here, res, t.deleteAll(ctx, res, namespace)) })
 	if err := t.feed.CatchUp(ctx); err != nil {
 		return err
 	}
-	each(t.held(s, namespace), func(res target) { t.look(ctx, res, namespace, r) })
+	each(t.held(s, namespace), func(res target) { r.fail(here, res, t.look(ctx, res, namespace, r)) })
 	return nil
 }
 
@@ -180,7 +177,7 @@ func (t *terminator) deleteAll(ctx context.Context, res target, namespace string
 }
 
 // look notes what is left of a resource in the namespace, and its finalizers.
-func (t *terminator) look(ctx context.Context, res target, namespace string, r *remains) {
+func (t *terminator) look(ctx context.Context, res target, namespace string, r *remains) error {
 	n, finalizers := 0, map[string]int{}
 	err := pages(ctx, t.objects.Resource(res.GroupVersionResource).Namespace(namespace), func(o *metav1.PartialObjectMetadata) error {
 		n++
@@ -189,12 +186,10 @@ func (t *terminator) look(ctx context.Context, res target, namespace string, r *
 		}
 		return nil
 	})
-	switch {
-	case err != nil:
-		r.fail(res, err)
-	case n > 0:
+	if err == nil && n > 0 {
 		r.left(res, n, finalizers)
 	}
+	return err
 }
 
 // pages calls f for every object, a page at a time.
@@ -217,13 +212,4 @@ func pages(ctx context.Context, objects metadata.ResourceInterface, f func(*meta
 			return nil
 		}
 	}
-}
-
-// counted is "A in 2 resource instances, B in 1 resource instances", in order.
-func counted(m map[string]int, format string) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(m)) {
-		all = append(all, fmt.Sprintf(format, name, m[name]))
-	}
-	return strings.Join(all, ", ")
 }

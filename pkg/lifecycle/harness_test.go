@@ -65,12 +65,18 @@ func onEveryStorage(t *testing.T, test func(*testing.T, *plane)) {
 	}
 }
 
+// start runs a server that waits for other servers longer than a test may take.
 func start(t *testing.T, d controlplane.Storage, more ...controlplane.Part) *plane {
+	t.Helper()
+	return startWith(t, d, lifecycle.WithPatience(10*limit), more...)
+}
+
+func startWith(t *testing.T, d controlplane.Storage, deletion lifecycle.NamespaceDeletion, more ...controlplane.Part) *plane {
 	t.Helper()
 	s, err := controlplane.New("lifecycle").Storage(d).With(
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Events{},
 		crd.Definitions{FS: fstest.MapFS{"crds.yaml": {Data: []byte(crds)}}},
-		lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{},
+		deletion, lifecycle.GarbageCollection{},
 	).With(more...).Build()
 	if err != nil {
 		t.Fatal(err)

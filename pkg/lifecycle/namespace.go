@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,10 +24,16 @@ import (
 // Terminating, of every resource the plane serves, and then removes the
 // namespace. What stands in the way it writes into the conditions of the
 // namespace, as Kubernetes does; finalizers are honoured.
-type NamespaceDeletion struct{}
+//
+// Another server that fails is waited for during 30 s, which the conditions say with
+// the name of its group; then the namespace goes, and the log says without whom.
+// One whose APIService never was Available holds up nothing.
+type NamespaceDeletion struct {
+	patience time.Duration // empty: patience
+}
 
 // Install declares the work.
-func (NamespaceDeletion) Install(p *controlplane.Plan) error {
+func (d NamespaceDeletion) Install(p *controlplane.Plan) error {
 	p.Feed()
 	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
@@ -41,6 +48,7 @@ func (NamespaceDeletion) Install(p *controlplane.Plan) error {
 		t := &terminator{
 			plane: plane, feed: plane.Feed(), namespaces: core.Namespaces(), objects: objects,
 			catalog: &catalog{plane: plane}, slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{},
+			patience: cmp.Or(d.patience, patience),
 		}
 		return t.run(ctx)
 	}})
@@ -70,6 +78,7 @@ type terminator struct {
 	catalog    *catalog
 	slots      chan struct{}
 	removed    removals
+	patience   time.Duration
 
 	mu      sync.Mutex
 	ended   bool
@@ -146,21 +155,24 @@ func (t *terminator) wake(ctx context.Context, namespace string) {
 // terminate tries until the namespace is gone.
 func (t *terminator) terminate(ctx context.Context, namespace string, again <-chan struct{}) {
 	log := klog.FromContext(ctx)
-	pause := firstTry
+	pause, w := firstTry, &waits{limit: t.patience}
 	for {
 		select {
 		case <-again:
-		case <-time.After(pause):
+		case <-time.After(w.next(pause)):
 			pause = min(2*pause, lastTry)
 		case <-ctx.Done():
 			return
 		}
-		done, err := t.try(ctx, namespace)
+		done, err := t.try(ctx, namespace, w)
 		if err != nil && ctx.Err() == nil {
 			log.Error(err, "A namespace cannot be removed yet", "namespace", namespace)
 		}
 		if done && t.leave(namespace, again) {
 			return
+		}
+		if done {
+			w = &waits{limit: t.patience} // another namespace has the name
 		}
 	}
 }
@@ -178,7 +190,7 @@ func (t *terminator) leave(namespace string, again <-chan struct{}) bool {
 
 // try deletes what the namespace holds, removes it when it is empty, and else
 // writes down what is left. It is done when there is nothing more to do.
-func (t *terminator) try(ctx context.Context, name string) (done bool, err error) {
+func (t *terminator) try(ctx context.Context, name string, w *waits) (done bool, err error) {
 	late := t.late(name) // before it is asked for a namespace, which may be made again
 	ns, err := t.namespaces.Get(ctx, name, metav1.GetOptions{})
 	switch {
@@ -189,19 +201,28 @@ func (t *terminator) try(ctx context.Context, name string) (done bool, err error
 	case ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes):
 		return true, nil
 	}
-	s, err := t.catalog.now(ctx)
+	s, err := t.catalog.fresh(ctx)
 	if err != nil {
 		return false, err
 	}
-	found := t.empty(ctx, s, name)
+	found := t.empty(ctx, s, w, name)
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	if !found.blocks() {
-		err := t.finalize(ctx, ns)
-		return err == nil, err
+	failing := found.failing(s.remote)
+	w.note(ns, failing, found.asked)
+	found.waits, found.now = w.all, time.Now()
+	if found.blocks() {
+		return false, errors.Join(found.err(), t.report(ctx, ns, found))
 	}
-	return false, errors.Join(found.err(), t.report(ctx, ns, found))
+	if err := t.finalize(ctx, ns); err != nil {
+		return false, err
+	}
+	if len(failing) > 0 {
+		klog.FromContext(ctx).Error(found.err(), "A namespace was removed without groups that fail: what their servers hold of it stays",
+			"namespace", name, "groups", fmt.Sprint(failing))
+	}
+	return true, nil
 }
 
 // finalize takes "kubernetes" off the namespace's finalizers, which removes it
@@ -219,7 +240,7 @@ func (t *terminator) finalize(ctx context.Context, ns *corev1.Namespace) error {
 // report writes what is left into the conditions of the namespace.
 func (t *terminator) report(ctx context.Context, ns *corev1.Namespace, found *remains) error {
 	ns = ns.DeepCopy()
-	if !setConditions(&ns.Status, found.conditions(), metav1.Now()) {
+	if !setConditions(&ns.Status, found.conditions(), metav1.NewTime(found.asked)) {
 		return nil
 	}
 	_, err := t.namespaces.UpdateStatus(ctx, ns, metav1.UpdateOptions{})

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,7 +30,8 @@ import (
 // reached over TLS, and not always.
 type elsewhere struct {
 	*httptest.Server
-	dead   atomic.Bool
+	dead   atomic.Bool // it does not answer
+	broken atomic.Bool // it answers that it cannot, but what it has
 	client dynamic.Interface
 }
 
@@ -67,6 +69,10 @@ func newElsewhere(t *testing.T) *elsewhere {
 		if e.dead.Load() {
 			panic(http.ErrAbortHandler)
 		}
+		if e.broken.Load() && strings.Contains(r.URL.Path, "/namespaces/") {
+			http.Error(w, "out of order", http.StatusInternalServerError)
+			return
+		}
 		proxy.ServeHTTP(w, r)
 	}))
 	e.TLS = &tls.Config{NextProtos: []string{"http/1.1"}}
@@ -78,61 +84,98 @@ func newElsewhere(t *testing.T) *elsewhere {
 // ResolveEndpoint implements aggregator.Resolver.
 func (e *elsewhere) ResolveEndpoint(string, string, int32) (*url.URL, error) { return url.Parse(e.URL) }
 
+// remaining is how many gadgets it has in a namespace.
+func (e *elsewhere) remaining(t *testing.T, namespace string) int {
+	t.Helper()
+	list, err := e.client.Resource(farGadgets()).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list.Items)
+}
+
+// farGroup is the group of elsewhere.
+const farGroup = "far.example.com"
+
+func farGadgets() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: farGroup, Version: "v1", Resource: "gadgets"}
+}
+
+func (p *plane) services() dynamic.ResourceInterface {
+	return p.client.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
+}
+
+// announce makes the APIService of a group of a server elsewhere.
+func (p *plane) announce(t *testing.T, group string) {
+	t.Helper()
+	service := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+		"metadata": map[string]any{"name": "v1." + group},
+		"spec": map[string]any{
+			"group": group, "version": "v1", "groupPriorityMinimum": int64(500), "versionPriority": int64(10),
+			"service": map[string]any{"namespace": "elsewhere", "name": group}, "insecureSkipTLSVerify": true,
+		},
+	}}
+	if _, err := p.services().Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// available says whether that server can be reached, as a check does that knows of
+// no other condition.
+func (p *plane) available(t *testing.T, group, status string) {
+	t.Helper()
+	until(t, group+" is Available: "+status, func() bool {
+		service, err := p.services().Get(t.Context(), "v1."+group, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = unstructured.SetNestedSlice(service.Object, []any{map[string]any{
+			"type": "Available", "status": status, "reason": "Declared", "lastTransitionTime": "2026-01-01T00:00:00Z",
+		}}, "status", "conditions")
+		_, err = p.services().UpdateStatus(t.Context(), service, metav1.UpdateOptions{})
+		return err == nil
+	})
+}
+
+// createFar makes a gadget on that server.
+func (p *plane) createFar(t *testing.T, namespace string) {
+	t.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "far.example.com/v1", "kind": "Gadget"}}
+	u.SetName("g")
+	until(t, "a remote object is created", func() bool {
+		_, err := p.client.Resource(farGadgets()).Namespace(namespace).Create(t.Context(), u, metav1.CreateOptions{})
+		return err == nil || apierrors.IsAlreadyExists(err) // by a request whose answer was lost
+	})
+}
+
+// failure is what a namespace's conditions say of what failed.
+func failure(t *testing.T, ns *unstructured.Unstructured) string {
+	t.Helper()
+	var all string
+	for _, kind := range []corev1.NamespaceConditionType{"NamespaceDeletionDiscoveryFailure", "NamespaceDeletionContentFailure"} {
+		if c := conditions(t, ns)[kind]; strings.HasPrefix(c, "True") {
+			all += c
+		}
+	}
+	return all
+}
+
 // TestRemoteContent: a namespace is emptied on aggregated servers too. One that
 // does not answer keeps its namespace Terminating, which says so, and all else is
 // deleted meanwhile.
 func TestRemoteContent(t *testing.T) {
 	far := newElsewhere(t)
 	p := start(t, memory.Store{}, aggregator.APIServices{Resolver: far})
-	services := p.client.Resource(schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"})
-	service := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-		"metadata": map[string]any{"name": "v1.far.example.com"},
-		"spec": map[string]any{
-			"group": "far.example.com", "version": "v1", "groupPriorityMinimum": int64(500), "versionPriority": int64(10),
-			"service": map[string]any{"namespace": "far", "name": "api"}, "insecureSkipTLSVerify": true,
-		},
-	}}
-	service, err := services.Create(t.Context(), service, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	until(t, "the remote group is available", func() bool {
-		service, err := services.Get(t.Context(), service.GetName(), metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = unstructured.SetNestedSlice(service.Object, []any{map[string]any{
-			"type": "Available", "status": "True", "reason": "Declared", "lastTransitionTime": "2026-01-01T00:00:00Z",
-		}}, "status", "conditions")
-		_, err = services.UpdateStatus(t.Context(), service, metav1.UpdateOptions{})
-		return err == nil
-	})
-	gadgets := schema.GroupVersionResource{Group: "far.example.com", Version: "v1", Resource: "gadgets"}
-	gadget := func(namespace string) {
-		t.Helper()
-		u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "far.example.com/v1", "kind": "Gadget"}}
-		u.SetName("g")
-		until(t, "a remote object is created", func() bool {
-			_, err := p.client.Resource(gadgets).Namespace(namespace).Create(t.Context(), u, metav1.CreateOptions{})
-			return err == nil || apierrors.IsAlreadyExists(err) // by a request whose answer was lost
-		})
-	}
-	remaining := func(namespace string) int {
-		t.Helper()
-		list, err := far.client.Resource(gadgets).Namespace(namespace).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(list.Items)
-	}
+	p.announce(t, farGroup)
+	p.available(t, farGroup, "True")
 
 	one, two := p.create(t, "", "Namespace", "one"), p.create(t, "", "Namespace", "two")
-	gadget("one")
-	gadget("two")
+	p.createFar(t, "one")
+	p.createFar(t, "two")
 	p.remove(t, one, background)
 	p.untilGone(t, one)
-	if n := remaining("one"); n != 0 {
+	if n := far.remaining(t, "one"); n != 0 {
 		t.Errorf("%d objects are left elsewhere of a namespace that is gone", n)
 	}
 
@@ -141,12 +184,11 @@ func TestRemoteContent(t *testing.T) {
 	p.remove(t, two, background)
 	p.untilGone(t, local)
 	until(t, "the condition says what did not answer", func() bool {
-		return strings.Contains(conditions(t, p.get(t, two))["NamespaceDeletionContentFailure"]+
-			conditions(t, p.get(t, two))["NamespaceDeletionDiscoveryFailure"], "far.example.com")
+		return strings.Contains(failure(t, p.get(t, two)), farGroup)
 	})
 	far.dead.Store(false)
 	p.untilGone(t, two)
-	if n := remaining("two"); n != 0 {
+	if n := far.remaining(t, "two"); n != 0 {
 		t.Errorf("%d objects are left elsewhere of a namespace that is gone", n)
 	}
 }
