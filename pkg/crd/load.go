@@ -7,6 +7,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // definition is one CRD as a file gives it: strictly decoded, valid by itself,
@@ -24,9 +26,9 @@ type definition struct {
 
 // problem says what is wrong with the field at path, with its line.
 func (d definition) problem(path, message string) error {
-	source := &document{file: d.source.file, before: d.source.before, data: d.source.data}
+	source := *d.source
 	o := source.objects()[d.index]
-	o.readCRD()
+	o.read(o.root, spec.Schema{}, "")
 	o.problem(path, message)
 	return errors.Join(source.problems...)
 }
@@ -37,32 +39,29 @@ func (d definition) problem(path, message string) error {
 // compiles them when it stores the CRD. Objects of other APIs, which projects
 // keep beside their CRDs, are left out and listed in others.
 func load(fsys fs.FS) (definitions []definition, others []string, err error) {
-	names, err := manifests(fsys)
+	documents, err := documentsIn(fsys)
 	if err != nil {
 		return nil, nil, err
 	}
-	var errs []error
+	var problems []error
 	first := map[string]definition{}
-	for _, name := range names {
-		data, err := fs.ReadFile(fsys, name)
-		if err != nil {
-			errs = append(errs, fmt.Errorf("read CRDs: %w", err))
-		}
-		for _, d := range split(name, data) {
-			d.decode()
-			for _, found := range d.definitions {
-				if other, seen := first[found.name]; seen {
-					errs = append(errs, found.problem("metadata.name",
-						fmt.Sprintf("%s is defined already in %s: line %d", found.name, other.source.file, other.line)))
-				}
-				first[found.name] = found
+	for _, d := range documents {
+		for i, o := range d.objects() {
+			if o.isOther() {
+				others = append(others, fmt.Sprintf("%s: line %d: %s", d.file, d.before+o.root.Line, o.Kind))
+				continue
 			}
-			errs = append(errs, d.problems...)
-			definitions, others = append(definitions, d.definitions...), append(others, d.others...)
+			name, body := o.definition()
+			if other, seen := first[name]; seen && name != "" {
+				o.problem("metadata.name", fmt.Sprintf("%s is defined already in %s: line %d", name, other.source.file, other.line))
+			}
+			first[name] = definition{name: name, body: body, source: d, index: i, line: d.before + o.line("metadata.name")}
+			definitions = append(definitions, first[name])
 		}
+		problems = append(problems, d.problems...)
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, nil, err
+	if len(problems) > 0 {
+		return nil, nil, errors.Join(problems...)
 	}
 	if len(definitions) == 0 && len(others) > 0 {
 		return nil, nil, fmt.Errorf("no CustomResourceDefinition in any file, only: %s", strings.Join(others, ", "))
@@ -70,28 +69,29 @@ func load(fsys fs.FS) (definitions []definition, others []string, err error) {
 	return definitions, others, nil
 }
 
-// manifests lists the files to read.
-func manifests(fsys fs.FS) ([]string, error) {
-	var names []string
-	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+// documentsIn returns the documents of all files that can hold CRDs.
+func documentsIn(fsys fs.FS) (all []*document, err error) {
+	err = fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
+		base, extension := path.Base(name), path.Ext(name)
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && name != "." && strings.HasPrefix(entry.Name(), ".."):
+		case entry.IsDir() && strings.HasPrefix(base, ".."):
 			// A mounted ConfigMap has its files twice: in a directory like this,
 			// and as links to them.
 			return fs.SkipDir
-		case entry.IsDir(), entry.Name() == "kustomization.yaml", entry.Name() == "kustomization.yml":
-		case slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)):
-			names = append(names, name)
+		case entry.IsDir() || base == "kustomization"+extension || !slices.Contains([]string{".yaml", ".yml", ".json"}, extension):
+			return nil
 		}
-		return nil
+		data, err := fs.ReadFile(fsys, name)
+		all = append(all, split(name, data)...)
+		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list files with CRDs: %w", err)
+		return nil, fmt.Errorf("read CRDs: %w", err)
 	}
-	if len(names) == 0 {
+	if len(all) == 0 {
 		return nil, errors.New("no *.yaml, *.yml or *.json file with CRDs: check which directory is given")
 	}
-	return names, nil
+	return all, nil
 }

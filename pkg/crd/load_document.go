@@ -5,107 +5,91 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"reflect"
-	"strings"
-	"unicode"
+	"regexp"
+	"sort"
 
 	"go.yaml.in/yaml/v3"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// document is a part of a file between two separators, and what came of it.
+// document is a part of a file between two separators.
 type document struct {
-	file   string
-	before int // lines of the file before the document
-	data   []byte
-
-	definitions []definition
-	others      []string
-	problems    []error
+	file     string
+	before   int // lines of the file before the document
+	data     []byte
+	problems []error
 }
 
 // problem reports what is wrong in a line, with the field at path or all of it.
 func (d *document) problem(line int, path, message string) {
-	where := fmt.Sprintf("%s: line %d: ", d.file, d.before+line)
 	if path != "" {
-		where += path + ": "
+		message = path + ": " + message
 	}
-	d.problems = append(d.problems, errors.New(where+message))
+	d.problems = append(d.problems, fmt.Errorf("%s: line %d: %s", d.file, d.before+line, message))
 }
 
 // split cuts a file before each "---", so that a broken document leaves the
 // others readable.
-func split(file string, data []byte) []*document {
+func split(file string, data []byte) (all []*document) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	all := []*document{{file: file, data: data[:0]}}
-	offset, line := 0, 0
-	for text := range bytes.Lines(data) {
-		if rest, found := bytes.CutPrefix(text, []byte("---")); found && (len(rest) == 0 || unicode.IsSpace(rune(rest[0]))) {
-			all = append(all, &document{file: file, before: line, data: data[offset:offset]})
-		}
-		last := all[len(all)-1]
-		last.data = last.data[:len(last.data)+len(text)]
-		offset, line = offset+len(text), line+1
+	start := 0
+	for _, next := range append(regexp.MustCompile(`(?m)\n---(?:[ \t\r]|$)`).FindAllIndex(data, -1), []int{len(data)}) {
+		all = append(all, &document{file: file, before: bytes.Count(data[:start], []byte("\n")), data: data[start:next[0]]})
+		start = next[0]
 	}
 	return all
 }
 
-// objects parses the document and returns its objects, those of lists one by one.
-func (d *document) objects() (all []*object) {
-	decoder := yaml.NewDecoder(bytes.NewReader(d.data))
+// parse returns the values in data up to an error, which is io.EOF behind the last.
+func parse(data []byte) (roots []*yaml.Node, err error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	for {
-		var parsed yaml.Node
-		switch err := decoder.Decode(&parsed); {
-		case errors.Is(err, io.EOF):
-			return all
-		case err != nil:
-			d.syntaxProblem(strings.TrimPrefix(err.Error(), "yaml: "))
-			return all // the parser does not know where to go on
+		var root yaml.Node
+		if err := decoder.Decode(&root); err != nil {
+			return roots, err
 		}
-		all = append(all, d.flatten(parsed.Content[0])...)
+		roots = append(roots, root.Content[0])
 	}
 }
 
-// syntaxProblem reports what the YAML parser says.
-func (d *document) syntaxProblem(message string) {
-	line := 1
-	if n, _ := fmt.Sscanf(message, "line %d:", &line); n == 1 {
-		_, message, _ = strings.Cut(message, ": ")
+// objects returns the objects of the document, those of lists one by one.
+func (d *document) objects() (all []*object) {
+	roots, err := parse(d.data)
+	if !errors.Is(err, io.EOF) {
+		d.syntaxProblem(err)
 	}
-	if strings.HasPrefix(message, "did not find expected") {
-		// Here the parser means the line where the broken block begins. Its
-		// predecessor, which kubectl uses, means the line before the mistake.
-		_, err := sigsyaml.YAMLToJSON(d.data)
-		if n, _ := fmt.Sscanf(fmt.Sprint(err), "yaml: line %d:", &line); n == 1 {
-			line++
-		}
+	for _, root := range roots {
+		all = append(all, d.flatten(root)...)
 	}
+	return all
+}
+
+// syntaxProblem reports what the parser says. The parser gives no line, or that
+// where the broken block begins: here it is the first with which it says so.
+func (d *document) syntaxProblem(err error) {
+	lines := bytes.SplitAfter(d.data, []byte("\n"))
+	line := 1 + sort.Search(len(lines)-1, func(i int) bool {
+		_, found := parse(bytes.Join(lines[:i+1], nil))
+		return found.Error() == err.Error()
+	})
+	message := regexp.MustCompile(`^yaml: (line \d+: )?`).ReplaceAllString(err.Error(), "")
 	if bytes.Contains(d.data, []byte("{{")) {
 		message += ` (a template, by its "{{": render it first)`
 	}
 	d.problem(line, "", message)
 }
 
-// header is what tells objects apart.
-type header struct {
-	APIVersion string    `yaml:"apiVersion"`
-	Kind       string    `yaml:"kind"`
-	Items      yaml.Node `yaml:"items"`
-}
-
 // flatten returns the object that root is, or those of the list that it is.
 func (d *document) flatten(root *yaml.Node) (all []*object) {
-	if root.ShortTag() == "!!null" {
+	o := &object{document: d, root: root, lines: map[string]int{}}
+	switch {
+	case root.ShortTag() == "!!null":
 		return nil
-	}
-	if root.Kind != yaml.MappingNode {
+	case root.Kind != yaml.MappingNode:
 		d.problem(root.Line, "", "expected an object with apiVersion and kind")
 		return nil
 	}
-	o := &object{document: d, root: root, lines: map[string]int{}, fields: map[reflect.Type]map[string]reflect.Type{}}
-	_ = root.Decode(&o.header) // what is wrong is found when all of it is decoded
-	if o.Kind != "List" && o.Kind != "CustomResourceDefinitionList" {
+	_ = root.Decode(o) // what is wrong is found when all of it is decoded
+	if o.Kind != "List" && o.Kind != crdKind+"List" {
 		return []*object{o}
 	}
 	if o.Items.Kind != yaml.SequenceNode && o.Items.ShortTag() != "!!null" {
@@ -115,22 +99,4 @@ func (d *document) flatten(root *yaml.Node) (all []*object) {
 		all = append(all, d.flatten(item)...)
 	}
 	return all
-}
-
-// decode decodes the CRDs, and notes where objects of other APIs are.
-func (d *document) decode() {
-	for i, o := range d.objects() {
-		group, _, _ := strings.Cut(o.APIVersion, "/")
-		if o.Kind != "" && o.Kind != "CustomResourceDefinition" && o.APIVersion != "" && group != apiextensionsv1.GroupName {
-			d.others = append(d.others, fmt.Sprintf("%s: line %d: %s", d.file, d.before+o.root.Line, o.Kind))
-			continue
-		}
-		problems := len(d.problems)
-		found := definition{source: d, index: i}
-		found.name, found.body = o.definition()
-		found.line = d.before + o.line("metadata.name")
-		if len(d.problems) == problems {
-			d.definitions = append(d.definitions, found)
-		}
-	}
 }

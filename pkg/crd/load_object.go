@@ -1,30 +1,47 @@
 package crd
 
 import (
+	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
-	"strconv"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	apiextensionsserver "k8s.io/apiextensions-apiserver/pkg/apiserver"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// maxPath bounds the length of a field's path: only a mistake is nested so deep.
-const maxPath = 10_000
+// What a CRD has as apiVersion and kind.
+const (
+	crdAPIVersion = apiextensionsv1.GroupName + "/v1"
+	crdKind       = "CustomResourceDefinition"
+)
 
 // object is one object of a document.
 type object struct {
-	*document
-	header
-	root   *yaml.Node
-	lines  map[string]int // by the path of a field, such as spec.versions[0].name
-	fields map[reflect.Type]map[string]reflect.Type
+	*document  `yaml:"-"`
+	APIVersion string    `yaml:"apiVersion"`
+	Kind       string    `yaml:"kind"`
+	Items      yaml.Node `yaml:"items"` // of a list
+	root       *yaml.Node
+	lines      map[string]int // by the path of a field, such as spec.versions[0].name
+}
+
+// isOther says that the object belongs to another API.
+func (o *object) isOther() bool {
+	group, _, _ := strings.Cut(o.APIVersion, "/")
+	return o.Kind != "" && o.Kind != crdKind && o.APIVersion != "" && group != apiextensionsv1.GroupName
 }
 
 // line returns the line of the field at path, or of the last one on the way that
@@ -37,212 +54,102 @@ func (o *object) line(path string) int {
 }
 
 // problem reports what is wrong with the field at path.
-func (o *object) problem(path, message string) {
-	o.document.problem(o.line(path), path, message)
-}
+func (o *object) problem(path, message string) { o.document.problem(o.line(path), path, message) }
 
-// definition decodes and checks the CRD that the object is.
+// definition checks the CRD that the object is, and returns its name and body.
 func (o *object) definition() (name string, body []byte) {
-	const kind = "CustomResourceDefinition"
-	served := apiextensionsv1.SchemeGroupVersion.String()
-	if o.Kind != kind || o.APIVersion != served {
-		o.read(o.root, reflect.TypeFor[any](), "") // for the lines
-	}
-	switch {
-	case o.Kind != kind:
-		o.problem("kind", fmt.Sprintf("found %q: only a %s can be given", o.Kind, kind))
-		return "", nil
-	case o.APIVersion != served:
-		o.problem("apiVersion", fmt.Sprintf("found %q: expected %s, convert other versions to it", o.APIVersion, served))
-		return "", nil
-	}
 	problems := len(o.problems)
-	if o.readCRD(); len(o.problems) > problems {
+	if o.check(); len(o.problems) > problems {
 		return "", nil
 	}
 	var content map[string]any
-	if err := o.root.Decode(&content); err != nil {
-		o.problem("", strings.TrimPrefix(err.Error(), "yaml: "))
-		return "", nil
-	}
-	// The server writes these: a file has them when it was dumped from one.
-	delete(content, "status")
-	if metadata, ok := content["metadata"].(map[string]any); ok {
-		for _, field := range []string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"} {
-			delete(metadata, field)
+	err := o.root.Decode(&content)
+	if err == nil {
+		// The server writes these: a file has them when it was dumped from one.
+		delete(content, "status")
+		for _, field := range [...]string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"} {
+			unstructured.RemoveNestedField(content, "metadata", field)
 		}
+		body, err = json.Marshal(content)
 	}
-	body, err := json.Marshal(content)
 	if err != nil {
-		o.problem("", err.Error())
+		o.document.problem(undecodable(o.root), "", strings.TrimPrefix(err.Error(), "yaml: "))
 		return "", nil
 	}
-	return o.validate(content), body
+	return o.validate(body), body
 }
 
-// readCRD reads the object as a CRD.
-func (o *object) readCRD() {
-	o.read(o.root, reflect.TypeFor[apiextensionsv1.CustomResourceDefinition](), "")
-}
-
-// read notes the lines of n, which stands at path, and of all fields below it. It
-// reports what does not fit the Go type, at every depth: the strict decoder of
-// Kubernetes does not look below items and additionalProperties, and stops at the
-// first value of a wrong type.
-func (o *object) read(n *yaml.Node, t reflect.Type, path string) {
-	t = typeOf(n, t)
-	text := n.Value
-	readScalar(n)
-	want, found := tagOf(t), n.ShortTag()
-	fits := want == "" || found == want || found == "!!null" || found == "!!int" && want == "!!float"
-	switch {
-	case len(path) > maxPath:
-		o.problem("", "nested too deep")
-	case !fits:
-		names := strings.NewReplacer("!!map", "an object", "!!seq", "a list", "!!str", "a string",
-			"!!bool", "a boolean", "!!int", "an integer", "!!float", "a number")
-		o.problem(path, strings.TrimSuffix(names.Replace(fmt.Sprintf("expected %s, found %s (", want, found))+text+")", " ()"))
-	case found == "!!float" && strings.ContainsAny(text, "nN"):
-		o.problem(path, "JSON has no number "+text)
-	case n.Kind == yaml.MappingNode:
-		o.readFields(n, t, path)
-	case n.Kind == yaml.SequenceNode:
-		for i, item := range n.Content {
-			at := path + "[" + strconv.Itoa(i) + "]"
-			o.lines[at] = item.Line
-			o.read(item, elem(t), at)
-		}
+// check reads the object and reports what makes it no CRD.
+func (o *object) check() {
+	var expected spec.Schema
+	if o.APIVersion == crdAPIVersion && o.Kind == crdKind {
+		expected = schemas()[apiextensionsv1.CustomResourceDefinition{}.OpenAPIModelName()]
 	}
-}
-
-// readFields reads the fields of an object, and drops those that cannot be.
-func (o *object) readFields(n *yaml.Node, t reflect.Type, path string) {
-	var content []*yaml.Node
-	first := map[string]int{}
-	for pair := range slices.Chunk(n.Content, 2) {
-		key, value := pair[0], pair[1]
-		at := strings.TrimPrefix(path+"."+key.Value, ".")
-		readScalar(key)
-		field := elem(t)
-		known := true
-		if t.Kind() == reflect.Struct {
-			field, known = o.fieldsOf(t)[key.Value]
-		}
-		switch tag := key.ShortTag(); {
-		case tag == "!!merge":
-			at, field = path, reflect.TypeFor[any]()
-		case key.Kind != yaml.ScalarNode || tag != "!!str":
-			o.document.problem(key.Line, at, "the key is no string: put it in quotes")
-			continue
-		case first[key.Value] > 0:
-			o.document.problem(key.Line, at, fmt.Sprintf("duplicate field, first in line %d", o.before+first[key.Value]))
-			continue
-		case !known:
-			o.document.problem(key.Line, at, "unknown field"+o.suggestion(t, key.Value))
-			continue
+	o.read(o.root, expected, "")
+	for _, row := range [...][4]string{
+		{"apiVersion", o.APIVersion, crdAPIVersion, ", convert other versions to it"},
+		{"kind", o.Kind, crdKind, ""},
+	} {
+		switch field, found, want := row[0], row[1], row[2]; found {
+		case want:
+		case "":
+			o.problem("", fmt.Sprintf("%s is missing: write %[1]s: %s", field, want))
 		default:
-			first[key.Value], o.lines[at] = key.Line, key.Line
-		}
-		o.read(value, field, at)
-		// A field without a value is one that is not set, except where null is one.
-		if t.Kind() != reflect.Struct || value.ShortTag() != "!!null" || typeOf(value, field).Kind() == reflect.Interface {
-			content = append(content, key, value)
+			o.problem(field, fmt.Sprintf("found %q: only %s can be given%s", found, want, row[3]))
 		}
 	}
-	n.Content = content
 }
 
-// fieldsOf returns the types of the fields of a struct.
-func (o *object) fieldsOf(t reflect.Type) map[string]reflect.Type {
-	if fields, found := o.fields[t]; found {
-		return fields
-	}
-	fields := map[string]reflect.Type{}
-	for i := range t.NumField() {
-		f := t.Field(i)
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" {
-			fields[name] = f.Type
-		} else {
-			maps.Copy(fields, o.fieldsOf(f.Type))
+// undecodable returns the line of what keeps n from being decoded: an alias, the
+// key of a merge, or else the innermost object or list.
+func undecodable(n *yaml.Node) int {
+	line := n.Line
+	for _, child := range n.Content {
+		switch {
+		case child.Decode(new(any)) != nil:
+			return undecodable(child)
+		case child.ShortTag() == "!!merge":
+			line = child.Line
 		}
 	}
-	o.fields[t] = fields
-	return fields
+	return line
 }
 
-// suggestion names the field that only differs in case, the usual slip.
-func (o *object) suggestion(t reflect.Type, name string) string {
-	for field := range o.fieldsOf(t) {
-		if strings.EqualFold(field, name) {
-			return fmt.Sprintf(", did you mean %s?", field)
+// validate checks a CRD as the server will when it is created, CEL rules aside,
+// and returns its name.
+func (o *object) validate(body []byte) (name string) {
+	// Compiling the rules takes ten times as long as everything else here, and the
+	// server does it again. The decoder leaves out what it does not know.
+	body = bytes.ReplaceAll(body, []byte(`"x-kubernetes-validations":`), []byte(`"":`))
+	var crd apiextensions.CustomResourceDefinition
+	if err := runtime.DecodeInto(apiextensionsserver.Codecs.UniversalDecoder(), body, &crd); err != nil {
+		path := "" // read has checked all but numbers out of range and texts that are no base64
+		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			path = wrong.Field
 		}
-	}
-	return ""
-}
-
-// typeOf is the type that n has where t is expected: any where that can hold
-// everything, and one of the alternatives of the types that decode themselves.
-func typeOf(n *yaml.Node, t reflect.Type) reflect.Type {
-	for t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
-	switch reflect.Zero(t).Interface().(type) {
-	case apiextensionsv1.JSONSchemaPropsOrBool:
-		if n.Kind == yaml.ScalarNode {
-			return reflect.TypeFor[bool]()
-		}
-		return reflect.TypeFor[apiextensionsv1.JSONSchemaProps]()
-	case apiextensionsv1.JSONSchemaPropsOrArray:
-		if n.Kind == yaml.SequenceNode {
-			return reflect.TypeFor[[]apiextensionsv1.JSONSchemaProps]()
-		}
-		return reflect.TypeFor[apiextensionsv1.JSONSchemaProps]()
-	case metav1.Time, []byte:
-		return reflect.TypeFor[string]()
-	case apiextensionsv1.JSON, metav1.FieldsV1, apiextensionsv1.JSONSchemaPropsOrStringArray: // the last one is forbidden
-		return reflect.TypeFor[any]()
-	}
-	return t
-}
-
-// elem is the type of the values in a map or list of type t.
-func elem(t reflect.Type) reflect.Type {
-	if t.Kind() == reflect.Map || t.Kind() == reflect.Slice {
-		return t.Elem()
-	}
-	return t
-}
-
-// tagOf is the YAML tag of the values of a type, "" for any.
-func tagOf(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.Interface:
+		o.problem(path, err.Error())
 		return ""
-	case reflect.Struct, reflect.Map:
-		return "!!map"
-	case reflect.Slice:
-		return "!!seq"
-	case reflect.String:
-		return "!!str"
-	case reflect.Bool:
-		return "!!bool"
-	case reflect.Float64:
-		return "!!float"
-	default:
-		return "!!int"
 	}
+	// Only the CEL rules, which are gone, could take long enough to cancel them.
+	for _, e := range validation.ValidateCustomResourceDefinition(context.Background(), &crd) {
+		switch reflect.ValueOf(e.BadValue).Kind() {
+		case reflect.Struct, reflect.Map, reflect.Slice, reflect.Pointer:
+			e.BadValue = field.OmitValueType{} // it stands in the file, and a schema fills a screen
+		}
+		if !strings.HasPrefix(e.Field, "status.") { // the server writes it
+			o.problem(published(e.Field), e.ErrorBody())
+		}
+	}
+	return crd.Name
 }
 
-// readScalar gives a scalar the meaning that it has for kubectl, which is that of
-// YAML 1.1: "yes" is a boolean, and dates are strings.
-func readScalar(n *yaml.Node) {
-	switch tag := n.ShortTag(); {
-	case tag == "!!timestamp":
-		n.Tag = "!!str"
-	case tag != "!!str" || n.Style != 0 || n.Kind != yaml.ScalarNode || len(n.Value) > len("yes"):
-	case slices.Contains([]string{"y", "Y", "yes", "Yes", "YES", "on", "On", "ON"}, n.Value):
-		n.Tag, n.Value = "!!bool", "true"
-	case slices.Contains([]string{"n", "N", "no", "No", "NO", "off", "Off", "OFF"}, n.Value):
-		n.Tag, n.Value = "!!bool", "false"
-	}
+// published turns a path of the internal form of a CRD, which errors of
+// validation use, into one of the published form: what all versions agree on
+// stands in the former only once, above them. Names in brackets become fields.
+func published(path string) string {
+	path = regexp.MustCompile(`\[([^\]]*[^\]0-9][^\]]*)\]`).ReplaceAllString(path, ".$1")
+	shared := regexp.MustCompile(`^spec\.(validation|subresources|additionalPrinterColumns|selectableFields|version)\b`)
+	path = shared.ReplaceAllString(path, "spec.versions[0].$1")
+	path = strings.Replace(path, "spec.versions[0].validation", "spec.versions[0].schema", 1)
+	return strings.Replace(path, "spec.versions[0].version", "spec.versions[0].name", 1)
 }
