@@ -38,7 +38,7 @@ func (p *Plane) build() error {
 	if err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}
-	p.informers = drowsy{informers.NewSharedInformerFactory(client, 0), p}
+	p.informers = lazyInformers{informers.NewSharedInformerFactory(client, 0), p}
 	if p.recorder, err = startRecorder(p.plan.outlets); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.NonLongRunningRequestWaitGroup = p.requests
 	c.WatchRequestWaitGroup = p.watches
 	c.BuildHandlerChainFunc = (&chain{
-		middleware: p.plan.middleware, signals: p.signals, pending: p.pending, tracing: p.host.tracer.provider != nil, lists: p.lists(),
+		middleware: p.plan.middleware, signals: p.signals, routes: p.routes, tracing: p.host.tracer.provider != nil, lists: p.lists(),
 	}).build
 	c.AggregatedDiscoveryGroupManager = listing{discoveryendpoint.NewResourceManager("apis"), discoveryendpoint.BuiltinSource, &p.listed}
 	c.StorageObjectCountTracker = p.stores.Objects

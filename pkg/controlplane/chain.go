@@ -15,7 +15,6 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
-	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
@@ -70,7 +69,7 @@ type chain struct {
 	middleware []wrapper
 	signals    *signals
 	// pending are the handlers that are made when they are needed.
-	pending *pending
+	routes *lazyRoutes
 	// tracing is on when a part brings a tracer.
 	tracing bool
 	// lists are those that may be answered in part; nil when none are.
@@ -127,7 +126,7 @@ func (c *chain) slot(slot Slot, h http.Handler) http.Handler {
 
 // build is a genericapiserver.Config.BuildHandlerChainFunc.
 func (c *chain) build(api http.Handler, config *genericapiserver.Config) http.Handler {
-	h := c.slot(Innermost, upstream.BadInput(c.pending.wrap(api)))
+	h := c.slot(Innermost, upstream.BadInput(c.routes.wrap(api)))
 	h = c.permitted(h, config)
 	h = c.slot(AfterAuthentication, h)
 	h = c.authenticated(h, config)
@@ -200,7 +199,6 @@ func (c *chain) counted(uncounted, counted http.Handler) http.Handler {
 func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.Handler {
 	h = genericfilters.WithCORS(h, config.CorsAllowedOriginList, nil, nil, nil, "true")
 	h = genericapifilters.WithWarningRecorder(h)
-	h = withStack(h)
 	h = genericfilters.WithTimeoutForNonLongRunningRequests(h, config.LongRunningFunc)
 	h = genericapifilters.WithRequestDeadline(h, config.AuditBackend, config.AuditPolicyRuleEvaluator,
 		config.LongRunningFunc, config.Serializer, config.RequestTimeout)
@@ -223,13 +221,5 @@ func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.H
 	h = genericapifilters.WithRequestReceivedTimestamp(h)
 	h = genericapifilters.WithMuxAndDiscoveryComplete(h, c.signals.complete)
 	h = genericfilters.WithPanicRecovery(h, config.RequestInfoResolver)
-	return withStack(genericapifilters.WithAuditInit(h))
-}
-
-// withStack has the rest of a goroutine start with the stack it needs.
-func withStack(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		stack.Reserve()
-		h.ServeHTTP(w, r)
-	})
+	return genericapifilters.WithAuditInit(h)
 }

@@ -56,8 +56,8 @@ func (p *Plane) installOpenAPI() error {
 		}
 		if l.Server == p.groupsServer {
 			services := config.WebServices
-			config.WebServices = func() []*restful.WebService { return p.pending.whole(services()) }
-			config.Later, config.Make = p.pending.prints, p.pending.install
+			config.WebServices = func() []*restful.WebService { return p.routes.whole(services()) }
+			config.Later, config.Make = p.routes.prints, p.routes.install
 		}
 		sources = append(sources, openapi.Static(config))
 	}

@@ -45,7 +45,7 @@ func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error)
 		return nil, err
 	}
 	server.Handler.Director = compressed(server.Handler.Director) // for a server above
-	server.Handler.GoRestfulContainer.Router(p.pending)
+	server.Handler.GoRestfulContainer.Router(p.routes)
 	for _, g := range p.plan.groups() {
 		if err := (&installer{plane: p, server: server, config: config}).install(g); err != nil {
 			server.Destroy()
@@ -251,7 +251,7 @@ func (i *installer) installVersion(
 	completed := i.config.Config
 	equivalents := completed.EquivalentResourceRegistry
 	if container != i.server.Handler.GoRestfulContainer {
-		equivalents = equated{equivalents}
+		equivalents = fixedKinds{equivalents}
 	}
 	gv := &genericapi.APIGroupVersion{
 		GroupVersion: schema.GroupVersion{Group: g.api.group, Version: version},

@@ -55,7 +55,7 @@ type Plane struct {
 	workers     workers
 	ready       chan struct{}
 
-	pending   *pending
+	routes    *lazyRoutes
 	announcer *announcer
 	listed    listed
 	feed      *Feed
@@ -75,7 +75,7 @@ func prepare(h *host, plan *Plan, space string, in *inside) *Plane {
 			Backend: h.backend, Plane: space, CollectsGarbage: plan.collected,
 			Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
 		},
-		signals: newSignals(), endWork: func() {}, pending: newPending(),
+		signals: newSignals(), endWork: func() {}, routes: newLazyRoutes(),
 		listed:   listed{versions: map[listedVersion]map[string]bool{}},
 		readers:  map[schema.GroupResource]registryrest.Getter{},
 		requests: &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},

@@ -19,11 +19,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// again is after how long it is tried again after an error, and anew how often
-// it is looked without a reason.
 const (
-	again = time.Second
-	anew  = time.Minute
+	retryAfter   = time.Second // after an error
+	pollInterval = time.Minute
 )
 
 // keepDefaults repairs what is changed or deleted, until the context ends.
@@ -49,10 +47,10 @@ func keepDefaults(ctx context.Context, plane *controlplane.Plane) error {
 		defer func() { _ = informer.RemoveEventHandler(handler) }() //nolint:gocritic // it is for both
 	}
 	for {
-		pause := anew
+		pause := pollInterval
 		if err := makeDefaults(ctx, plane); err != nil && ctx.Err() == nil {
 			klog.FromContext(ctx).Error(err, "The default flow schemas and priority levels cannot be kept yet")
-			pause = again
+			pause = retryAfter
 		}
 		select {
 		case <-noticed:

@@ -14,7 +14,7 @@ var mayImport = map[string][]string{
 	// Core: the builder, the server, the plan.
 	"pkg/controlplane": {
 		"pkg/internal/feed", "pkg/internal/loopback", "pkg/internal/metrics",
-		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/upstream",
+		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
 	},
 	"pkg/resource":                        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
 	"pkg/resource/resourcetest":           {"pkg/controlplane", "pkg/resource", "pkg/group"},
@@ -92,8 +92,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/rbac":              {},
 	"pkg/internal/rules/...":         {"pkg/internal/rules/..."}, // generated: types contain types of other groups
 	"pkg/storage/storagetest":        {"pkg/controlplane"},
-	"pkg/internal/stack":             {},
-	"pkg/internal/store":             {"pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/stack", "pkg/internal/upstream"},
+	"pkg/internal/store":             {"pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/upstream"},
 	"pkg/internal/upstream":          {},
 
 	// Programs. They see what a user sees: nothing of pkg/internal.

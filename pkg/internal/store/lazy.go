@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 )
 
 // lazy is the store of a resource whose watch cache is made when the resource is
@@ -105,7 +104,6 @@ func (l *lazy) stop() {
 
 // Create implements storage.Interface. It runs in a goroutine of the write's own.
 func (l *lazy) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	stack.Reserve()
 	l.write()
 	return l.Interface.Create(ctx, key, obj, out, ttl)
 }
@@ -118,7 +116,6 @@ func (l *lazy) GuaranteedUpdate(
 	ctx context.Context, key string, into runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object,
 ) error {
-	stack.Reserve()
 	l.write()
 	return l.now().GuaranteedUpdate(ctx, key, into, ignoreNotFound, preconditions, try, cached)
 }
@@ -245,9 +242,9 @@ func (b *Stores) Fill(ctx context.Context) {
 	}
 }
 
-// Unused returns what is closed by the first write of a resource, and the revision
+// FirstWrite returns what is closed by the first write of a resource, and the revision
 // up to which it has no objects; nil if it has some, or others may write it.
-func (b *Stores) Unused(ctx context.Context, resource schema.GroupResource) (used <-chan struct{}, revision int64, err error) {
+func (b *Stores) FirstWrite(ctx context.Context, resource schema.GroupResource) (written <-chan struct{}, revision int64, err error) {
 	if b.Shared {
 		return nil, 0, nil
 	}

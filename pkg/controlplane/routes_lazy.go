@@ -17,22 +17,22 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// pending are the group versions of a plane whose routes are made when they are
+// lazyRoutes are the group versions of a plane whose routes are made when they are
 // used. Nothing is added once the plane is made.
-type pending struct {
-	versions map[string]*routes // by URL path, "apis/apps/v1"
+type lazyRoutes struct {
+	versions map[string]*versionRoutes // by URL path, "apis/apps/v1"
 	// prints are the fingerprints of all group versions that are served on demand,
 	// by URL path, those that are installed as well.
 	prints map[string]string
 }
 
-func newPending() *pending {
-	return &pending{versions: map[string]*routes{}, prints: map[string]string{}}
+func newLazyRoutes() *lazyRoutes {
+	return &lazyRoutes{versions: map[string]*versionRoutes{}, prints: map[string]string{}}
 }
 
-// routes are those of one group version, made by resource: of the resources of
+// versionRoutes are those of one group version, made by resource: of the resources of
 // a version, most planes use few.
-type routes struct {
+type versionRoutes struct {
 	// announce puts the root of the version into the server, without any route.
 	announce func()
 	root     *restful.WebService
@@ -47,7 +47,7 @@ type routes struct {
 
 // of returns the routes of a resource, made now if they are not; those of all
 // for "". There are none of a resource that is not served.
-func (r *routes) of(resource string) (*restful.WebService, error) {
+func (r *versionRoutes) of(resource string) (*restful.WebService, error) {
 	storage := r.storage
 	if resource != "" {
 		if storage[r.version][resource] == nil {
@@ -68,7 +68,7 @@ func (r *routes) of(resource string) (*restful.WebService, error) {
 }
 
 // whole returns the routes of all resources if they are made.
-func (r *routes) whole() *restful.WebService {
+func (r *versionRoutes) whole() *restful.WebService {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.made[""]
@@ -87,7 +87,7 @@ func only(storage map[string]map[string]rest.Storage, resource string) map[strin
 }
 
 // wrap announces what a request is for before it is served.
-func (p *pending) wrap(next http.Handler) http.Handler {
+func (p *lazyRoutes) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if url := r.URL.Path; url == "/" || url == "/index.html" { // the list of all paths
 			for _, v := range p.versions {
@@ -101,7 +101,7 @@ func (p *pending) wrap(next http.Handler) http.Handler {
 }
 
 // at returns the group version that a URL path is in.
-func (p *pending) at(url string) *routes {
+func (p *lazyRoutes) at(url string) *versionRoutes {
 	if len(p.versions) == 0 {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (p *pending) at(url string) *routes {
 }
 
 // install makes all routes of the group version at a path.
-func (p *pending) install(at string) error {
+func (p *lazyRoutes) install(at string) error {
 	v := p.at(at)
 	if v == nil {
 		return nil
@@ -126,7 +126,7 @@ func (p *pending) install(at string) error {
 
 // whole are the web services of a server, each with all of its routes. Those
 // of versions that are not installed are left out.
-func (p *pending) whole(services []*restful.WebService) []*restful.WebService {
+func (p *lazyRoutes) whole(services []*restful.WebService) []*restful.WebService {
 	var all []*restful.WebService
 	for _, ws := range services {
 		if v := p.at(ws.RootPath()); v == nil || v.root != ws {
@@ -143,7 +143,7 @@ func (p *pending) whole(services []*restful.WebService) []*restful.WebService {
 
 // SelectRoute implements restful.RouteSelector: it finds a route among those of
 // the resource that a request is for.
-func (p *pending) SelectRoute(services []*restful.WebService, r *http.Request) (*restful.WebService, *restful.Route, error) {
+func (p *lazyRoutes) SelectRoute(services []*restful.WebService, r *http.Request) (*restful.WebService, *restful.Route, error) {
 	if v := p.at(r.URL.Path); v != nil {
 		resource := ""
 		if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
@@ -169,11 +169,11 @@ func (i *installer) serve(
 ) ([]apidiscoveryv2.APIResourceDiscovery, error) {
 	key := fingerprint(version, storage)
 	at := strings.TrimPrefix(path.Join(g.api.root(), g.api.group, version), "/")
-	i.plane.pending.prints[at] = key
+	i.plane.routes.prints[at] = key
 	if known, ok := g.api.discovered.Load(key); ok {
 		resources := known.([]apidiscoveryv2.APIResourceDiscovery) // which nobody changes
-		i.equate(schema.GroupVersion{Group: g.api.group, Version: version}, resources)
-		i.plane.pending.versions[at] = i.routes(g, version, storage)
+		i.registerKinds(schema.GroupVersion{Group: g.api.group, Version: version}, resources)
+		i.plane.routes.versions[at] = i.routes(g, version, storage)
 		return resources, nil
 	}
 	resources, err := i.installVersion(g, version, storage, i.server.Handler.GoRestfulContainer)
@@ -184,9 +184,9 @@ func (i *installer) serve(
 }
 
 // routes are those of a group version, none of which is made.
-func (i *installer) routes(g *planned, version string, storage map[string]map[string]rest.Storage) *routes {
+func (i *installer) routes(g *planned, version string, storage map[string]map[string]rest.Storage) *versionRoutes {
 	root := new(restful.WebService)
-	r := &routes{root: root, storage: storage, version: version, made: map[string]*restful.WebService{}}
+	r := &versionRoutes{root: root, storage: storage, version: version, made: map[string]*restful.WebService{}}
 	r.announce = sync.OnceFunc(func() {
 		i.server.Handler.GoRestfulContainer.Add(root.Path(path.Join(g.api.root(), g.api.group, version)))
 	})
@@ -215,9 +215,9 @@ func fingerprint(version string, storage map[string]map[string]rest.Storage) str
 	return version + "\n" + strings.Join(all, "\n")
 }
 
-// equate notes kinds as handlers do when they are installed: webhooks may ask for
+// registerKinds notes kinds as handlers do when they are installed: webhooks may ask for
 // a resource as another group has it.
-func (i *installer) equate(gv schema.GroupVersion, resources []apidiscoveryv2.APIResourceDiscovery) {
+func (i *installer) registerKinds(gv schema.GroupVersion, resources []apidiscoveryv2.APIResourceDiscovery) {
 	register := func(resource, subresource string, kind *schema.GroupVersionKind) {
 		if kind.Version == "" {
 			kind.Group, kind.Version = gv.Group, gv.Version
@@ -236,9 +236,9 @@ func (i *installer) equate(gv schema.GroupVersion, resources []apidiscoveryv2.AP
 	}
 }
 
-// equated is a registry that has been told already: each time counts.
-type equated struct {
+// fixedKinds is a registry that was told of all kinds before: it counts how often it is told.
+type fixedKinds struct {
 	runtime.EquivalentResourceRegistry
 }
 
-func (equated) RegisterKindFor(schema.GroupVersionResource, string, schema.GroupVersionKind) {}
+func (fixedKinds) RegisterKindFor(schema.GroupVersionResource, string, schema.GroupVersionKind) {}

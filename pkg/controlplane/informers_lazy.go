@@ -27,26 +27,26 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
 
-// drowsy are informers that watch a resource from its first object on. Admission
+// lazyInformers are informers that watch a resource from its first object on. Admission
 // plugins and RBAC have a dozen of resources watched of which most planes never have
 // one; each watch needs routes, a watch cache and thirty goroutines.
-type drowsy struct {
+type lazyInformers struct {
 	informers.SharedInformerFactory
 	plane *Plane
 }
 
 // These groups have their informers made by InformerFor below. What is watched of
 // others is what a plane writes when it starts.
-func (d drowsy) Core() core.Interface { return core.New(d, metav1.NamespaceAll, nil) }
+func (d lazyInformers) Core() core.Interface { return core.New(d, metav1.NamespaceAll, nil) }
 
-func (d drowsy) Admissionregistration() admissionregistration.Interface {
+func (d lazyInformers) Admissionregistration() admissionregistration.Interface {
 	return admissionregistration.New(d, metav1.NamespaceAll, nil)
 }
 
-func (d drowsy) Rbac() rbac.Interface { return rbac.New(d, metav1.NamespaceAll, nil) }
+func (d lazyInformers) Rbac() rbac.Interface { return rbac.New(d, metav1.NamespaceAll, nil) }
 
 // InformerFor implements informers.SharedInformerFactory.
-func (d drowsy) InformerFor(obj runtime.Object, stock internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
+func (d lazyInformers) InformerFor(obj runtime.Object, stock internalinterfaces.NewInformerFunc) cache.SharedIndexInformer {
 	return d.SharedInformerFactory.InformerFor(obj, func(c kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		kinds, _, err := scheme.Scheme.ObjectKinds(obj)
 		if err != nil {
@@ -67,13 +67,13 @@ func (d drowsy) InformerFor(obj runtime.Object, stock internalinterfaces.NewInfo
 		if resource == "" {
 			return stock(c, resync)
 		}
-		awake := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
-		l := &unused{
-			awake: awake, backend: d.plane.stores, example: obj,
+		all := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
+		watcher := &lazyWatch{
+			all: all, backend: d.plane.stores, example: obj,
 			resource: schema.GroupResource{Group: kinds[0].Group, Resource: resource},
 		}
-		asleep := &cache.ListWatch{ListWithContextFunc: awake.ListWithContext, WatchFuncWithContext: l.watch}
-		return cache.NewSharedIndexInformerWithOptions(asleep, obj, cache.SharedIndexInformerOptions{
+		lazy := &cache.ListWatch{ListWithContextFunc: all.ListWithContext, WatchFuncWithContext: watcher.watch}
+		return cache.NewSharedIndexInformerWithOptions(lazy, obj, cache.SharedIndexInformerOptions{
 			ResyncPeriod: resync, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
 		})
 	})
@@ -94,9 +94,9 @@ func (p *Plan) storedAs(kind gvk) string {
 	return ""
 }
 
-// unused is a resource that may have no objects for as long as the plane lives.
-type unused struct {
-	awake    *cache.ListWatch
+// lazyWatch watches a resource that may have no objects for as long as the plane lives.
+type lazyWatch struct {
+	all      *cache.ListWatch
 	backend  *store.Stores
 	resource schema.GroupResource
 	example  runtime.Object
@@ -104,18 +104,18 @@ type unused struct {
 
 // watch tells a reflector that asks for all objects and what becomes of them that
 // there are none, and watches when somebody uses the resource.
-func (u *unused) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+func (l *lazyWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
-		return u.awake.WatchWithContext(ctx, opts)
+		return l.all.WatchWithContext(ctx, opts)
 	}
-	used, revision, err := u.backend.Unused(ctx, u.resource)
+	written, revision, err := l.backend.FirstWrite(ctx, l.resource)
 	if err != nil {
 		return nil, err
 	}
-	if used == nil {
-		return u.awake.WatchWithContext(ctx, opts)
+	if written == nil {
+		return l.all.WatchWithContext(ctx, opts)
 	}
-	none := u.example.DeepCopyObject()
+	none := l.example.DeepCopyObject()
 	m, err := meta.Accessor(none)
 	if err != nil {
 		return nil, err
@@ -130,11 +130,11 @@ func (u *unused) watch(ctx context.Context, opts metav1.ListOptions) (watch.Inte
 			return
 		}
 		select {
-		case <-used:
+		case <-written:
 		case <-ctx.Done():
 			return
 		}
-		w, err := u.awake.WatchWithContext(ctx, opts)
+		w, err := l.all.WatchWithContext(ctx, opts)
 		if err != nil {
 			r.send(ctx, watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(err).ErrStatus})
 			return
