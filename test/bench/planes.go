@@ -13,14 +13,23 @@ import (
 
 const phasePlanes = "Planes in one process"
 
-// measurePlanes starts many planes in a process of their own, in memory.
-// kube-apiserver has nothing alike.
-func measurePlanes(ctx context.Context, l *lab, t target) (err error) {
+// measurePlanes starts many planes in a process of their own, in memory: servers of
+// one plane each, then planes of one server. kube-apiserver has nothing alike.
+func measurePlanes(ctx context.Context, l *lab, t target) error {
 	if s, ok := t.(*sailplane); !ok || s.storage != storageMemory {
 		return nil
 	}
+	if err := startPlanes(ctx, l, "each further plane"); err != nil {
+		return err
+	}
+	return startPlanes(ctx, l, "each plane added to a server", "-added")
+}
+
+// startPlanes measures the first plane and what each further one, which is called
+// what, adds.
+func startPlanes(ctx context.Context, l *lab, what string, flags ...string) (err error) {
 	reader, writer := io.Pipe()
-	cmd := exec.Command(l.program("planes"), "-n", strconv.Itoa(l.planes))
+	cmd := exec.Command(l.program("planes"), append(flags, "-n", strconv.Itoa(l.planes))...)
 	cmd.Stdout = writer
 	p, err := begin(cmd)
 	if err != nil {
@@ -59,7 +68,9 @@ func measurePlanes(ctx context.Context, l *lab, t target) (err error) {
 		return err
 	}
 	add := func(name string, value float64) { l.results.add(phasePlanes, name, value) }
-	add("first plane in a process, ms", all[0].Milliseconds)
+	if len(flags) == 0 {
+		add("first plane in a process, ms", all[0].Milliseconds)
+	}
 	if len(all) == 1 {
 		return nil
 	}
@@ -68,9 +79,9 @@ func measurePlanes(ctx context.Context, l *lab, t target) (err error) {
 		further = append(further, c.Milliseconds)
 	}
 	end, n := all[len(all)-1], float64(len(further))
-	add(fmt.Sprintf("each further plane of %d, ms", l.planes), quantile(further, 0.5))
-	add("each further plane: heap, MiB", mib((end.Heap-all[0].Heap)/n))
-	add("each further plane: RSS, MiB", mib((last.rss-first.rss)/n))
-	add("each further plane: goroutines", (end.Goroutines-all[0].Goroutines)/n)
+	add(fmt.Sprintf("%s of %d, ms", what, l.planes), quantile(further, 0.5))
+	add(what+": heap, MiB", mib((end.Heap-all[0].Heap)/n))
+	add(what+": RSS, MiB", mib((last.rss-first.rss)/n))
+	add(what+": goroutines", (end.Goroutines-all[0].Goroutines)/n)
 	return nil
 }

@@ -1,5 +1,6 @@
 // Command planes starts planes in one process, all of which run, and says what
-// each cost: a line of JSON for each.
+// each cost: a line of JSON for each. Each is the plane of a server of its own, or,
+// with -added, all but the first are added to the first one's server.
 package main
 
 import (
@@ -29,9 +30,10 @@ import (
 
 func main() {
 	n := flag.Int("n", 1, "how many planes to start, one after the other")
+	added := flag.Bool("added", false, "add planes to one server, in place of starting servers")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(klog.NewContext(ctx, logr.Discard()), *n)
+	err := run(klog.NewContext(ctx, logr.Discard()), *n, *added)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "planes:", err)
@@ -47,7 +49,7 @@ type cost struct {
 	Goroutines   int     `json:"goroutines"`
 }
 
-func run(ctx context.Context, n int) (err error) {
+func run(ctx context.Context, n int, added bool) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, n)
 	running := 0
@@ -57,18 +59,26 @@ func run(ctx context.Context, n int) (err error) {
 			err = errors.Join(err, <-ended)
 		}
 	}()
+	var first *controlplane.Server
 	for i := range n {
 		begun := time.Now()
-		server, err := controlplane.New(fmt.Sprint("plane-", i)).
-			Storage(memory.Store{}).
-			With(
-				authz.RBAC{}, rbac.All(), serviceaccount.Tokens{},
-				preset.Standard(), crd.Definitions{}, aggregator.APIServices{},
-			).
-			Build()
+		parts := []controlplane.Part{
+			authz.RBAC{}, rbac.All(), serviceaccount.Tokens{}, preset.Standard(), crd.Definitions{}, aggregator.APIServices{},
+		}
+		if added && first != nil {
+			if _, err := first.Plane(ctx, fmt.Sprint("plane-", i), parts...); err != nil {
+				return err
+			}
+			if err := say(time.Since(begun)); err != nil {
+				return err
+			}
+			continue
+		}
+		server, err := controlplane.New(fmt.Sprint("plane-", i)).Storage(memory.Store{}).With(parts...).Build()
 		if err != nil {
 			return err
 		}
+		first = server
 		go func() { ended <- server.Run(ctx) }()
 		running++
 		select {
