@@ -135,7 +135,7 @@ func assemble(ctx context.Context, script string, args []string) error {
 	return controlplane.New("pieces").
 		Listen(*listen).
 		Storage(stored(*storage)).
-		With(authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: kubeconfig}, authz.Groups{}, parts,
+		With(authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: kubeconfig}, parts,
 			controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 				p.Work(controlplane.Work{Name: "ready line", Start: func(_ context.Context, plane *controlplane.Plane) error {
 					_, err := fmt.Printf("sailplane: ready at https://%s in 0 ms, kubeconfig %s\n", plane.Server().Address(), kubeconfig)
