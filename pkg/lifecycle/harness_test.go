@@ -70,7 +70,7 @@ func start(t *testing.T, d controlplane.Storage, more ...controlplane.Part) *pla
 	s, err := controlplane.New("lifecycle").Storage(d).With(
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Events{},
 		crd.Definitions{FS: fstest.MapFS{"crds.yaml": {Data: []byte(crds)}}},
-		lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{},
+		lifecycle.GarbageCollection{},
 	).With(more...).Build()
 	if err != nil {
 		t.Fatal(err)

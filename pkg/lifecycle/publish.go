@@ -122,7 +122,7 @@ func (b *publisher) run(ctx context.Context) {
 		return
 	}
 	for o := range b.feed.All() {
-		if o.Type.Resource == namespaceResource() {
+		if o.Type.Resource == corev1.Resource("namespaces") {
 			b.look(o)
 		}
 	}
@@ -139,7 +139,7 @@ func (b *publisher) run(ctx context.Context) {
 // look takes note of a namespace, or of the object in one.
 func (b *publisher) look(o *feed.Object) {
 	switch {
-	case o.Type.Resource == namespaceResource() && !o.Deleting:
+	case o.Type.Resource == corev1.Resource("namespaces") && !o.Deleting:
 		b.queue.Add(o.Name)
 	case o.Type.Resource == b.resource && o.Name == b.name:
 		b.queue.Add(o.Namespace)

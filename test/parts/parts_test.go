@@ -81,7 +81,6 @@ func zeros() []controlplane.Part {
 		crd.Definitions{},
 		crd.Conversion{},
 		aggregator.APIServices{},
-		lifecycle.NamespaceDeletion{},
 		lifecycle.GarbageCollection{},
 		lifecycle.OwnerPermissions{},
 		lifecycle.DefaultServiceAccounts{},

@@ -42,12 +42,11 @@ func pieces(script string) controlplane.Parts {
 			core.ConfigMaps{},
 			core.Secrets{},
 			lifecycle.GarbageCollection{},
-			lifecycle.NamespaceDeletion{},
 		}
 	case "certificates":
 		return controlplane.Parts{core.Namespaces{}, certificates.CertificateSigningRequests{}}
 	case "events":
-		return controlplane.Parts{core.Namespaces{}, core.ConfigMaps{}, core.Events{}, lifecycle.NamespaceDeletion{}}
+		return controlplane.Parts{core.Namespaces{}, core.ConfigMaps{}, core.Events{}}
 	case "evict":
 		return controlplane.Parts{core.Namespaces{}, kube.Core("pods"), kube.Policy()}
 	case "limits":
@@ -56,7 +55,7 @@ func pieces(script string) controlplane.Parts {
 		}
 	case "namespace-delete":
 		return controlplane.Parts{
-			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, crd.Definitions{}, lifecycle.NamespaceDeletion{},
+			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, crd.Definitions{},
 		}
 	case "policies":
 		return controlplane.Parts{

@@ -1,4 +1,6 @@
-package lifecycle
+// Package catalog reads what a plane serves from its discovery, for work on objects
+// of every kind.
+package catalog
 
 import (
 	"context"
@@ -14,18 +16,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// catalog is what the plane serves, read from its discovery document when that
+// Catalog is what the plane serves, read from its discovery document when that
 // changed.
-type catalog struct {
-	plane *controlplane.Plane
+type Catalog struct {
+	Plane *controlplane.Plane
 
 	mu      sync.Mutex
 	changed <-chan struct{}
-	read    *served
+	read    *Served
 	at      time.Time
 }
 
@@ -33,33 +36,43 @@ type catalog struct {
 // back change nothing that tells so.
 const again = time.Second
 
-// served is one reading of discovery.
-type served struct {
-	// resources are those of each group in its preferred version.
-	resources map[schema.GroupResource]target
-	// kinds are the resources by what owner references say, in every version.
-	kinds map[schema.GroupVersionKind]target
+// Served is one reading of discovery.
+type Served struct {
+	// Resources are those of each group in its preferred version.
+	Resources map[schema.GroupResource]Target
+	// Kinds are the resources by what owner references say, in every version.
+	Kinds map[schema.GroupVersionKind]Target
 	// complete: every server answered.
 	complete bool
-	// failed are group versions whose server did not answer, and why.
-	failed map[schema.GroupVersion]error
+	// Failed are group versions whose server did not answer, and why.
+	Failed map[schema.GroupVersion]error
 }
 
-// target is a resource that is served.
-type target struct {
+// Target is a resource that is served.
+type Target struct {
 	schema.GroupVersionResource
-	kind       string
-	namespaced bool
-	verbs      []string
+	Kind       string
+	Namespaced bool
+	Verbs      []string
 }
 
-func (t target) can(verb string) bool { return slices.Contains(t.verbs, verb) }
+// Can tells whether the resource has a verb.
+func (t Target) Can(verb string) bool { return slices.Contains(t.Verbs, verb) }
+
+// In asks for objects of the resource in a namespace, or of the plane when they are in
+// none.
+func (t Target) In(objects metadata.Interface, namespace string) metadata.ResourceInterface {
+	if t.Namespaced {
+		return objects.Resource(t.GroupVersionResource).Namespace(namespace)
+	}
+	return objects.Resource(t.GroupVersionResource)
+}
 
 // String is how conditions call the resource: "configmaps." in the core group.
-func (t target) String() string { return t.Resource + "." + t.Group }
+func (t Target) String() string { return t.Resource + "." + t.Group }
 
-// now is what is served now. Group versions that fail are in the answer.
-func (c *catalog) now(ctx context.Context) (*served, error) {
+// Now is what is served now. Group versions that fail are in the answer.
+func (c *Catalog) Now(ctx context.Context) (*Served, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.read != nil && (c.read.complete || time.Since(c.at) < again) {
@@ -69,15 +82,15 @@ func (c *catalog) now(ctx context.Context) (*served, error) {
 			return c.read, nil
 		}
 	}
-	changed := c.plane.DiscoveryChanged()
-	s, err := discover(ctx, c.plane)
+	changed := c.Plane.DiscoveryChanged()
+	s, err := discover(ctx, c.Plane)
 	if err != nil {
 		return nil, fmt.Errorf("read discovery: %w", err)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	s.complete = len(s.failed) == 0
+	s.complete = len(s.Failed) == 0
 	s.keep(c.read)
 	c.changed, c.read, c.at = changed, s, time.Now()
 	return s, nil
@@ -85,34 +98,34 @@ func (c *catalog) now(ctx context.Context) (*served, error) {
 
 // keep takes what is known of groups whose server does not answer now: one
 // whose resources cannot be deleted, as those of metrics, holds up nothing.
-func (s *served) keep(old *served) {
+func (s *Served) keep(old *Served) {
 	if old == nil {
 		return
 	}
-	for gv := range s.failed {
+	for gv := range s.Failed {
 		known := false
-		for gr, t := range old.resources {
-			if _, ok := s.resources[gr]; t.GroupVersion() == gv && !ok {
-				s.resources[gr], known = t, true
+		for gr, t := range old.Resources {
+			if _, ok := s.Resources[gr]; t.GroupVersion() == gv && !ok {
+				s.Resources[gr], known = t, true
 			}
 		}
 		if known {
-			delete(s.failed, gv)
+			delete(s.Failed, gv)
 		}
 	}
 }
 
-func discover(ctx context.Context, p *controlplane.Plane) (*served, error) {
+func discover(ctx context.Context, p *controlplane.Plane) (*Served, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(p.Config())
 	if err != nil {
 		return nil, err
 	}
 	groups, lists, err := client.ServerGroupsAndResources()
-	s := &served{resources: map[schema.GroupResource]target{}, kinds: map[schema.GroupVersionKind]target{}}
+	s := &Served{Resources: map[schema.GroupResource]Target{}, Kinds: map[schema.GroupVersionKind]Target{}}
 	var partial *discovery.ErrGroupDiscoveryFailed
 	switch {
 	case errors.As(err, &partial):
-		s.failed = partial.Groups
+		s.Failed = partial.Groups
 	case err != nil:
 		return nil, err
 	}
@@ -132,10 +145,10 @@ func discover(ctx context.Context, p *controlplane.Plane) (*served, error) {
 			if strings.Contains(r.Name, "/") {
 				continue
 			}
-			t := target{GroupVersionResource: gv.WithResource(r.Name), kind: r.Kind, namespaced: r.Namespaced, verbs: r.Verbs}
-			s.kinds[gv.WithKind(r.Kind)] = t
-			if _, ok := s.resources[t.GroupResource()]; !ok {
-				s.resources[t.GroupResource()] = t
+			t := Target{GroupVersionResource: gv.WithResource(r.Name), Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs}
+			s.Kinds[gv.WithKind(r.Kind)] = t
+			if _, ok := s.Resources[t.GroupResource()]; !ok {
+				s.Resources[t.GroupResource()] = t
 			}
 		}
 	}
@@ -145,8 +158,8 @@ func discover(ctx context.Context, p *controlplane.Plane) (*served, error) {
 // addAnnounced adds to the failed group versions those of APIServices that are not
 // in discovery yet: the aggregator reads their documents, or learns that it cannot,
 // a moment later, and what they hold must not be forgotten.
-func (s *served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists []*metav1.APIResourceList) error {
-	services, ok := s.resources[schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}]
+func (s *Served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists []*metav1.APIResourceList) error {
+	services, ok := s.Resources[schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}]
 	if !ok {
 		return nil
 	}
@@ -161,13 +174,13 @@ func (s *served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists 
 	for i := range all.Items {
 		gv, remote := remoteOf(&all.Items[i])
 		known := slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == gv.String() })
-		if _, failed := s.failed[gv]; !remote || known || failed {
+		if _, failed := s.Failed[gv]; !remote || known || failed {
 			continue
 		}
-		if s.failed == nil {
-			s.failed = map[schema.GroupVersion]error{}
+		if s.Failed == nil {
+			s.Failed = map[schema.GroupVersion]error{}
 		}
-		s.failed[gv] = errors.New("its server was not asked yet what it has")
+		s.Failed[gv] = errors.New("its server was not asked yet what it has")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package lifecycle
+package terminator
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 )
 
 // abroad bounds how long a server that is not this plane may take to delete and
@@ -40,14 +42,14 @@ func (r *remains) err() error {
 	return errors.Join(errs...)
 }
 
-func (r *remains) fail(t target, err error) {
+func (r *remains) fail(t catalog.Target, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failed = append(r.failed, fmt.Errorf("%s: %w", t, err))
 }
 
 // left notes objects that are still there.
-func (r *remains) left(t target, n int, finalizers map[string]int) {
+func (r *remains) left(t catalog.Target, n int, finalizers map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.objects[t.String()] += n
@@ -59,19 +61,19 @@ func (r *remains) left(t target, n int, finalizers map[string]int) {
 // empty deletes what a namespace holds and returns what is left. What the plane
 // stores goes first: the feed knows where there is anything. Resources that it
 // does not store, of other servers or of a storage of their own, are all asked.
-func (t *terminator) empty(ctx context.Context, s *served, namespace string) *remains {
-	r := &remains{undiscovered: s.failed, objects: map[string]int{}, finalizers: map[string]int{}}
+func (t *terminator) empty(ctx context.Context, s *catalog.Served, namespace string) *remains {
+	r := &remains{undiscovered: s.Failed, objects: map[string]int{}, finalizers: map[string]int{}}
 	if err := t.emptyStored(ctx, s, namespace, r); err != nil {
 		r.failed = append(r.failed, err)
 		return r
 	}
-	var others []target
-	for gr, res := range s.resources {
-		if res.namespaced && res.can("list") && (res.can("deletecollection") || res.can("delete")) && !t.plane.Stored(gr) {
+	var others []catalog.Target
+	for gr, res := range s.Resources {
+		if res.Namespaced && res.Can("list") && (res.Can("deletecollection") || res.Can("delete")) && !t.plane.Stored(gr) {
 			others = append(others, res)
 		}
 	}
-	each(others, func(res target) {
+	each(others, func(res catalog.Target) {
 		ctx, cancel := context.WithTimeout(ctx, abroad)
 		defer cancel()
 		if err := t.deleteAll(ctx, res, namespace); err != nil {
@@ -84,7 +86,7 @@ func (t *terminator) empty(ctx context.Context, s *served, namespace string) *re
 }
 
 // emptyStored deletes what the plane's storage has of the namespace.
-func (t *terminator) emptyStored(ctx context.Context, s *served, namespace string, r *remains) error {
+func (t *terminator) emptyStored(ctx context.Context, s *catalog.Served, namespace string, r *remains) error {
 	select {
 	case t.slots <- struct{}{}:
 		defer func() { <-t.slots }()
@@ -94,7 +96,7 @@ func (t *terminator) emptyStored(ctx context.Context, s *served, namespace strin
 	if err := t.feed.CatchUp(ctx); err != nil {
 		return err
 	}
-	each(t.held(s, namespace), func(res target) {
+	each(t.held(s, namespace), func(res catalog.Target) {
 		if err := t.deleteAll(ctx, res, namespace); err != nil {
 			r.fail(res, err)
 		}
@@ -102,20 +104,20 @@ func (t *terminator) emptyStored(ctx context.Context, s *served, namespace strin
 	if err := t.feed.CatchUp(ctx); err != nil {
 		return err
 	}
-	each(t.held(s, namespace), func(res target) { t.look(ctx, res, namespace, r) })
+	each(t.held(s, namespace), func(res catalog.Target) { t.look(ctx, res, namespace, r) })
 	return nil
 }
 
 // held are the resources of which the storage has objects in the namespace.
-func (t *terminator) held(s *served, namespace string) []target {
-	var all []target
+func (t *terminator) held(s *catalog.Served, namespace string) []catalog.Target {
+	var all []catalog.Target
 	unlisted := map[schema.GroupResource]bool{}
 	for gr := range t.feed.Counts(namespace) {
-		res, ok := s.resources[gr]
+		res, ok := s.Resources[gr]
 		switch {
 		case !ok:
 			unlisted[gr] = true
-		case res.namespaced && (res.can("deletecollection") || res.can("delete")):
+		case res.Namespaced && (res.Can("deletecollection") || res.Can("delete")):
 			all = append(all, res)
 		}
 	}
@@ -129,8 +131,8 @@ func (t *terminator) held(s *served, namespace string) []target {
 // discovery does not list them. Those of a new CRD are served before it does, and
 // would outlive the namespace. A type that is not served any more answers that it
 // is not found, and holds up nothing: nobody can reach it.
-func (t *terminator) unlisted(resources map[schema.GroupResource]bool, namespace string) []target {
-	seen := map[schema.GroupVersionResource]target{}
+func (t *terminator) unlisted(resources map[schema.GroupResource]bool, namespace string) []catalog.Target {
+	seen := map[schema.GroupVersionResource]catalog.Target{}
 	for o := range t.feed.All() {
 		kind := o.Type.Kind
 		if o.Namespace != namespace || !resources[o.Type.Resource] || kind.Version == "" || kind.Group != o.Type.Resource.Group {
@@ -138,13 +140,13 @@ func (t *terminator) unlisted(resources map[schema.GroupResource]bool, namespace
 		}
 		gvr := o.Type.Resource.WithVersion(kind.Version)
 		verbs := []string{"list", "delete", "deletecollection"}
-		seen[gvr] = target{GroupVersionResource: gvr, kind: kind.Kind, namespaced: true, verbs: verbs}
+		seen[gvr] = catalog.Target{GroupVersionResource: gvr, Kind: kind.Kind, Namespaced: true, Verbs: verbs}
 	}
 	return slices.Collect(maps.Values(seen))
 }
 
 // each calls f for every target, a few at a time.
-func each(targets []target, f func(target)) {
+func each(targets []catalog.Target, f func(catalog.Target)) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, res := range targets {
@@ -158,11 +160,11 @@ func each(targets []target, f func(target)) {
 }
 
 // deleteAll deletes a resource's objects in the namespace, with whatever they own.
-func (t *terminator) deleteAll(ctx context.Context, res target, namespace string) error {
+func (t *terminator) deleteAll(ctx context.Context, res catalog.Target, namespace string) error {
 	background := metav1.DeletePropagationBackground
 	options := metav1.DeleteOptions{PropagationPolicy: &background}
 	objects := t.objects.Resource(res.GroupVersionResource).Namespace(namespace)
-	if res.can("deletecollection") {
+	if res.Can("deletecollection") {
 		err := objects.DeleteCollection(ctx, options, metav1.ListOptions{})
 		if err == nil || apierrors.IsNotFound(err) {
 			return nil
@@ -180,7 +182,7 @@ func (t *terminator) deleteAll(ctx context.Context, res target, namespace string
 }
 
 // look notes what is left of a resource in the namespace, and its finalizers.
-func (t *terminator) look(ctx context.Context, res target, namespace string, r *remains) {
+func (t *terminator) look(ctx context.Context, res catalog.Target, namespace string, r *remains) {
 	n, finalizers := 0, map[string]int{}
 	err := pages(ctx, t.objects.Resource(res.GroupVersionResource).Namespace(namespace), func(o *metav1.PartialObjectMetadata) error {
 		n++

@@ -1,4 +1,5 @@
-package lifecycle
+// Package terminator empties namespaces that were deleted, and then removes them.
+package terminator
 
 import (
 	"context"
@@ -17,18 +18,15 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 )
 
-// NamespaceDeletion is the part that deletes everything in a namespace that is
-// Terminating, of every resource the plane serves, and then removes the
-// namespace. What stands in the way it writes into the conditions of the
-// namespace, as Kubernetes does; finalizers are honoured.
-type NamespaceDeletion struct{}
-
-// Install declares the work.
-func (NamespaceDeletion) Install(p *controlplane.Plan) error {
+// Declare declares the work that deletes everything in a namespace that is
+// Terminating, of every resource the plane serves, and then removes the namespace.
+// What stands in the way it writes into the conditions of the namespace, as
+// Kubernetes does; finalizers are honoured.
+func Declare(p *controlplane.Plan) {
 	p.Feed()
-	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		core, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {
@@ -40,11 +38,10 @@ func (NamespaceDeletion) Install(p *controlplane.Plan) error {
 		}
 		t := &terminator{
 			plane: plane, feed: plane.Feed(), namespaces: core.Namespaces(), objects: objects,
-			catalog: &catalog{plane: plane}, slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{},
+			catalog: &catalog.Catalog{Plane: plane}, slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{},
 		}
 		return t.run(ctx)
 	}})
-	return nil
 }
 
 const (
@@ -67,7 +64,7 @@ type terminator struct {
 	feed       *controlplane.Feed
 	namespaces typedcorev1.NamespaceInterface
 	objects    metadata.Interface
-	catalog    *catalog
+	catalog    *catalog.Catalog
 	slots      chan struct{}
 	removed    removals
 
@@ -189,7 +186,7 @@ func (t *terminator) try(ctx context.Context, name string) (done bool, err error
 	case ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes):
 		return true, nil
 	}
-	s, err := t.catalog.now(ctx)
+	s, err := t.catalog.Now(ctx)
 	if err != nil {
 		return false, err
 	}
