@@ -74,7 +74,7 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 // sender makes the client.
 func (w Webhook) sender(backoff time.Duration) (*sender, error) {
 	if w.Kubeconfig == "" {
-		return nil, errors.New("field Kubeconfig is empty: name a kubeconfig file for the server that takes the events")
+		return nil, errors.New("field Kubeconfig: is empty: name a kubeconfig file for the server that takes the events")
 	}
 	if _, err := os.Stat(w.Kubeconfig); err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)

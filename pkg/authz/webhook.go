@@ -40,10 +40,10 @@ type Webhook struct {
 	// Kubeconfig is a file that says where the other server is and how to log in
 	// there. Reviews are posted to the URL of its cluster as it stands. It is read
 	// by Build, and when a server starts; users that it is not for must not have
-	// any permission on it. Empty: Client counts.
+	// any permission on it. Required unless Client is set.
 	Kubeconfig string
 	// Client says the same without a file: Host is the URL that reviews are posted
-	// to. Empty: Kubeconfig counts. One of both is required.
+	// to. Required unless Kubeconfig is set.
 	Client *rest.Config
 	// Timeout bounds one request, to at most 30 seconds. Empty: 3 seconds.
 	Timeout time.Duration

@@ -7,8 +7,9 @@ import (
 )
 
 // Part is one capability of a plane: a resource group, CRDs, an authenticator,
-// an admission function. The zero value of a part works; its exported fields
-// say what their empty value means.
+// an admission function. The zero value of a part works, but for fields whose
+// documentation ends in "Required": Build names those that are empty. The other
+// exported fields say what their empty value means.
 //
 // Install declares what the part brings by calling the methods of the plan. It
 // does no I/O, starts nothing and keeps no state: it runs once per plane, and
@@ -19,7 +20,7 @@ type Part interface {
 	Install(*Plan) error
 }
 
-// PartFunc makes a function a Part. Required: nil is an error of Build.
+// PartFunc makes a function a Part. Nil is an error of Build. Required.
 type PartFunc func(*Plan) error
 
 // Install calls the function.

@@ -20,7 +20,7 @@ type ServerPart interface {
 // ErrServerOnly is what a part says that was given to a further plane and is for a server.
 var ErrServerOnly = errors.New("it is for a server, not for a further plane: give it to the builder")
 
-// ServerPartFunc makes a function a ServerPart. Required: nil is an error of Build.
+// ServerPartFunc makes a function a ServerPart. Nil is an error of Build. Required.
 type ServerPartFunc func(*ServerPlan) error
 
 // Install implements Part.
@@ -60,6 +60,8 @@ type Identity struct {
 	Serving dynamiccertificates.CertKeyContentProvider
 	// ClientCA signs the client certificates that are asked for. May be nil.
 	ClientCA dynamiccertificates.CAContentProvider
+	// ServingCA signed Serving: see [Server.Authority]. May be nil.
+	ServingCA dynamiccertificates.CAContentProvider
 }
 
 func newServerPlan() *ServerPlan { return &ServerPlan{root: &Plan{}} }

@@ -70,7 +70,7 @@ func TestNeeds(t *testing.T) {
 	for _, want := range []string{
 		`part "lifecycle.DefaultServiceAccounts": it needs Namespace, which no part serves: add core.Namespaces{}`,
 		`part "lifecycle.DefaultServiceAccounts": it needs ServiceAccount, which no part serves: add core.ServiceAccounts{}`,
-		`part "lifecycle.RootCA": field Bundle: it is empty`,
+		`part "lifecycle.RootCA": it needs ConfigMap, which no part serves: add core.ConfigMaps{}`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)
