@@ -2,6 +2,7 @@ package parts
 
 import (
 	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +20,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
+	"github.com/sailplane-dev/sailplane/pkg/planetest"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
@@ -46,6 +48,8 @@ func withFiles(dir string) []controlplane.Part {
 		certificates.Signer{Name: "example.com/client", CertificateFile: missing, KeyFile: missing},
 		crd.Definitions{FS: os.DirFS(missing)},
 		encryption.AtRest{ConfigFile: missing},
+		planetest.WithCRDs(os.DirFS(missing), os.DirFS(missing)),
+		planetest.WithWebhooks(http.NotFoundHandler(), planetest.Files(missing)),
 		serviceaccount.Tokens{KeyFile: missing},
 		serviceaccount.Tokens{Dir: missing},
 	}
@@ -71,6 +75,9 @@ func TestEveryFileIsTried(t *testing.T) {
 	set := map[string]bool{}
 	for _, p := range withFiles("nowhere") {
 		v := reflect.ValueOf(p)
+		if v.Kind() != reflect.Struct {
+			continue
+		}
 		for i := range v.NumField() {
 			if !v.Field(i).IsZero() {
 				set[nameOf(p)+"."+v.Type().Field(i).Name] = true
