@@ -81,6 +81,7 @@ require (
 	github.com/tinylib/msgp v1.6.4 // indirect
 	github.com/zeebo/xxh3 v1.1.0 // indirect
 	gopkg.in/ini.v1 v1.67.3 // indirect
+	k8s.io/kms v0.37.2 // indirect
 )
 
 require (

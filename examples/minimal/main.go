@@ -9,7 +9,6 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
-	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
@@ -24,7 +23,6 @@ func main() {
 		Storage(etcd.Embedded{Dir: "data"}).
 		With(
 			authn.Admin{Kubeconfig: "admin.kubeconfig"},
-			authz.Groups{},
 			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
 			crd.Definitions{},
 			aggregator.APIServices{},

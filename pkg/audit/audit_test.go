@@ -339,7 +339,7 @@ func TestMistakes(t *testing.T) {
 		"format":        {audit.Log{Format: "xml"}, []string{`format "xml": want json or legacy`}},
 		"backups":       {audit.Log{MaxBackups: 3}, []string{"MaxSize"}},
 		"negative":      {audit.Log{MaxAge: -time.Hour}, []string{"none may be negative"}},
-		"no kubeconfig": {audit.Webhook{}, []string{"field Kubeconfig is empty"}},
+		"no kubeconfig": {audit.Webhook{}, []string{"field Kubeconfig: is empty"}},
 		"kubeconfig":    {audit.Webhook{Kubeconfig: file("k", "{}")}, []string{`kubeconfig "`}},
 		"batch":         {audit.Webhook{Kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), BatchSize: -1}, []string{"BatchSize is -1"}},
 		"nothing": {controlplane.PartFunc(func(p *controlplane.Plan) error {

@@ -53,23 +53,30 @@ type Log struct {
 // PartName implements the name errors use.
 func (Log) PartName() string { return "audit.Log" }
 
-// Install declares the back end. The policy is read, the file is not touched.
+// Install declares the back end. Build reads the policy, and the file is not
+// touched before the server runs.
 func (l Log) Install(p *controlplane.Plan) error {
-	rules, err := evaluator(l.Policy, l.PolicyFile)
 	mode, format := cmp.Or(l.Mode, Blocking), cmp.Or(l.Format, JSON)
-	if err := errors.Join(err, mode.check(), l.check(format)); err != nil {
-		return err
-	}
-	var b audit.Backend
+	p.Read(func() error {
+		rules, err := evaluator(l.Policy, l.PolicyFile)
+		if err != nil {
+			return err
+		}
+		// A file gains nothing from batches: the buffer only keeps requests from waiting.
+		b := mode.wrap(l.backend(format), buffered.BatchConfig{BufferSize: bufferSize, MaxBatchSize: 1})
+		p.Audit(cmp.Or(l.Name, "log"), b, rules)
+		return nil
+	})
+	return errors.Join(mode.check(), l.check(format))
+}
+
+// backend is the back end without its mode.
+func (l Log) backend(format Format) audit.Backend {
 	if l.Path == "" || l.Path == "-" {
-		b = written(os.Stdout, format)
-	} else {
-		f := &file{path: l.Path, maxSize: l.MaxSize, maxBackups: l.MaxBackups, maxAge: l.MaxAge}
-		b = &logged{written(f, format), f}
+		return written(os.Stdout, format)
 	}
-	// A file gains nothing from batches: the buffer only keeps requests from waiting.
-	p.Audit(cmp.Or(l.Name, "log"), mode.wrap(b, buffered.BatchConfig{BufferSize: bufferSize, MaxBatchSize: 1}), rules)
-	return nil
+	f := &file{path: l.Path, maxSize: l.MaxSize, maxBackups: l.MaxBackups, maxAge: l.MaxAge}
+	return &logged{written(f, format), f}
 }
 
 // check refuses values that mean nothing.

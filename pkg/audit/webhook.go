@@ -51,30 +51,30 @@ const flushTimeout = 10 * time.Second
 // PartName implements the name errors use.
 func (Webhook) PartName() string { return "audit.Webhook" }
 
-// Install declares the back end. The policy and the kubeconfig are read; nothing
-// is sent before the server runs.
+// Install declares the back end. Build reads the policy and the kubeconfig;
+// nothing is sent before the server runs.
 func (w Webhook) Install(p *controlplane.Plan) error {
-	rules, err := evaluator(w.Policy, w.PolicyFile)
 	mode := cmp.Or(w.Mode, Batch)
-	size, err2 := positive(w.BatchSize, 400, "BatchSize")
-	pause, err3 := positive(w.BatchWait, 30*time.Second, "BatchWait")
-	b, err4 := w.sender()
-	if err := errors.Join(err, mode.check(), err2, err3, err4); err != nil {
-		return err
-	}
-	b.deliver(mode, size, pause)
-	p.Audit(cmp.Or(w.Name, "webhook"), b, rules)
-	return nil
+	size, err := positive(w.BatchSize, 400, "BatchSize")
+	pause, err2 := positive(w.BatchWait, 30*time.Second, "BatchWait")
+	backoff, err3 := positive(w.Backoff, 10*time.Second, "Backoff")
+	p.Read(func() error {
+		rules, err := evaluator(w.Policy, w.PolicyFile)
+		b, err2 := w.sender(backoff)
+		if err := errors.Join(err, err2); err != nil {
+			return err
+		}
+		b.deliver(mode, size, pause)
+		p.Audit(cmp.Or(w.Name, "webhook"), b, rules)
+		return nil
+	})
+	return errors.Join(mode.check(), err, err2, err3)
 }
 
 // sender makes the client.
-func (w Webhook) sender() (*sender, error) {
-	backoff, err := positive(w.Backoff, 10*time.Second, "Backoff")
-	if err != nil {
-		return nil, err
-	}
+func (w Webhook) sender(backoff time.Duration) (*sender, error) {
 	if w.Kubeconfig == "" {
-		return nil, errors.New("field Kubeconfig is empty: name a kubeconfig file for the server that takes the events")
+		return nil, errors.New("field Kubeconfig: is empty: name a kubeconfig file for the server that takes the events")
 	}
 	if _, err := os.Stat(w.Kubeconfig); err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)

@@ -77,7 +77,7 @@ func (a Admin) InstallServer(p *controlplane.ServerPlan) error {
 		if err := i.load(ctx); err != nil {
 			return controlplane.Identity{}, err
 		}
-		return controlplane.Identity{Serving: i.serving, ClientCA: i.clientCA}, nil
+		return controlplane.Identity{Serving: i.serving, ClientCA: i.clientCA, ServingCA: i.clientCA}, nil
 	})
 	p.EachPlane(func(p *controlplane.Plan) {
 		p.Authenticate("client certificate", authenticator.RequestFunc(i.authenticate))

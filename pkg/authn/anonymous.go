@@ -20,7 +20,8 @@ import (
 // token or a client certificate, is 401 on every path.
 type Anonymous struct {
 	// Paths are the paths, each of which stands for itself alone: "/healthz",
-	// "/livez", "/readyz", "/version". Required.
+	// "/livez", "/readyz", "/version". Empty: these four, by which others see whether
+	// the server works and what it is.
 	Paths []string
 }
 
@@ -32,7 +33,7 @@ func (a Anonymous) Install(p *controlplane.Plan) error {
 	var errs []error
 	var conditions []apiserver.AnonymousAuthCondition
 	if len(a.Paths) == 0 {
-		errs = append(errs, errors.New(`field Paths: is empty: name the paths that need no credentials, such as "/livez"`))
+		a.Paths = []string{"/healthz", "/livez", "/readyz", "/version"}
 	}
 	for i, name := range a.Paths {
 		if !strings.HasPrefix(name, "/") || path.Clean(name) != name || strings.ContainsAny(name, "*?#%") {

@@ -28,10 +28,11 @@ import (
 type JWT struct {
 	// ConfigFile is a file with the configuration. Changes take effect within
 	// seconds, when the issuers answer; what cannot be used changes nothing and
-	// is logged. Empty: Config counts.
+	// is logged. Required unless Config is set.
 	ConfigFile string
-	// Config is the configuration. Empty: ConfigFile counts. One of both is
-	// required; one part with a Config lists all issuers. Neither may have field anonymous: add [Anonymous] instead.
+	// Config is the configuration. One part with a Config lists all issuers. Neither
+	// it nor the file may have field anonymous: add [Anonymous] instead. Required
+	// unless ConfigFile is set.
 	Config *apiserver.AuthenticationConfiguration
 }
 

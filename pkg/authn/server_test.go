@@ -269,7 +269,6 @@ func TestFields(t *testing.T) {
 		"webhook":           {"there is no default server", authn.Webhook{}, `part "authn.Webhook": field Kubeconfig: is empty`},
 		"webhook ttl":       {"a mistake", authn.Webhook{Kubeconfig: "x", CacheTTL: -1}, `field CacheTTL: -1ns: want a positive duration`},
 		"webhook audiences": {"no token is for nobody", authn.Webhook{Kubeconfig: "x", Audiences: []string{""}}, `field Audiences: an audience is empty`},
-		"anonymous":         {"no paths is never every path", authn.Anonymous{}, `part "authn.Anonymous": field Paths: is empty`},
 		"anonymous pattern": {"patterns do not work", authn.Anonymous{Paths: []string{"/livez/*"}}, `field Paths[0]: "/livez/*": want one path`},
 		"anonymous folder":  {"it would match nothing", authn.Anonymous{Paths: []string{"/livez", "/readyz/"}}, `field Paths[1]: "/readyz/": want one path`},
 		"anonymous name":    {"a path starts at the root", authn.Anonymous{Paths: []string{"livez"}}, `field Paths[0]: "livez": want one path`},
@@ -282,6 +281,22 @@ func TestFields(t *testing.T) {
 				t.Errorf("%s: %v, want %s", tc.reason, err, tc.want)
 			}
 		})
+	}
+}
+
+// TestAnonymousZero: without paths, those that probes ask for are open and no others.
+func TestAnonymousZero(t *testing.T) {
+	t.Parallel()
+	url := serve(t, authn.Anonymous{})
+	for _, path := range []string{"/healthz", "/livez", "/readyz", "/version"} {
+		if got := (call{path: path}).do(t, url); !named("system:anonymous")(got) {
+			t.Errorf("%s is open: got %d, %+v", path, got.status, got)
+		}
+	}
+	for _, path := range []string{"/", "/api", "/apis", "/metrics", "/openapi/v2", "/healthz/ping", "/livez/ping", "/readyz/ping"} {
+		if got := (call{path: path}).do(t, url); !refused(got) {
+			t.Errorf("%s is not open: got %d, %+v", path, got.status, got)
+		}
 	}
 }
 

@@ -25,8 +25,9 @@ type Tokens struct {
 	// token, a user name, a UID that may be empty and, optionally, groups in one
 	// quoted column, `secret,ann,1,"growers,pickers"`. Changes take effect within
 	// seconds; a file that cannot be used changes nothing and is logged. Users
-	// that the file is not for must not have any permission on it. Required.
+	// that the file is not for must not have any permission on it. See
 	// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file
+	// Required.
 	File string
 }
 

@@ -46,6 +46,12 @@ func (c Config) Install(p *controlplane.Plan) error {
 	if c.File == "" {
 		return errors.New("field File: is empty: name a file with an AuthorizationConfiguration")
 	}
+	p.Read(func() error { return c.declare(p) })
+	return nil
+}
+
+// declare declares the authorizer, and what it needs by what the file says.
+func (c Config) declare(p *controlplane.Plan) error {
 	content, err := os.ReadFile(c.File)
 	if err != nil {
 		return fmt.Errorf("field File: %w", err)

@@ -75,6 +75,8 @@ func TestFunc(t *testing.T) {
 			[]controlplane.Part{authz.Func("a", always(authz.NoOpinion, "", broken)), authz.Func("b", always(authz.Allow, "", nil))},
 			allowed,
 		},
+		"nobody":    {"without an authorizer only system:masters may", nil, apierrors.IsForbidden},
+		"no groups": {"groups that name none allow nobody", []controlplane.Part{authz.Groups{}}, apierrors.IsForbidden},
 		"groups": {
 			"parts of other kinds have their place too",
 			[]controlplane.Part{authz.Groups{Admins: []string{"growers"}}, authz.Func("a", always(authz.Deny, "", nil))},

@@ -10,11 +10,11 @@ import (
 )
 
 // Groups lets the members of some groups do everything, and has no opinion
-// about anybody else, who is denied when no other part allows. It is the
-// simplest authorizer that is not open to all.
+// about anybody else. Members of system:masters may do everything without it,
+// and what no part allows is refused.
 type Groups struct {
-	// Admins are the groups whose members may do everything. Empty:
-	// system:masters only, who may in any case.
+	// Admins are the groups whose members may do everything. Empty: none, and the
+	// part adds nothing.
 	Admins []string
 }
 

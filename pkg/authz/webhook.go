@@ -40,10 +40,10 @@ type Webhook struct {
 	// Kubeconfig is a file that says where the other server is and how to log in
 	// there. Reviews are posted to the URL of its cluster as it stands. It is read
 	// by Build, and when a server starts; users that it is not for must not have
-	// any permission on it. Empty: Client counts.
+	// any permission on it. Required unless Client is set.
 	Kubeconfig string
 	// Client says the same without a file: Host is the URL that reviews are posted
-	// to. Empty: Kubeconfig counts. One of both is required.
+	// to. Required unless Kubeconfig is set.
 	Client *rest.Config
 	// Timeout bounds one request, to at most 30 seconds. Empty: 3 seconds.
 	Timeout time.Duration
@@ -73,6 +73,7 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 	if err := w.validate(); err != nil {
 		return err
 	}
+	p.Read(w.check)
 	connection := w.connection()
 	known, dialer := &current{}, w.dialer()
 	name := "authorization webhook " + connection.name
@@ -108,19 +109,22 @@ func (w Webhook) validate() error {
 	for _, problem := range problems {
 		wrong(rename.Replace(problem.Field), errors.New(problem.ErrorBody()))
 	}
-	switch {
-	case (w.Kubeconfig == "") == (w.Client == nil):
+	if (w.Kubeconfig == "") == (w.Client == nil) {
 		errs = append(errs, errors.New("fields Kubeconfig and Client: set one, and not both"))
-	case w.Client != nil:
-		if err := c.check(); err != nil {
-			wrong("Client", err)
-		}
-	default:
-		if err := c.check(); err != nil {
-			wrong("Kubeconfig", fmt.Errorf("%s: %w", w.Kubeconfig, err))
-		}
 	}
 	return errors.Join(errs...)
+}
+
+// check reads the files that say where the other server is.
+func (w Webhook) check() error {
+	err := w.connection().check()
+	switch {
+	case err == nil:
+		return nil
+	case w.Client != nil:
+		return fmt.Errorf("field Client: %w", err)
+	}
+	return fmt.Errorf("field Kubeconfig: %s: %w", w.Kubeconfig, err)
 }
 
 // connection is the webhook with nothing left to choose.

@@ -23,7 +23,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
-	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -38,7 +37,7 @@ func (p *Plane) build() error {
 	if err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}
-	p.informers = lazyInformers{informers.NewSharedInformerFactory(client, 0), p}
+	p.informers = newInformers(p, client)
 	if p.recorder, err = startRecorder(p.plan.outlets); err != nil {
 		return err
 	}

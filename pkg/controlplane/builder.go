@@ -67,8 +67,8 @@ func (b *Builder) With(parts ...Part) *Builder {
 	return b
 }
 
-// Build returns the server, or everything that is wrong at once. It does no
-// I/O and starts nothing.
+// Build returns the server, or everything that is wrong at once. It reads the
+// files that parts check ([Plan.Read]), and starts nothing.
 func (b *Builder) Build() (*Server, error) {
 	plan := newServerPlan()
 	errs := []error{plan.install(b.parts), plan.check(b.storage)}

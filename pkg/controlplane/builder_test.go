@@ -57,6 +57,7 @@ func TestBuildErrors(t *testing.T) {
 				p.Serve(nil)
 				p.Serve(controlplane.NewAPI("x.example.com", nil, controlplane.APIConfig{}), controlplane.Resource{Name: "xs"})
 				p.Work(controlplane.Work{Name: "work"})
+				p.Read(nil)
 				p.Authenticate("who", nil)
 				p.Wrap(controlplane.Innermost, "wrap", nil)
 				return nil
@@ -64,7 +65,8 @@ func TestBuildErrors(t *testing.T) {
 			want: []string{
 				"it serves a nil API", `group "x.example.com": it has no version`, `group "x.example.com": Definitions is missing`,
 				`resource "xs.x.example.com": it needs a version and a Build function`,
-				`work "work": Start, Run and Stop are all nil`, `authenticator "who": it is nil`, `middleware "wrap": it is nil`,
+				`work "work": Start, Run and Stop are all nil`, "what it wants called to read is nil",
+				`authenticator "who": it is nil`, `middleware "wrap": it is nil`,
 			},
 		},
 		"resource twice": {

@@ -1,27 +1,37 @@
 package controlplane
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 )
 
 // Part is one capability of a plane: a resource group, CRDs, an authenticator,
-// an admission function. The zero value of a part works; its exported fields
-// say what their empty value means.
+// an admission function. The zero value of a part works, but for fields whose
+// documentation ends in "Required": Build names those that are empty. The other
+// exported fields say what their empty value means.
 //
 // Install declares what the part brings by calling the methods of the plan. It
 // does no I/O, starts nothing and keeps no state: it runs once per plane, and
-// once more when a builder checks itself. An error of Install is reported by
+// once more when a builder checks itself. A part reads files in what it gives to
+// [Plan.Read], and everything else in its work. An error of Install is reported by
 // Build together with everything else that is wrong.
 type Part interface {
 	Install(*Plan) error
 }
 
-// PartFunc makes a function a Part.
+// PartFunc makes a function a Part. Nil is an error of Build. Required.
 type PartFunc func(*Plan) error
 
 // Install calls the function.
-func (f PartFunc) Install(p *Plan) error { return f(p) }
+func (f PartFunc) Install(p *Plan) error {
+	if f == nil {
+		return errNoFunc
+	}
+	return f(p)
+}
+
+var errNoFunc = errors.New("the function is nil: give it one")
 
 // Parts bundles parts into one, installed in order. Each keeps its own name in errors.
 type Parts []Part

@@ -37,6 +37,7 @@ type Plan struct {
 	flow           []named[FlowControlFunc]
 	filters        []named[listFilter]
 	answers        []named[*answer]
+	reads          []func() error // of the part that is being installed
 }
 
 // named is something a part declared, with what errors call it.
@@ -72,6 +73,28 @@ func (p *Plan) installEach(parts []Part, install func(Part) error) error {
 		}
 		p.part = partName(part)
 		if err := install(part); err != nil {
+			errs = append(errs, fmt.Errorf("part %q: %w", p.part, err))
+		}
+		errs = append(errs, p.readAll())
+	}
+	return errors.Join(errs...)
+}
+
+// Read has the builder call a function after Install, in which the part may read
+// files: to check them, and to declare what depends on what they say, which has
+// the place of the part. An error is reported as one of Install is. Build calls it,
+// and once more whoever starts a plane, so keep what it read in what it declares.
+func (p *Plan) Read(read func() error) { p.reads = append(p.reads, read) }
+
+// readAll lets the part that was installed read its files.
+func (p *Plan) readAll() error {
+	reads := p.reads
+	p.reads = nil
+	var errs []error
+	for _, read := range reads {
+		if read == nil {
+			errs = append(errs, fmt.Errorf("part %q: what it wants called to read is nil", p.part))
+		} else if err := read(); err != nil {
 			errs = append(errs, fmt.Errorf("part %q: %w", p.part, err))
 		}
 	}

@@ -62,6 +62,9 @@ func (r *run) identify(ctx context.Context, plan *ServerPlan, listener net.Liste
 		}
 		byName = append(byName, certificate)
 	}
+	r.server.mu.Lock()
+	r.server.authority = identity.ServingCA
+	r.server.mu.Unlock()
 	if identity.Serving == nil {
 		identity.Serving = byName[0] // Build has seen that there is one
 	}

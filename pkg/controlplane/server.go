@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -30,7 +31,9 @@ type Server struct {
 
 	mu      sync.Mutex
 	address net.Addr
-	host    *host // nil before planes can be added
+	// authority signed the certificate of the listener; nil if there is none that is known.
+	authority dynamiccertificates.CAContentProvider
+	host      *host // nil before planes can be added
 }
 
 func newServer(b Builder) *Server {
@@ -68,6 +71,15 @@ func (s *Server) Address() net.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.address
+}
+
+// Authority has the certificates by which clients know the server, where a part makes
+// them, as authn.Admin does. It is nil before the server listens, when it does not,
+// and when its certificate is of an authority that the server does not know.
+func (s *Server) Authority() dynamiccertificates.CAContentProvider {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.authority
 }
 
 // Handler serves the API with authentication and authorization, to be mounted

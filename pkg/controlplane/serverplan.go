@@ -20,14 +20,19 @@ type ServerPart interface {
 // ErrServerOnly is what a part says that was given to a further plane and is for a server.
 var ErrServerOnly = errors.New("it is for a server, not for a further plane: give it to the builder")
 
-// ServerPartFunc makes a function a ServerPart.
+// ServerPartFunc makes a function a ServerPart. Nil is an error of Build. Required.
 type ServerPartFunc func(*ServerPlan) error
 
 // Install implements Part.
 func (ServerPartFunc) Install(*Plan) error { return ErrServerOnly }
 
 // InstallServer calls the function.
-func (f ServerPartFunc) InstallServer(p *ServerPlan) error { return f(p) }
+func (f ServerPartFunc) InstallServer(p *ServerPlan) error {
+	if f == nil {
+		return errNoFunc
+	}
+	return f(p)
+}
 
 // ServerPlan is what the parts of a server declare: of the server, and of its root plane.
 type ServerPlan struct {
@@ -55,6 +60,8 @@ type Identity struct {
 	Serving dynamiccertificates.CertKeyContentProvider
 	// ClientCA signs the client certificates that are asked for. May be nil.
 	ClientCA dynamiccertificates.CAContentProvider
+	// ServingCA signed Serving: see [Server.Authority]. May be nil.
+	ServingCA dynamiccertificates.CAContentProvider
 }
 
 func newServerPlan() *ServerPlan { return &ServerPlan{root: &Plan{}} }
@@ -72,11 +79,13 @@ func (p *ServerPlan) install(parts []Part) error {
 // further is the plan of a further plane, with what the server's parts bring to each.
 func (p *ServerPlan) further(parts []Part) (*Plan, error) {
 	plan := &Plan{}
+	var errs []error
 	for _, e := range p.everywhere {
 		plan.part = e.part
 		e.value(plan)
+		errs = append(errs, plan.readAll())
 	}
-	return plan, plan.install(parts)
+	return plan, errors.Join(append(errs, plan.install(parts))...)
 }
 
 // EachPlane has declare called for every plane of the server, the root plane among

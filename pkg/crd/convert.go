@@ -25,11 +25,11 @@ import (
 // they are written, whatever conversion they say, and the plane asks it without
 // a socket. It goes beside [Definitions].
 type Conversion struct {
-	// Kind is what is converted, as spec.group and spec.names.kind of the CRD.
+	// Kind is what is converted, as spec.group and spec.names.kind of the CRD. Required.
 	Kind schema.GroupKind
 	// Handler answers ConversionReviews of apiextensions.k8s.io/v1, as conversion
 	// webhooks do (see "Webhook conversion" in the Kubernetes documentation of CRDs):
-	// a [ConvertFunc], or the conversion webhook of controller-runtime.
+	// a [ConvertFunc], or the conversion webhook of controller-runtime. Required.
 	Handler http.Handler
 }
 
@@ -38,8 +38,15 @@ func (c Conversion) PartName() string { return "conversion of " + c.Kind.String(
 
 // Install declares the handler, and that CRDs of the kind get it.
 func (c Conversion) Install(p *controlplane.Plan) error {
-	if c.Kind.Group == "" || c.Kind.Kind == "" || c.Handler == nil {
-		return errors.New("a conversion needs a group, a kind and a handler")
+	var errs []error
+	if c.Kind.Group == "" || c.Kind.Kind == "" {
+		errs = append(errs, errors.New("field Kind: has no group or no kind: name what is converted"))
+	}
+	if c.Handler == nil {
+		errs = append(errs, errors.New("field Handler: is nil: give what converts, such as a crd.ConvertFunc"))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	p.Answer(c.host(), c.Handler)
 	p.Admit("convert "+c.Kind.String()+" in the process", c)

@@ -131,7 +131,7 @@ func TestConversionIncomplete(t *testing.T) {
 		reason, want string
 		parts        []controlplane.Part
 	}{
-		"nothing":    {"a conversion without a handler would fail later", "needs a group", []controlplane.Part{crd.Conversion{Kind: kind}}},
+		"nothing":    {"a conversion without a handler would fail later", "field Handler: is nil", []controlplane.Part{crd.Conversion{Kind: kind}}},
 		"two of one": {"one of them would not be asked", "has one of that name", []controlplane.Part{whole, whole}},
 	}
 	for name, test := range tests {

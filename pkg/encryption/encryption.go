@@ -49,7 +49,7 @@ func (AtRest) Install(*controlplane.Plan) error { return controlplane.ErrServerO
 // InstallServer declares the transformation of stored values.
 func (a AtRest) InstallServer(p *controlplane.ServerPlan) error {
 	if a.ConfigFile == "" {
-		return errors.New("ConfigFile is empty: name a file with an EncryptionConfiguration")
+		return errors.New("field ConfigFile: is empty: name a file with an EncryptionConfiguration")
 	}
 	p.Transform("encryption at rest", a.start)
 	return nil

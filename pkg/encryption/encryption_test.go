@@ -358,7 +358,7 @@ func TestBuildErrors(t *testing.T) {
 		parts []controlplane.Part
 		want  string
 	}{
-		"no file": {[]controlplane.Part{encryption.AtRest{}}, "ConfigFile is empty"},
+		"no file": {[]controlplane.Part{encryption.AtRest{}}, "field ConfigFile: is empty"},
 		"two": {
 			[]controlplane.Part{encryption.AtRest{ConfigFile: "a"}, encryption.AtRest{ConfigFile: "b"}},
 			`part "encryption": transformation of stored values: part "encryption" brings one already`,

@@ -140,7 +140,6 @@ func parts(file string) []controlplane.Part {
 		crd.Definitions{FS: fstest.MapFS{"crds.yaml": {Data: []byte(crds)}}},
 		group.New(fruit.GroupVersion(), nil, nil, resource.Of[fruit.Apple, fruit.AppleList]("apples",
 			resource.Version[v1alpha1.Apple, v1alpha1.AppleList]("v1alpha1", v1alpha1.ToHub, v1alpha1.FromHub))),
-		lifecycle.NamespaceDeletion{},
 		lifecycle.GarbageCollection{},
 		quota.ResourceQuotas{},
 		encryption.AtRest{ConfigFile: file},

@@ -25,7 +25,8 @@ import (
 
 // Group is an API group made of resources. It is a controlplane.Part that any
 // number of planes may share: what is the same for all of them, the scheme and
-// the OpenAPI definitions, is computed once, when the first plane needs it.
+// the OpenAPI definitions, is computed once, when the first plane needs it. Make it
+// with [New], which says what a group is of. Required: a version and a resource.
 type Group struct {
 	hub         schema.GroupVersion
 	addToScheme func(*runtime.Scheme) error

@@ -17,6 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
@@ -31,7 +32,7 @@ func (namespacedOwnerError) Error() string {
 type item struct {
 	*metav1.PartialObjectMetadata
 	id     feed.UID
-	target target
+	target catalog.Target
 	client metadata.ResourceInterface
 }
 
@@ -41,7 +42,7 @@ func (c *collector) collect(ctx context.Context, id feed.UID) error {
 	if known == nil || known.Deleting && known.Foreground && !known.Orphan && c.feed.Blocked(id) && !c.circular(known) {
 		return nil // looked at again when a dependent goes
 	}
-	s, err := c.catalog.now(ctx)
+	s, err := c.catalog.Now(ctx)
 	if err != nil {
 		return err
 	}
@@ -69,13 +70,13 @@ func (c *collector) abandoned(known *controlplane.FeedObject) bool {
 }
 
 // drop deletes an object without reading it, if it is as the feed has it.
-func (c *collector) drop(ctx context.Context, s *served, known *controlplane.FeedObject) (done bool, err error) {
-	t, ok := s.resources[known.Type.Resource]
+func (c *collector) drop(ctx context.Context, s *catalog.Served, known *controlplane.FeedObject) (done bool, err error) {
+	t, ok := s.Resources[known.Type.Resource]
 	if !ok {
 		return false, nil
 	}
 	policy, version := metav1.DeletePropagationBackground, strconv.FormatInt(known.Revision, 10)
-	err = in(c.objects, t, known.Namespace).Delete(ctx, known.Name, metav1.DeleteOptions{
+	err = t.In(c.objects, known.Namespace).Delete(ctx, known.Name, metav1.DeleteOptions{
 		PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{ResourceVersion: &version},
 	})
 	switch {
@@ -88,12 +89,12 @@ func (c *collector) drop(ctx context.Context, s *served, known *controlplane.Fee
 }
 
 // item reads an object; nil when it is gone.
-func (c *collector) item(ctx context.Context, s *served, known *controlplane.FeedObject) (*item, error) {
-	t, ok := s.resources[known.Type.Resource]
+func (c *collector) item(ctx context.Context, s *catalog.Served, known *controlplane.FeedObject) (*item, error) {
+	t, ok := s.Resources[known.Type.Resource]
 	if !ok {
 		return nil, fmt.Errorf("nobody serves %s", known.Type.Resource)
 	}
-	it := &item{id: known.UID, target: t, client: in(c.objects, t, known.Namespace)}
+	it := &item{id: known.UID, target: t, client: t.In(c.objects, known.Namespace)}
 	var err error
 	it.PartialObjectMetadata, err = it.client.Get(ctx, known.Name, metav1.GetOptions{})
 	switch {
@@ -103,13 +104,6 @@ func (c *collector) item(ctx context.Context, s *served, known *controlplane.Fee
 		return nil, err
 	}
 	return it, nil
-}
-
-func in(objects metadata.Interface, t target, namespace string) metadata.ResourceInterface {
-	if t.namespaced {
-		return objects.Resource(t.GroupVersionResource).Namespace(namespace)
-	}
-	return objects.Resource(t.GroupVersionResource)
 }
 
 // finish does what the finalizers of an object that is being deleted ask for.
@@ -140,7 +134,7 @@ func (c *collector) dependentsKnown(ctx context.Context) error {
 
 // orphan takes the owner off all its dependents.
 func (c *collector) orphan(ctx context.Context, it *item) error {
-	s, err := c.catalog.now(ctx)
+	s, err := c.catalog.Now(ctx)
 	if err != nil {
 		return err
 	}
@@ -204,7 +198,7 @@ type owners struct{ solid, dangling, waiting []metav1.OwnerReference }
 
 // judge deletes an object when no owner is left to keep it, and else takes off
 // those that are gone or wait for it to go.
-func (c *collector) judge(ctx context.Context, s *served, it *item) error {
+func (c *collector) judge(ctx context.Context, s *catalog.Served, it *item) error {
 	if len(it.OwnerReferences) == 0 {
 		return nil
 	}
@@ -248,11 +242,13 @@ func (c *collector) judge(ctx context.Context, s *served, it *item) error {
 
 // owner returns the owner of a reference, or nil when it is gone: no object of
 // that name, in the namespace of the dependent, has its UID.
-func (c *collector) owner(ctx context.Context, s *served, it *item, ref metav1.OwnerReference) (*metav1.PartialObjectMetadata, error) {
+func (c *collector) owner(
+	ctx context.Context, s *catalog.Served, it *item, ref metav1.OwnerReference,
+) (*metav1.PartialObjectMetadata, error) {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
-	t, ok := s.kinds[gvk]
+	t, ok := s.Kinds[gvk]
 	switch {
-	case ok && t.namespaced && !it.target.namespaced:
+	case ok && t.Namespaced && !it.target.Namespaced:
 		return nil, namespacedOwnerError{}
 	case c.isGone(feed.UIDOf(ref.UID)):
 		return nil, nil //nolint:nilnil // gone is no error
@@ -260,10 +256,10 @@ func (c *collector) owner(ctx context.Context, s *served, it *item, ref metav1.O
 		return nil, fmt.Errorf("nobody serves %s: the object is kept", gvk)
 	}
 	if known := c.feed.ByUID(feed.UIDOf(ref.UID)); known != nil && known.Type.Resource == t.GroupResource() &&
-		known.Name == ref.Name && (!t.namespaced || known.Namespace == it.Namespace) && !known.Deleting {
+		known.Name == ref.Name && (!t.Namespaced || known.Namespace == it.Namespace) && !known.Deleting {
 		return &metav1.PartialObjectMetadata{}, nil
 	}
-	owner, err := in(c.objects, t, it.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
+	owner, err := t.In(c.objects, it.Namespace).Get(ctx, ref.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err) || err == nil && owner.UID != ref.UID:
 		return nil, nil //nolint:nilnil // gone is no error

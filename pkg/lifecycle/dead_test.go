@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
-	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
@@ -146,7 +145,7 @@ func TestDeadServer(t *testing.T) {
 			if c.resolver != nil {
 				services.Resolver = c.resolver(t)
 			}
-			p := startWith(t, memory.Store{}, lifecycle.WithPatience(time.Second), services)
+			p := startWith(t, memory.Store{}, time.Second, services)
 			p.announce(t, farGroup)
 			p.available(t, farGroup, "True")
 			p.available(t, farGroup, c.status)
@@ -197,7 +196,7 @@ func TestDeadServerAndOthers(t *testing.T) {
 // nobody waits for a dead server any more.
 func TestDeadServerAndFinalizer(t *testing.T) {
 	t.Parallel()
-	p := startWith(t, memory.Store{}, lifecycle.WithPatience(time.Second), aggregator.APIServices{})
+	p := startWith(t, memory.Store{}, time.Second, aggregator.APIServices{})
 	p.announce(t, farGroup)
 	p.available(t, farGroup, "True")
 	ns := p.create(t, "", "Namespace", "shop")

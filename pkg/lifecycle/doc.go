@@ -1,6 +1,5 @@
 // Package lifecycle finishes what a control plane starts:
 //
-//   - [NamespaceDeletion] empties namespaces that were deleted, and then removes them
 //   - [GarbageCollection] deletes what its owners left behind, and honours the
 //     propagation policies Background, Foreground and Orphan
 //   - [OwnerPermissions] asks who changes owners for the permissions it amounts to
@@ -10,4 +9,6 @@
 // watch on the storage for all resources, whatever their number. What they
 // delete they delete through the API, with admission, finalizers and
 // preconditions. Where servers share a storage, one of them does the work.
+//
+// Who serves namespaces empties and removes the deleted ones: core.Namespaces.
 package lifecycle

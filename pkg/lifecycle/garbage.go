@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
@@ -39,7 +40,7 @@ func (GarbageCollection) Install(p *controlplane.Plan) error {
 			return err
 		}
 		c := &collector{
-			feed: plane.Feed(), objects: objects, events: core, catalog: &catalog{plane: plane},
+			feed: plane.Feed(), objects: objects, events: core, catalog: &catalog.Catalog{Plane: plane},
 			queue: workqueue.NewTypedRateLimitingQueue(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[feed.UID](firstRetry, lastRetry)),
 			gone: lru.New(remembered),
@@ -66,7 +67,7 @@ type collector struct {
 	feed    *controlplane.Feed
 	objects metadata.Interface
 	events  typedcorev1.EventsGetter
-	catalog *catalog
+	catalog *catalog.Catalog
 	queue   workqueue.TypedRateLimitingInterface[feed.UID]
 	gone    *lru.Cache
 }

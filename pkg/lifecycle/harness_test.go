@@ -16,6 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/internal/terminator"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
@@ -68,15 +69,23 @@ func onEveryStorage(t *testing.T, test func(*testing.T, *plane)) {
 // start runs a server that waits for other servers longer than a test may take.
 func start(t *testing.T, d controlplane.Storage, more ...controlplane.Part) *plane {
 	t.Helper()
-	return startWith(t, d, lifecycle.WithPatience(10*limit), more...)
+	return startWith(t, d, 10*limit, more...)
 }
 
-func startWith(t *testing.T, d controlplane.Storage, deletion lifecycle.NamespaceDeletion, more ...controlplane.Part) *plane {
+// deletion is that of namespaces, with another patience than theirs.
+func deletion(patience time.Duration) controlplane.Part {
+	return controlplane.PartFunc(func(p *controlplane.Plan) error {
+		terminator.Declare(p, patience)
+		return nil
+	})
+}
+
+func startWith(t *testing.T, d controlplane.Storage, patience time.Duration, more ...controlplane.Part) *plane {
 	t.Helper()
 	s, err := controlplane.New("lifecycle").Storage(d).With(
-		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Events{},
+		core.Namespaces{KeepDeleted: true}, deletion(patience), core.ConfigMaps{}, core.Secrets{}, core.Events{},
 		crd.Definitions{FS: fstest.MapFS{"crds.yaml": {Data: []byte(crds)}}},
-		deletion, lifecycle.GarbageCollection{},
+		lifecycle.GarbageCollection{},
 	).With(more...).Build()
 	if err != nil {
 		t.Fatal(err)

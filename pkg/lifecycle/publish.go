@@ -2,8 +2,9 @@ package lifecycle
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"maps"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,9 +27,9 @@ func (DefaultServiceAccounts) Install(p *controlplane.Plan) error {
 	p.Need("core.ServiceAccounts{}", corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
 	publish(p, publisher{
 		resource: corev1.Resource("serviceaccounts"), name: "default",
-		ensure: func(ctx context.Context, core typedcorev1.CoreV1Interface, namespace string) error {
+		ensure: func(ctx context.Context, b *publisher, namespace string) error {
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-			_, err := core.ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
+			_, err := b.core.ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
 			if apierrors.IsAlreadyExists(err) {
 				return nil
 			}
@@ -41,7 +42,10 @@ func (DefaultServiceAccounts) Install(p *controlplane.Plan) error {
 // RootCA is the part that keeps a ConfigMap "kube-root-ca.crt" in every
 // namespace, by which workloads know the API server. It needs core.ConfigMaps.
 type RootCA struct {
-	// Bundle is what goes into the key ca.crt: certificates in PEM. Required.
+	// Bundle is what goes into the key ca.crt: certificates in PEM. Empty: those of
+	// the authority that signed the server's certificate, as they change. A server
+	// that has none, since it does not listen or its certificate came from elsewhere,
+	// does not start then.
 	Bundle []byte
 }
 
@@ -50,58 +54,96 @@ const rootCAName = "kube-root-ca.crt"
 
 // Install declares the work.
 func (r RootCA) Install(p *controlplane.Plan) error {
-	if len(r.Bundle) == 0 {
-		return fmt.Errorf("field Bundle: it is empty: give the certificates that clients of the server trust, in PEM")
-	}
 	p.Need("core.ConfigMaps{}", corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	want := map[string]string{"ca.crt": string(r.Bundle)}
-	publish(p, publisher{
-		resource: corev1.Resource("configmaps"), name: rootCAName,
-		ensure: func(ctx context.Context, core typedcorev1.CoreV1Interface, namespace string) error {
-			configMaps := core.ConfigMaps(namespace)
-			found, err := configMaps.Get(ctx, rootCAName, metav1.GetOptions{})
-			switch {
-			case apierrors.IsNotFound(err):
-				_, err = configMaps.Create(ctx, &corev1.ConfigMap{
-					ObjectMeta: metav1.ObjectMeta{
-						Name: rootCAName,
-						Annotations: map[string]string{"kubernetes.io/description": "Contains a CA bundle that can be used to verify the " +
-							"kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
-							"No other usage is guaranteed across distributions of Kubernetes clusters."},
-					},
-					Data: want,
-				}, metav1.CreateOptions{})
-			case err == nil && !maps.Equal(found.Data, want):
-				found.Data = want
-				_, err = configMaps.Update(ctx, found, metav1.UpdateOptions{})
-			}
-			return err
-		},
-	})
+	b := publisher{resource: corev1.Resource("configmaps"), name: rootCAName, ensure: r.ensure}
+	if len(r.Bundle) == 0 {
+		b.prepare, b.follow = hasAuthority, followAuthority
+	}
+	publish(p, b)
 	return nil
+}
+
+// ensure writes the ConfigMap of a namespace, unless it is as it should be.
+func (r RootCA) ensure(ctx context.Context, b *publisher, namespace string) error {
+	want := map[string]string{"ca.crt": string(r.Bundle)}
+	if len(r.Bundle) == 0 {
+		want["ca.crt"] = string(b.server.Authority().CurrentCABundleContent())
+	}
+	configMaps := b.core.ConfigMaps(namespace)
+	found, err := configMaps.Get(ctx, rootCAName, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		_, err = configMaps.Create(ctx, &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{
+				Name: rootCAName,
+				Annotations: map[string]string{"kubernetes.io/description": "Contains a CA bundle that can be used to verify the " +
+					"kube-apiserver when using internal endpoints such as the internal service IP or kubernetes.default.svc. " +
+					"No other usage is guaranteed across distributions of Kubernetes clusters."},
+			},
+			Data: want,
+		}, metav1.CreateOptions{})
+	case err == nil && !maps.Equal(found.Data, want):
+		found.Data = want
+		_, err = configMaps.Update(ctx, found, metav1.UpdateOptions{})
+	}
+	return err
+}
+
+// hasAuthority wants a server that knows who signed its certificate.
+func hasAuthority(_ context.Context, plane *controlplane.Plane) error {
+	if plane.Server().Authority() == nil {
+		return errors.New("field Bundle: it is empty, and the server has no authority of its own: " +
+			"give the certificates that its clients trust, in PEM, or have it listen with authn.Admin{}")
+	}
+	return nil
+}
+
+// followAuthority calls a function when the authority's certificates change.
+func followAuthority(ctx context.Context, server *controlplane.Server, changed func()) {
+	l := &listener{}
+	l.changed.Store(&changed)
+	context.AfterFunc(ctx, func() { l.changed.Store(nil) })
+	server.Authority().AddListener(l)
+}
+
+// listener keeps nothing of a plane that has ended: who is listened to never forgets it.
+type listener struct{ changed atomic.Pointer[func()] }
+
+// Enqueue implements dynamiccertificates.Listener.
+func (l *listener) Enqueue() {
+	if changed := l.changed.Load(); changed != nil {
+		(*changed)()
+	}
 }
 
 // publisher keeps an object in every namespace.
 type publisher struct {
 	resource schema.GroupResource
 	name     string
-	ensure   func(ctx context.Context, core typedcorev1.CoreV1Interface, namespace string) error
+	ensure   func(ctx context.Context, b *publisher, namespace string) error
+	// prepare tells, at the start, why the object cannot be published; may be nil.
+	prepare controlplane.WorkFunc
+	// follow has a function called when the object is to be another; may be nil.
+	follow func(ctx context.Context, server *controlplane.Server, changed func())
 
-	core  typedcorev1.CoreV1Interface
-	feed  *controlplane.Feed
-	queue workqueue.TypedRateLimitingInterface[string]
+	server *controlplane.Server
+	core   typedcorev1.CoreV1Interface
+	feed   *controlplane.Feed
+	queue  workqueue.TypedRateLimitingInterface[string]
 }
 
 func publish(p *controlplane.Plan, b publisher) {
 	p.Feed()
 	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
-	p.Work(controlplane.Work{Name: "publish-" + b.name, Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
+	p.Work(controlplane.Work{Name: "publish-" + b.name, Elected: true, Start: b.prepare, Run: func(
+		ctx context.Context, plane *controlplane.Plane,
+	) error {
 		core, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {
 			return err
 		}
 		b := b
-		b.core, b.feed = core, plane.Feed()
+		b.server, b.core, b.feed = plane.Server(), core, plane.Feed()
 		b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
 		b.run(ctx)
 		return nil
@@ -121,11 +163,10 @@ func (b *publisher) run(ctx context.Context) {
 		b.queue.ShutDown()
 		return
 	}
-	for o := range b.feed.All() {
-		if o.Type.Resource == namespaceResource() {
-			b.look(o)
-		}
+	if b.follow != nil {
+		b.follow(ctx, b.server, b.lookAll)
 	}
+	b.lookAll()
 	for {
 		namespace, quit := b.queue.Get()
 		if quit {
@@ -136,10 +177,19 @@ func (b *publisher) run(ctx context.Context) {
 	}
 }
 
+// lookAll takes note of every namespace.
+func (b *publisher) lookAll() {
+	for o := range b.feed.All() {
+		if o.Type.Resource == corev1.Resource("namespaces") {
+			b.look(o)
+		}
+	}
+}
+
 // look takes note of a namespace, or of the object in one.
 func (b *publisher) look(o *feed.Object) {
 	switch {
-	case o.Type.Resource == namespaceResource() && !o.Deleting:
+	case o.Type.Resource == corev1.Resource("namespaces") && !o.Deleting:
 		b.queue.Add(o.Name)
 	case o.Type.Resource == b.resource && o.Name == b.name:
 		b.queue.Add(o.Namespace)
@@ -147,7 +197,7 @@ func (b *publisher) look(o *feed.Object) {
 }
 
 func (b *publisher) work(ctx context.Context, namespace string) {
-	err := b.ensure(ctx, b.core, namespace)
+	err := b.ensure(ctx, b, namespace)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		err = b.terminating(ctx, namespace, err)
 	}

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -43,7 +42,7 @@ func TestRefused(t *testing.T) {
 				name: "default", core: client.CoreV1(),
 				queue: workqueue.NewTypedRateLimitingQueue(
 					workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
-				ensure: func(context.Context, typedcorev1.CoreV1Interface, string) error { return c.refusal },
+				ensure: func(context.Context, *publisher, string) error { return c.refusal },
 			}
 			defer b.queue.ShutDown()
 			b.work(t.Context(), "shop")

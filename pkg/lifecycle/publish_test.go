@@ -66,11 +66,11 @@ func TestPublish(t *testing.T) {
 func TestNeeds(t *testing.T) {
 	t.Parallel()
 	_, err := controlplane.New("x").Storage(memory.Store{}).
-		With(lifecycle.NamespaceDeletion{}, lifecycle.DefaultServiceAccounts{}, lifecycle.RootCA{}).Build()
+		With(lifecycle.DefaultServiceAccounts{}, lifecycle.RootCA{}).Build()
 	for _, want := range []string{
-		`part "lifecycle.NamespaceDeletion": it needs Namespace, which no part serves: add core.Namespaces{}`,
+		`part "lifecycle.DefaultServiceAccounts": it needs Namespace, which no part serves: add core.Namespaces{}`,
 		`part "lifecycle.DefaultServiceAccounts": it needs ServiceAccount, which no part serves: add core.ServiceAccounts{}`,
-		`part "lifecycle.RootCA": field Bundle: it is empty`,
+		`part "lifecycle.RootCA": it needs ConfigMap, which no part serves: add core.ConfigMaps{}`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)

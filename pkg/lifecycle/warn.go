@@ -8,25 +8,26 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
 // warn records an event about an object whose owner is in another namespace,
 // which counts as gone, as Kubernetes does. Nobody else would say why the object
 // was deleted. Where no part serves events there is none.
-func (c *collector) warn(ctx context.Context, s *served, it *item, ref metav1.OwnerReference) {
+func (c *collector) warn(ctx context.Context, s *catalog.Served, it *item, ref metav1.OwnerReference) {
 	owner := c.feed.ByUID(feed.UIDOf(ref.UID))
 	if owner == nil || owner.Namespace == "" || owner.Namespace == it.Namespace {
 		return
 	}
-	if _, ok := s.resources[corev1.Resource("events")]; !ok {
+	if _, ok := s.Resources[corev1.Resource("events")]; !ok {
 		return
 	}
 	now := metav1.Now()
 	_, err := c.events.Events(it.Namespace).Create(ctx, &corev1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: it.Namespace, Name: fmt.Sprintf("%s.%x", it.Name, now.UnixNano())},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: it.target.GroupVersion().String(), Kind: it.target.kind,
+			APIVersion: it.target.GroupVersion().String(), Kind: it.target.Kind,
 			Namespace: it.Namespace, Name: it.Name, UID: it.UID, ResourceVersion: it.ResourceVersion,
 		},
 		Type: corev1.EventTypeWarning, Reason: "OwnerRefInvalidNamespace",

@@ -50,7 +50,7 @@ items:
 	files := fstest.MapFS{
 		"a/widget.yaml": {Data: []byte(widget)}, "b/crd.yml": {Data: definition}, "readme.md": {Data: []byte("# no object")},
 	}
-	plane := planetest.Start(t, planetest.WithoutDefaults(), namespaces(), crd.Definitions{})
+	plane := planetest.Options{NoDefaults: true}.Start(t, namespaces(), crd.Definitions{})
 	applied := plane.Apply(t, planetest.FS(files), planetest.Files(file),
 		planetest.Objects(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "third"}, Data: map[string]string{"a": "1"}}))
 	var names []string
@@ -80,7 +80,7 @@ items:
 
 func TestApplyFails(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Start(t, few())
+	plane := planetest.Options{NoDefaults: true}.Start(t, few())
 	tests := map[string]struct {
 		reason string
 		source planetest.Source
@@ -115,12 +115,12 @@ type unknown struct {
 
 func (u *unknown) DeepCopyObject() runtime.Object { c := *u; return &c }
 
-// TestWithScheme: a Go type needs no kind when its scheme is known.
-func TestWithScheme(t *testing.T) {
+// TestScheme: a Go type needs no kind when its scheme is known.
+func TestScheme(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, &unknown{})
-	plane := planetest.Start(t, few(), planetest.WithScheme(scheme))
+	plane := planetest.Options{NoDefaults: true, Scheme: scheme}.Start(t, few())
 	o := &unknown{ObjectMeta: metav1.ObjectMeta{Name: "typed"}}
 	plane.Apply(t, planetest.Objects(o))
 	plane.WaitFor(t, o, planetest.Exists())
@@ -129,7 +129,7 @@ func TestWithScheme(t *testing.T) {
 // TestWaitFor: no state of an object is missed, and an object may come later.
 func TestWaitFor(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Start(t, few())
+	plane := planetest.Options{NoDefaults: true}.Start(t, few())
 	lever := planetest.Object("example.com/v1", "Widget", "default/lever")
 	widgets := plane.Dynamic().Resource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}).Namespace("default")
 	looked := make(chan struct{})
@@ -206,7 +206,7 @@ func TestChecks(t *testing.T) {
 // TestWaitForFails: the message has what lacks and the object.
 func TestWaitForFails(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Start(t, few())
+	plane := planetest.Options{NoDefaults: true}.Start(t, few())
 	plane.Apply(t, planetest.YAML(widget))
 	impatient(t, plane, func(t planetest.TB, plane *planetest.Plane) {
 		plane.WaitFor(t, planetest.Object("example.com/v1", "Widget", "lever"), planetest.Condition("Ready"))
@@ -215,7 +215,7 @@ func TestWaitForFails(t *testing.T) {
 
 func TestEventually(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Start(t, few())
+	plane := planetest.Options{NoDefaults: true}.Start(t, few())
 	get := func(ctx context.Context) error {
 		_, err := plane.Client().CoreV1().ConfigMaps("default").Get(ctx, "x", metav1.GetOptions{})
 		return err

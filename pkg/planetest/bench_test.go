@@ -32,7 +32,7 @@ func BenchmarkStart(b *testing.B) {
 				b.StopTimer()
 				scope{b}.run(func(t planetest.TB) {
 					b.StartTimer()
-					planetest.Start(t, parts...)
+					planetest.Options{NoDefaults: parts != nil}.Start(t, parts...)
 					b.StopTimer()
 				})
 			}
@@ -52,7 +52,7 @@ func BenchmarkMemory(b *testing.B) {
 				before, goroutines := held(), runtime.NumGoroutine()
 				b.ResetTimer()
 				for range b.N {
-					planetest.Start(t, parts...)
+					planetest.Options{NoDefaults: parts != nil}.Start(t, parts...)
 				}
 				b.StopTimer()
 				after := held()
@@ -77,7 +77,7 @@ func held() holding {
 // warm has computed what is computed once per process.
 func warm(b *testing.B, parts []controlplane.Part) {
 	b.Helper()
-	scope{b}.run(func(t planetest.TB) { planetest.Start(t, parts...) })
+	scope{b}.run(func(t planetest.TB) { planetest.Options{NoDefaults: parts != nil}.Start(t, parts...) })
 }
 
 // scope is a part of a benchmark that cleans up at its end.

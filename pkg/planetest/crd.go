@@ -31,7 +31,7 @@ import (
 //
 // Objects are YAML or JSON of one object, as a string or []byte, maps, or Go
 // values that are objects: unstructured ones, types with apiVersion and kind, and
-// types of [WithScheme]. One without a name is called "test"; those that are stored
+// types of [Options.Scheme]. One without a name is called "test"; those that are stored
 // need one. Unknown fields are errors. An object with a status is created and then has its status updated,
 // where the CRD has the sub-resource.
 //
@@ -63,8 +63,15 @@ type served struct {
 // and the given parts, such as [Convert].
 func CRD(t TB, crds Source, parts ...controlplane.Part) *Definition {
 	t.Helper()
+	return Options{}.CRD(t, crds, parts...)
+}
+
+// CRD is [CRD] with options.
+func (o Options) CRD(t TB, crds Source, parts ...controlplane.Part) *Definition {
+	t.Helper()
+	o.NoDefaults = true
 	few := merge([]controlplane.Part{core.Namespaces{}, crd.Definitions{}}, flatten(parts))
-	return Start(t, append(few, WithoutDefaults())...).CRD(t, crds)
+	return o.Start(t, few...).CRD(t, crds)
 }
 
 // CRD applies CRDs for a test of them. Those which the plane has are updated,

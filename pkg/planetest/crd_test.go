@@ -131,7 +131,7 @@ func TestCRDForms(t *testing.T) {
 	}
 	scheme := runtime.NewScheme()
 	scheme.AddKnownTypeWithName(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}, &Object{})
-	crd := planetest.CRD(t, widgetCRD(), planetest.WithScheme(scheme))
+	crd := planetest.Options{Scheme: scheme}.CRD(t, widgetCRD())
 	crd.Accepts(&Object{Spec: map[string]int{"size": 1}}).Rejects(&Object{Spec: map[string]int{"size": 0}}, "spec.size")
 	value := Typed{TypeMeta: metav1.TypeMeta{APIVersion: "example.com/v1", Kind: "Widget"}}
 	value.Spec.Size = 7
@@ -153,7 +153,7 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 // admission.
 func TestCRDOfAPlane(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Start(t, few())
+	plane := planetest.Options{NoDefaults: true}.Start(t, few())
 	crd := plane.CRD(t, widgetCRD())
 	crd.Accepts(aWidget("{size: 1}"))
 	before, err := plane.Dynamic().Resource(definitionsResource()).Get(t.Context(), "widgets.example.com", metav1.GetOptions{})

@@ -52,12 +52,12 @@ func atOnce(t *testing.T, parts ...controlplane.Part) *rest.Config {
 func TestOnDemand(t *testing.T) {
 	t.Parallel()
 	eager := atOnce(t, namespaces(), kube.Apps(), kube.Batch())
-	parts := []controlplane.Part{planetest.WithoutDefaults(), namespaces(), kube.Apps(), kube.Batch()}
-	planetest.Start(t, parts...) // the next one knows what discovery says
+	parts := []controlplane.Part{namespaces(), kube.Apps(), kube.Batch()}
+	planetest.Options{NoDefaults: true}.Start(t, parts...) // the next one knows what discovery says
 	for _, path := range []string{"/openapi/v3", "/openapi/v3/apis/apps/v1", "/openapi/v2", "/apis", "/apis/apps/v1", "/apis/batch", "/"} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			plane := planetest.Start(t, parts...)
+			plane := planetest.Options{NoDefaults: true}.Start(t, parts...)
 			want, got := keys(t, eager, path), keys(t, plane.Config(), path)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s (-at once +on demand):\n%s", path, diff)
@@ -80,7 +80,7 @@ func TestAPIServicesOnDemand(t *testing.T) {
 	for _, path := range []string{"/apis", "/apis/", "/apis/apps", "/apis/apiextensions.k8s.io", "/apis/apps/v1", "/api", "/", services} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			plane, inside := inside(t, append([]controlplane.Part{planetest.WithoutDefaults()}, parts...)...)
+			plane, inside := inside(t, planetest.Options{NoDefaults: true}, parts...)
 			must(t, inside.Feed().CatchUp(t.Context()))
 			for o := range inside.Feed().All() {
 				if o.Type.Resource.Resource == "apiservices" {
@@ -153,7 +153,7 @@ func keys(t *testing.T, c *rest.Config, path string) any {
 // nobody used before, and what becomes of them.
 func TestUnusedResources(t *testing.T) {
 	t.Parallel()
-	plane, inside := inside(t)
+	plane, inside := inside(t, planetest.Options{})
 	ranges := inside.Informers().Core().V1().LimitRanges().Lister().LimitRanges("default")
 	known := func(label string) func(context.Context) error {
 		return func(context.Context) error {
@@ -186,9 +186,9 @@ func TestUnusedResources(t *testing.T) {
 // plane started, which nobody used since.
 func TestUnusedSinceStart(t *testing.T) {
 	t.Parallel()
-	storage := planetest.WithStorage(sqlite.File{Path: filepath.Join(t.TempDir(), "state.db")})
+	storage := planetest.Options{Storage: sqlite.File{Path: filepath.Join(t.TempDir(), "state.db")}}
 	t.Run("before", func(t *testing.T) {
-		planetest.Start(t, storage).Apply(t, planetest.YAML(
+		storage.Start(t).Apply(t, planetest.YAML(
 			`{apiVersion: v1, kind: LimitRange, metadata: {name: x, namespace: default}, spec: {limits: []}}`))
 	})
 	plane, inside := inside(t, storage)
@@ -199,10 +199,10 @@ func TestUnusedSinceStart(t *testing.T) {
 }
 
 // inside starts a plane and returns what parts see of it too.
-func inside(t *testing.T, parts ...controlplane.Part) (*planetest.Plane, *controlplane.Plane) {
+func inside(t *testing.T, o planetest.Options, parts ...controlplane.Part) (*planetest.Plane, *controlplane.Plane) {
 	t.Helper()
 	var inside *controlplane.Plane
-	plane := planetest.Start(t, append(parts, controlplane.PartFunc(func(p *controlplane.Plan) error {
+	plane := o.Start(t, append(parts, controlplane.PartFunc(func(p *controlplane.Plan) error {
 		p.Work(controlplane.Work{Name: "look", Start: func(_ context.Context, p *controlplane.Plane) error {
 			inside = p
 			return nil

@@ -9,7 +9,7 @@
 //
 // A plane is a server in the process of the test. It keeps its objects in
 // memory, and clients call it directly: there is no port, no TLS and no file
-// unless [WithKubeconfig] asks for them. It stops with its test, and fails it
+// unless [Options] ask for them. It stops with its test, and fails it
 // when a goroutine of the plane is left. Planes share nothing that can be
 // changed, so tests with planes of their own run in parallel.
 //

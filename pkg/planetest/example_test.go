@@ -34,11 +34,11 @@ spec: {size: 42}
 }
 
 // A plane of few parts starts faster.
-func ExampleWithoutDefaults() {
-	t, end := newExample("ExampleWithoutDefaults")
+func ExampleOptions() {
+	t, end := newExample("ExampleOptions")
 	defer end()
 
-	plane := planetest.Start(t, planetest.WithoutDefaults(), namespaces())
+	plane := planetest.Options{NoDefaults: true}.Start(t, namespaces())
 	_, err := plane.Client().AppsV1().Deployments("default").List(context.Background(), metav1.ListOptions{})
 	fmt.Println(apierrors.IsNotFound(err))
 	// Output: true
@@ -49,7 +49,7 @@ func ExamplePlane_WaitFor() {
 	t, end := newExample("ExamplePlane_WaitFor")
 	defer end()
 
-	plane := planetest.Start(t, planetest.WithoutDefaults(), namespaces())
+	plane := planetest.Options{NoDefaults: true}.Start(t, namespaces())
 	plane.WaitFor(t, planetest.Object("v1", "Namespace", "default"), planetest.JSONPath(".status.phase", "Active"))
 	plane.WaitFor(t, planetest.Object("v1", "ConfigMap", "default/missing"), planetest.Gone())
 	fmt.Println("done")
@@ -61,7 +61,7 @@ func ExamplePlane_Eventually() {
 	t, end := newExample("ExamplePlane_Eventually")
 	defer end()
 
-	plane := planetest.Start(t, planetest.WithoutDefaults(), namespaces())
+	plane := planetest.Options{NoDefaults: true}.Start(t, namespaces())
 	maps := plane.Client().CoreV1().ConfigMaps("default")
 	go func() { // a controller
 		_, _ = maps.Create(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "made"}}, metav1.CreateOptions{})
@@ -86,7 +86,7 @@ func ExamplePlane_Seen() {
 	t, end := newExample("ExamplePlane_Seen")
 	defer end()
 
-	plane := planetest.Start(t, planetest.WithoutDefaults(), namespaces())
+	plane := planetest.Options{NoDefaults: true}.Start(t, namespaces())
 	ctx, cancel := context.WithCancel(context.Background())
 	factory := informers.NewSharedInformerFactory(plane.Client(), 0)
 	informer := factory.Core().V1().ConfigMaps()
@@ -124,7 +124,7 @@ func ExampleSnapshot_Diff() {
 	t, end := newExample("ExampleSnapshot_Diff")
 	defer end()
 
-	plane := planetest.Start(t, planetest.WithoutDefaults(), namespaces())
+	plane := planetest.Options{NoDefaults: true}.Start(t, namespaces())
 	before := plane.Snapshot(t)
 	plane.Apply(t, planetest.YAML(`{apiVersion: v1, kind: ConfigMap, metadata: {name: x}, data: {colour: red}}`))
 	between := plane.Snapshot(t)
@@ -172,7 +172,7 @@ func ExampleMain() {
 		fmt.Println(strings.HasPrefix(applied[0].GetNamespace(), "testsomething-"))
 		return 0
 	})
-	fmt.Println(planetest.Main(m, &plane, planetest.WithoutDefaults(), namespaces()))
+	fmt.Println(planetest.Options{NoDefaults: true}.Main(m, &plane, namespaces()))
 	// Output:
 	// true
 	// 0

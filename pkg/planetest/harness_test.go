@@ -24,7 +24,7 @@ func withWidgets() controlplane.Part { return planetest.WithCRDs(os.DirFS("../..
 
 // few are parts of a plane that has what most tests here need.
 func few() controlplane.Part {
-	return controlplane.Parts{planetest.WithoutDefaults(), namespaces(), withWidgets()}
+	return controlplane.Parts{namespaces(), withWidgets()}
 }
 
 // failing is a test that may fail. It is not stopped by its own failures but by

@@ -67,7 +67,7 @@ func TestLeak(t *testing.T) {
 		all.Go(func() {
 			got := failure(t, func(t planetest.TB) {
 				part := controlplane.PartFunc(func(p *controlplane.Plan) error { test.part(p); return nil })
-				test.use(t, planetest.Start(t, planetest.WithoutDefaults(), namespaces(), part))
+				test.use(t, planetest.Options{NoDefaults: true}.Start(t, namespaces(), part))
 			})
 			switch {
 			case !test.leaks && got != "":

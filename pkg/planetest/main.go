@@ -24,6 +24,11 @@ import (
 // wrong with the plane is written to the standard error, and the exit code is
 // then not 0.
 func Main(m interface{ Run() int }, plane **Plane, parts ...controlplane.Part) (code int) {
+	return Options{}.Main(m, plane, parts...)
+}
+
+// Main is [Main] with options.
+func (o Options) Main(m interface{ Run() int }, plane **Plane, parts ...controlplane.Part) (code int) {
 	complain := func(format string, args ...any) { fmt.Fprintf(os.Stderr, "planetest: "+format+"\n", args...) }
 	var dirs []string
 	defer func() {
@@ -38,7 +43,7 @@ func Main(m interface{ Run() int }, plane **Plane, parts ...controlplane.Part) (
 		dirs = append(dirs, dir)
 		return dir, err
 	}
-	s, err := start(context.Background(), "TestMain", logr.New(sink{journal: &journal{logf: complain}}), dir, parts)
+	s, err := o.start(context.Background(), "TestMain", logr.New(sink{journal: &journal{logf: complain}}), dir, parts)
 	if err != nil {
 		complain("%v", err)
 		return 1

@@ -24,7 +24,7 @@ func TestMainFunction(t *testing.T) {
 	t.Parallel()
 	var plane *planetest.Plane
 	var kubeconfig string
-	code := planetest.Main(tests(func() int {
+	code := planetest.Options{NoDefaults: true, Kubeconfig: true}.Main(tests(func() int {
 		kubeconfig = plane.Kubeconfig()
 		if _, err := os.Stat(kubeconfig); err != nil {
 			t.Error(err)
@@ -50,7 +50,7 @@ func TestMainFunction(t *testing.T) {
 			t.Errorf("namespaces: %v", names)
 		}
 		return 7
-	}), &plane, planetest.WithoutDefaults(), namespaces(), planetest.WithKubeconfig())
+	}), &plane, namespaces())
 	if code != 7 {
 		t.Errorf("exit code %d, want that of the tests", code)
 	}
@@ -67,7 +67,7 @@ func TestMainFails(t *testing.T) {
 		return nil
 	})
 	var plane *planetest.Plane
-	code := planetest.Main(tests(func() int { t.Error("the tests run"); return 0 }), &plane, planetest.WithoutDefaults(), core.Namespaces{}, fail)
+	code := planetest.Options{NoDefaults: true}.Main(tests(func() int { t.Error("the tests run"); return 0 }), &plane, core.Namespaces{}, fail)
 	if code == 0 {
 		t.Error("exit code 0")
 	}

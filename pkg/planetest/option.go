@@ -1,13 +1,11 @@
 package planetest
 
 import (
-	"errors"
-	"fmt"
 	"go/token"
 	"io/fs"
-	"path"
 	"reflect"
 	"strconv"
+	"strings"
 	"testing/fstest"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -21,10 +19,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
-	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
-// Defaults are the parts of a plane for which [WithoutDefaults] is not given:
+// Defaults are the parts of a plane, unless [Options] say otherwise:
 // the built-in resources of Kubernetes, CRDs, APIServices, RBAC, tokens of
 // service accounts, admission by webhooks and policies, deletion of namespaces,
 // garbage collection, quotas and limits.
@@ -41,80 +38,75 @@ func Defaults() controlplane.Part {
 	}
 }
 
-// settings say how a plane is started.
-type settings struct {
-	without    bool
-	kubeconfig bool
-	storage    controlplane.Storage
-	crds       []fs.FS
-	scheme     *runtime.Scheme
+// Options say how a plane is started, beside its parts. The zero value is what
+// [Start], [Main] and [CRD] use.
+type Options struct {
+	// NoDefaults has the plane consist of the given parts only. Empty: they are added
+	// to [Defaults].
+	NoDefaults bool
+	// Kubeconfig has the plane also listen at a free port of 127.0.0.1, and write a
+	// kubeconfig for programs outside of the process: see [Plane.Kubeconfig].
+	Kubeconfig bool
+	// Storage is where the plane keeps its objects. Empty: in memory.
+	Storage controlplane.Storage
+	// Scheme has the plane know the kinds of Go types, so that objects need no
+	// apiVersion and kind. Empty: built-in types are known, as they are with it.
+	Scheme *runtime.Scheme
 }
 
-// setting is a part that is for Start.
-type setting func(*settings)
+// WithCRDs is a part with the CRDs of all *.yaml, *.yml and *.json files of the file
+// systems, such as os.DirFS("config/crd/bases"). A plane that has crd.Definitions
+// has these CRDs beside those of it; a server needs no other part for them.
+func WithCRDs(fsys ...fs.FS) controlplane.Part { return crds(fsys) }
 
-// Install says that the part is for Start: it declares nothing.
-func (setting) Install(*controlplane.Plan) error {
-	return errors.New("the part is for planetest.Start: do not give it to a server")
+type crds []fs.FS
+
+// PartName implements the name errors use.
+func (crds) PartName() string { return "planetest.WithCRDs" }
+
+// Install declares what crd.Definitions does.
+func (c crds) Install(p *controlplane.Plan) error { return crd.Definitions{FS: c.files()}.Install(p) }
+
+// files are those of all file systems; nil when there is none.
+func (c crds) files() fs.FS {
+	switch len(c) {
+	case 0:
+		return nil
+	case 1:
+		return c[0]
+	}
+	return joined(c)
 }
 
-// WithoutDefaults has the plane consist of the given parts only.
-func WithoutDefaults() controlplane.Part {
-	return setting(func(s *settings) { s.without = true })
-}
-
-// WithCRDs has the plane start with the CRDs of all *.yaml, *.yml and *.json files
-// of the file systems, such as os.DirFS("config/crd/bases").
-func WithCRDs(fsys ...fs.FS) controlplane.Part {
-	return setting(func(s *settings) { s.crds = append(s.crds, fsys...) })
-}
-
-// WithStorage has the plane keep its objects there, in place of memory.
-func WithStorage(d controlplane.Storage) controlplane.Part {
-	return setting(func(s *settings) { s.storage = d })
-}
-
-// WithKubeconfig has the plane also listen at a free port of 127.0.0.1, and write
-// a kubeconfig for programs outside of the process: see [Plane.Kubeconfig].
-func WithKubeconfig() controlplane.Part {
-	return setting(func(s *settings) { s.kubeconfig = true })
-}
-
-// WithScheme has the plane know the kinds of Go types, so that objects need no
-// apiVersion and kind. Built-in types are known.
-func WithScheme(scheme *runtime.Scheme) controlplane.Part {
-	return setting(func(s *settings) { s.scheme = scheme })
-}
-
-// resolve sorts settings from parts, and adds the defaults. A given part of the
-// type of a default one takes its place.
-func resolve(given []controlplane.Part) (settings, []controlplane.Part, error) {
-	s := settings{storage: memory.Store{}, scheme: runtime.NewScheme()}
+// parts adds the given parts to the defaults. One of the type of a default takes its
+// place, and all CRDs are of one part.
+func (o Options) parts(given []controlplane.Part) []controlplane.Part {
+	var files crds
 	var parts []controlplane.Part
 	for _, p := range flatten(given) {
-		if set, ok := p.(setting); ok {
-			set(&s)
+		if c, ok := p.(crds); ok {
+			files = append(files, c...)
 			continue
 		}
 		parts = append(parts, p)
 	}
-	if !s.without {
+	if !o.NoDefaults {
 		parts = merge(flatten([]controlplane.Part{Defaults()}), parts)
 	}
-	if len(s.crds) == 0 {
-		return s, parts, nil
-	}
-	all, err := union(s.crds)
-	if err != nil {
-		return s, nil, fmt.Errorf("read CRDs: %w", err)
+	if len(files) == 0 {
+		return parts
 	}
 	for i, p := range parts {
-		if _, ok := p.(crd.Definitions); ok {
-			parts[i] = crd.Definitions{FS: all}
-			return s, parts, nil
+		if d, ok := p.(crd.Definitions); ok {
+			if d.FS != nil {
+				files = append(crds{d.FS}, files...)
+			}
+			d.FS = files.files()
+			parts[i] = d
+			return parts
 		}
 	}
-	return s, append(parts, crd.Definitions{FS: all}), nil
+	return append(parts, files)
 }
 
 // merge puts given parts into the places of defaults of their types, which must
@@ -148,25 +140,25 @@ func flatten(parts []controlplane.Part) []controlplane.Part {
 	return flat
 }
 
-// union is one file system with the files of several, each in a directory of
-// its own.
-func union(all []fs.FS) (fs.FS, error) {
-	if len(all) == 1 {
-		return all[0], nil
-	}
-	files := fstest.MapFS{}
-	for i, fsys := range all {
-		err := fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
-			if err != nil || !d.Type().IsRegular() {
-				return err
-			}
-			data, err := fs.ReadFile(fsys, name)
-			files[path.Join(strconv.Itoa(i), name)] = &fstest.MapFile{Data: data}
-			return err
-		})
-		if err != nil {
-			return nil, err
+// joined is one file system with the files of several, each in a directory of its own.
+type joined []fs.FS
+
+// Open implements fs.FS.
+func (j joined) Open(name string) (fs.File, error) {
+	if name == "." {
+		top := fstest.MapFS{}
+		for i := range j {
+			top[strconv.Itoa(i)] = &fstest.MapFile{Mode: fs.ModeDir}
 		}
+		return top.Open(name)
 	}
-	return files, nil
+	first, rest, below := strings.Cut(name, "/")
+	if !below {
+		rest = "."
+	}
+	i, err := strconv.Atoi(first)
+	if err != nil || i < 0 || i >= len(j) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrNotExist}
+	}
+	return j[i].Open(rest)
 }

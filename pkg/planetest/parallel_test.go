@@ -20,7 +20,7 @@ func TestManyAtOnce(t *testing.T) {
 	running := make([]*planetest.Plane, planes)
 	for i := range planes {
 		starting.Go(func() {
-			running[i] = planetest.Start(t, few()).Within(2 * time.Minute) // all want the processors
+			running[i] = planetest.Options{NoDefaults: true}.Start(t, few()).Within(2 * time.Minute) // all want the processors
 			running[i].Apply(t, planetest.YAML(widget), planetest.YAML(fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: x%d}}", i)))
 		})
 	}

@@ -32,8 +32,8 @@ type Plane struct {
 const defaultPatience = 30 * time.Second
 
 // Start starts a plane and stops it when the test ends. The parts are added to
-// [Defaults]; one of the same type as a default takes its place. Parts that are
-// for Start only: [WithCRDs], [WithKubeconfig], [WithStorage], [WithoutDefaults].
+// [Defaults]; one of the same type as a default takes its place. What is no part is
+// among the [Options], which have this function too.
 //
 // The test fails when the plane leaves a goroutine behind. Only goroutines are
 // looked at that the plane started, by itself or for a request: those of a
@@ -41,9 +41,15 @@ const defaultPatience = 30 * time.Second
 // ends, for example with t.Context(), which ends before the plane does.
 func Start(t TB, parts ...controlplane.Part) *Plane {
 	t.Helper()
+	return Options{}.Start(t, parts...)
+}
+
+// Start is [Start] with options.
+func (o Options) Start(t TB, parts ...controlplane.Part) *Plane {
+	t.Helper()
 	j := &journal{logf: t.Logf}
 	dir := func() (string, error) { return t.TempDir(), nil }
-	s, err := start(contextOf(t), t.Name(), logr.New(sink{journal: j}), dir, parts)
+	s, err := o.start(contextOf(t), t.Name(), logr.New(sink{journal: j}), dir, parts)
 	if err != nil {
 		j.close()
 		t.Fatalf("planetest: %v", err)
@@ -77,7 +83,7 @@ func (p *Plane) admin() *Plane {
 func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.clients.config) }
 
 // Kubeconfig is the path of a kubeconfig with all rights, when the plane was
-// started with [WithKubeconfig]; else it is empty. It lives as long as the plane.
+// started with [Options.Kubeconfig]; else it is empty. It lives as long as the plane.
 func (p *Plane) Kubeconfig() string { return p.server.kubeconfig }
 
 // Client is the client of all built-in types.

@@ -3,10 +3,11 @@ package planetest_test
 import (
 	"context"
 	"errors"
-	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -59,7 +60,7 @@ func TestDefaults(t *testing.T) {
 
 func TestKubeconfig(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Start(t, planetest.WithoutDefaults(), namespaces(), planetest.WithKubeconfig())
+	plane := planetest.Options{NoDefaults: true, Kubeconfig: true}.Start(t, namespaces())
 	config, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig())
 	must(t, err)
 	if !strings.HasPrefix(config.Host, "https://127.0.0.1:") {
@@ -70,7 +71,7 @@ func TestKubeconfig(t *testing.T) {
 	_, err = client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 	must(t, err)
 
-	if got := planetest.Start(t, planetest.WithoutDefaults(), namespaces()).Kubeconfig(); got != "" {
+	if got := (planetest.Options{NoDefaults: true}).Start(t, namespaces()).Kubeconfig(); got != "" {
 		t.Errorf("a plane that was not asked for a kubeconfig has %s", got)
 	}
 }
@@ -78,7 +79,7 @@ func TestKubeconfig(t *testing.T) {
 // TestParts: given parts are added to the defaults or take their places.
 func TestParts(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Start(t, crd.Definitions{FS: os.DirFS("../../config")}, planetest.WithStorage(memory.Store{}),
+	plane := planetest.Options{Storage: memory.Store{}}.Start(t, crd.Definitions{FS: os.DirFS("../../config")},
 		controlplane.PartFunc(func(p *controlplane.Plan) error {
 			p.Work(controlplane.Work{Name: "mark", Start: func(ctx context.Context, p *controlplane.Plane) error {
 				client, err := kubernetes.NewForConfig(p.Config())
@@ -109,13 +110,13 @@ func TestStartFails(t *testing.T) {
 	}{
 		"build": {"what Build says reaches the test", core.Namespaces{}, `"namespaces"`},
 		"start": {"what Run says reaches the test", controlplane.PartFunc(broken), "out of order"},
-		"files": {"a directory of CRDs that is not there is told", planetest.WithCRDs(os.DirFS("nowhere"), os.DirFS("nowhere")), "read CRDs"},
+		"files": {"a directory of CRDs that is not there is told", planetest.WithCRDs(os.DirFS("nowhere"), os.DirFS("nowhere")), `part "planetest.WithCRDs": given CRDs: `},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			parts := []controlplane.Part{planetest.WithoutDefaults(), core.Namespaces{}, test.parts}
-			got := failure(t, func(t planetest.TB) { planetest.Start(t, parts...) })
+			parts := []controlplane.Part{core.Namespaces{}, test.parts}
+			got := failure(t, func(t planetest.TB) { planetest.Options{NoDefaults: true}.Start(t, parts...) })
 			contains(t, got, "planetest: ", test.want)
 			if t.Failed() {
 				t.Log(test.reason)
@@ -124,11 +125,40 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestSettingsAreForStart: a server does not ignore them silently.
-func TestSettingsAreForStart(t *testing.T) {
+// TestWithCRDsIsAPart: a server takes the part too, with files of several folders.
+func TestWithCRDsIsAPart(t *testing.T) {
 	t.Parallel()
-	_, err := controlplane.New("server").Storage(memory.Store{}).With(core.Namespaces{}, planetest.WithKubeconfig()).Build()
-	contains(t, fmt.Sprint(err), "planetest.Start")
+	config := atOnce(t, namespaces(), planetest.WithCRDs(fstest.MapFS{}, os.DirFS("../../config")))
+	client, err := kubernetes.NewForConfig(config)
+	must(t, err)
+	_, err = client.Discovery().ServerResourcesForGroupVersion("example.com/v1")
+	must(t, err)
+}
+
+// TestGivenDefinitionsStay: CRDs of files are beside those of a given part, whose
+// other fields count.
+func TestGivenDefinitionsStay(t *testing.T) {
+	t.Parallel()
+	const gadgets = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: gadgets.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {plural: gadgets, kind: Gadget}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`
+	given := crd.Definitions{FS: fstest.MapFS{"gadgets.yaml": {Data: []byte(gadgets)}}}
+	plane := planetest.Options{NoDefaults: true}.Start(t, namespaces(), given, withWidgets())
+	for _, group := range []string{"example.com/v1", "example.org/v1"} {
+		_, err := plane.Discovery().ServerResourcesForGroupVersion(group)
+		must(t, err)
+	}
+	// A list that is wrong is told by the part, if it has it.
+	given.Deny = []netip.Prefix{{}}
+	got := failure(t, func(t planetest.TB) { planetest.Start(t, given, withWidgets()) })
+	contains(t, got, `part "crds": deny[0]: invalid Prefix`)
 }
 
 // TestAs: a user may do what roles allow, and the views do not get into each other's way.
@@ -168,7 +198,7 @@ func TestAs(t *testing.T) {
 // TestPlanesAreApart: nothing of one plane is in another.
 func TestPlanesAreApart(t *testing.T) {
 	t.Parallel()
-	left, right := planetest.Start(t, few()), planetest.Start(t, planetest.WithoutDefaults(), namespaces(), crd.Definitions{})
+	left, right := planetest.Options{NoDefaults: true}.Start(t, few()), planetest.Options{NoDefaults: true}.Start(t, namespaces(), crd.Definitions{})
 	left.Apply(t, planetest.YAML("{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}"))
 	if _, err := right.Client().CoreV1().ConfigMaps("default").Get(t.Context(), "x", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the other plane: %v", err)

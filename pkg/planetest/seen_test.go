@@ -13,7 +13,7 @@ import (
 // TestSeen: a cache that was waited for has what was written, and not what was deleted.
 func TestSeen(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Start(t, few())
+	plane := planetest.Options{NoDefaults: true}.Start(t, few())
 	ctx := t.Context()
 	maps := plane.Client().CoreV1().ConfigMaps("default")
 	factory := informers.NewSharedInformerFactory(plane.Client(), 0)

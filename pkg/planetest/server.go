@@ -16,6 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 // server is the running server of a plane, which all views of the plane share.
@@ -39,15 +40,20 @@ const (
 )
 
 // start runs a server until stop. The directory is asked for when a file is needed.
-func start(ctx context.Context, name string, log logr.Logger, dir func() (string, error), given []controlplane.Part) (*server, error) {
-	set, parts, err := resolve(given)
-	if err != nil {
-		return nil, err
+func (o Options) start(
+	ctx context.Context, name string, log logr.Logger, dir func() (string, error), given []controlplane.Part,
+) (*server, error) {
+	parts := o.parts(given)
+	if o.Storage == nil {
+		o.Storage = memory.Store{}
 	}
-	s := &server{scheme: set.scheme, done: make(chan struct{}), tag: tag{name + " " + rand.Text()[:8]}}
+	if o.Scheme == nil {
+		o.Scheme = runtime.NewScheme()
+	}
+	s := &server{scheme: o.Scheme, done: make(chan struct{}), tag: tag{name + " " + rand.Text()[:8]}}
 	parts = append(parts, controlplane.PartFunc(s.install))
-	b := controlplane.New("planetest").Storage(set.storage)
-	if set.kubeconfig {
+	b := controlplane.New("planetest").Storage(o.Storage)
+	if o.Kubeconfig {
 		in, err := dir()
 		if err != nil {
 			return nil, err

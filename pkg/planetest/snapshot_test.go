@@ -65,7 +65,7 @@ func TestSnapshot(t *testing.T) {
 // TestSnapshotIsPlain: what differs from one run to the next is left out wherever it is.
 func TestSnapshotIsPlain(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Start(t, planetest.WithoutDefaults(), namespaces())
+	plane := planetest.Options{NoDefaults: true}.Start(t, namespaces())
 	ns := plane.Namespace(t)
 	owner := plane.In(ns).Apply(t, planetest.YAML("{apiVersion: v1, kind: ConfigMap, metadata: {name: owner}}"))[0]
 	plane.Apply(t, planetest.Objects(&corev1.ConfigMap{
@@ -109,7 +109,7 @@ func TestContent(t *testing.T) {
 }
 
 func TestGolden(t *testing.T) {
-	plane := planetest.Start(t, few())
+	plane := planetest.Options{NoDefaults: true}.Start(t, few())
 	plane.Apply(t, planetest.YAML(twoMaps), planetest.YAML(widget))
 	plane.Golden(t, filepath.Join("testdata", "golden.yaml"))
 	if os.Getenv(planetest.UpdateVariable) != "" {

@@ -83,7 +83,7 @@ func FS(fsys fs.FS) Source {
 	}
 }
 
-// Objects are Go values: built-in types, types of [WithScheme], unstructured ones,
+// Objects are Go values: built-in types, types of [Options.Scheme], unstructured ones,
 // and others that have apiVersion and kind.
 func Objects(objects ...runtime.Object) Source {
 	return func(s *runtime.Scheme) ([]sourced, error) {
@@ -158,7 +158,7 @@ func toUnstructured(s *runtime.Scheme, o runtime.Object) (*unstructured.Unstruct
 			kinds, _, err = scheme.Scheme.ObjectKinds(o)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("%T has no apiVersion and kind: set them, or start the plane with WithScheme: %w", o, err)
+			return nil, fmt.Errorf("%T has no apiVersion and kind: set them, or start the plane with the Scheme of Options: %w", o, err)
 		}
 		u.SetGroupVersionKind(kinds[0])
 	}

@@ -18,7 +18,7 @@ import (
 // WaitFor waits until all checks hold for an object at the same time, and returns
 // it as it was then, or nil when it is gone. It watches the object, so that no
 // state is missed. The object needs its name, its namespace and what it is: see
-// [Object] and [WithScheme].
+// [Object] and [Options.Scheme].
 func (p *Plane) WaitFor(t TB, object runtime.Object, checks ...Check) *unstructured.Unstructured {
 	t.Helper()
 	o, err := toUnstructured(p.server.scheme, object)

@@ -66,6 +66,11 @@ func (w webhooks) Install(p *controlplane.Plan) error {
 	if w.handler == nil {
 		return errors.New("the handler is nil")
 	}
+	p.Read(func() error { return w.declare(p) })
+	return nil
+}
+
+func (w webhooks) declare(p *controlplane.Plan) error {
 	var all []*unstructured.Unstructured
 	hosts := map[string]bool{}
 	for _, s := range w.sources {

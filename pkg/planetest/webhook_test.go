@@ -97,7 +97,7 @@ func hooks(a *asked) http.Handler {
 
 func admission() controlplane.Part {
 	return controlplane.Parts{
-		planetest.WithoutDefaults(), namespaces(), crd.Definitions{}, admissionregistration.All(), admit.MutatingWebhooks{}, admit.ValidatingWebhooks{},
+		namespaces(), crd.Definitions{}, admissionregistration.All(), admit.MutatingWebhooks{}, admit.ValidatingWebhooks{},
 	}
 }
 
@@ -105,12 +105,12 @@ func admission() controlplane.Part {
 // nothing that the plane does to find out.
 func TestWebhooks(t *testing.T) {
 	t.Parallel()
-	for name, parts := range map[string]controlplane.Part{"few parts": admission(), "defaults": controlplane.Parts{}} {
+	for name, parts := range map[string]controlplane.Parts{"few parts": {admission()}, "defaults": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			seen := &asked{}
 			files := fstest.MapFS{"manifests.yaml": {Data: []byte(webhookManifests)}}
-			plane := planetest.Start(t, parts, planetest.WithWebhooks(hooks(seen), planetest.FS(files)))
+			plane := planetest.Options{NoDefaults: parts != nil}.Start(t, parts, planetest.WithWebhooks(hooks(seen), planetest.FS(files)))
 			configMaps := plane.Client().CoreV1().ConfigMaps("default")
 			made, err := configMaps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "good"}}, metav1.CreateOptions{})
 			must(t, err)
@@ -139,7 +139,7 @@ func TestWebhooksOfTwoProjects(t *testing.T) {
 	one := &asked{}
 	two := &asked{}
 	others := strings.NewReplacer("configuration}", "other}", "webhook-service", "other-service", "9443", "9444").Replace(webhookManifests)
-	plane := planetest.Start(t, admission(), planetest.WithWebhooks(hooks(one), planetest.YAML(webhookManifests)), planetest.WithWebhooks(hooks(two), planetest.YAML(others)))
+	plane := planetest.Options{NoDefaults: true}.Start(t, admission(), planetest.WithWebhooks(hooks(one), planetest.YAML(webhookManifests)), planetest.WithWebhooks(hooks(two), planetest.YAML(others)))
 	plane.Apply(t, planetest.YAML("{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}"))
 	for name, a := range map[string]*asked{"one": one, "two": two} {
 		a.mu.Lock()
@@ -156,7 +156,7 @@ func TestWebhooksOfTwoProjects(t *testing.T) {
 func TestWebhookPanics(t *testing.T) {
 	t.Parallel()
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("on purpose") })
-	plane := planetest.Start(t, admission(), planetest.WithWebhooks(handler, planetest.YAML(webhookManifests)))
+	plane := planetest.Options{NoDefaults: true}.Start(t, admission(), planetest.WithWebhooks(handler, planetest.YAML(webhookManifests)))
 	got := failure(t, func(t planetest.TB) {
 		plane.Apply(t, planetest.YAML("{apiVersion: v1, kind: ConfigMap, metadata: {name: x}}"))
 	})
@@ -193,9 +193,9 @@ func TestWebhooksFail(t *testing.T) {
 			t.Parallel()
 			parts := admission()
 			if name == "not admission" {
-				parts = controlplane.Parts{planetest.WithoutDefaults(), namespaces()}
+				parts = namespaces()
 			}
-			got := failure(t, func(t planetest.TB) { planetest.Start(t, parts, test.part) })
+			got := failure(t, func(t planetest.TB) { planetest.Options{NoDefaults: true}.Start(t, parts, test.part) })
 			contains(t, got, "planetest: ", test.want)
 			if t.Failed() {
 				t.Log(test.reason)

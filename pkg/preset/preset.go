@@ -53,7 +53,6 @@ func (c Custom) Parts() controlplane.Parts {
 		authentication.TokenReviews{},
 		authentication.SelfSubjectReviews{},
 		authorization.All(),
-		lifecycle.NamespaceDeletion{},
 		lifecycle.GarbageCollection{},
 		lifecycle.OwnerPermissions{},
 		quota.LimitRanges{},

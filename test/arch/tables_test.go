@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"pkg/group":                           {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
 
 	// Parts.
-	"pkg/builtin/core":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/core":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/terminator"},
 	"pkg/builtin/coordination":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/authentication":        {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
@@ -44,7 +44,7 @@ var mayImport = map[string][]string{
 	"pkg/audit":          {"pkg/controlplane"},
 	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
 	"pkg/fairness":       {"pkg/controlplane", "pkg/internal/loopback"},
-	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/feed"},
+	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/internal/feed"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/quota":          {"pkg/controlplane", "pkg/internal/feed"},
 	"pkg/serviceaccount": {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/openapi/..."},
@@ -72,6 +72,8 @@ var mayImport = map[string][]string{
 	"pkg/storage/kine/t4":       {"pkg/controlplane", "pkg/storage/kine"},
 
 	// Inside.
+	"pkg/internal/catalog":           {"pkg/controlplane"},
+	"pkg/internal/terminator":        {"pkg/controlplane", "pkg/internal/catalog"},
 	"pkg/internal/dialing":           {},
 	"pkg/internal/etcdclient":        {},
 	"pkg/internal/feed":              {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},

@@ -35,7 +35,7 @@ func measureFeed(ctx context.Context, l *lab, t target) error {
 		return nil
 	}
 	var cost [2]resting
-	for i, parts := range []controlplane.Parts{nil, {lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{}}} {
+	for i, parts := range []controlplane.Parts{{core.Namespaces{KeepDeleted: true}}, {core.Namespaces{}, lifecycle.GarbageCollection{}}} {
 		var err error
 		if cost[i], err = atRest(ctx, l, parts); err != nil {
 			return err
@@ -69,7 +69,7 @@ func atRest(ctx context.Context, l *lab, parts controlplane.Parts) (cost resting
 		files[fmt.Sprintf("%d.yaml", i)] = &fstest.MapFile{Data: b}
 	}
 	s, err := controlplane.New("feed").Storage(memory.Store{}).
-		With(core.Namespaces{}, core.ConfigMaps{}, crd.Definitions{FS: files}, parts).Build()
+		With(parts, core.ConfigMaps{}, crd.Definitions{FS: files}).Build()
 	if err != nil {
 		return cost, err
 	}

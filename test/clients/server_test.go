@@ -16,7 +16,6 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
-	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -64,7 +63,6 @@ func start(t *testing.T, open func(dir string) controlplane.Storage) *server {
 	kubeconfig := filepath.Join(dir, "admin.kubeconfig")
 	s, err := controlplane.New("clients").Listen("127.0.0.1:0").Storage(open(dir)).With(
 		authn.Admin{Kubeconfig: kubeconfig},
-		authz.Groups{},
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
 		coordination.Leases{},
 		group.New(fruit.GroupVersion(), nil, nil, resource.Of[fruit.Apple, fruit.AppleList]("apples")),

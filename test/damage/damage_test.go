@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
@@ -79,7 +78,7 @@ func keep(t *testing.T, s controlplane.Storage) (kept, *clientv3.Client) {
 // serve runs a server until it is stopped, and returns clients of it.
 func serve(t *testing.T, s controlplane.Storage) (*kubernetes.Clientset, dynamic.Interface) {
 	t.Helper()
-	server, err := controlplane.New("damage").Storage(s).With(preset.Standard(), crd.Definitions{}, authz.Groups{}).Build()
+	server, err := controlplane.New("damage").Storage(s).With(preset.Standard(), crd.Definitions{}).Build()
 	if err != nil {
 		t.Fatal(err)
 	}

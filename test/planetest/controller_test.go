@@ -211,7 +211,7 @@ subjects: [{kind: ServiceAccount, namespace: default, name: labeller}]
 // TestOutside: a manager that knows the plane by a kubeconfig only works too.
 func TestOutside(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Start(t, widgets(), planetest.WithKubeconfig())
+	plane := planetest.Options{Kubeconfig: true}.Start(t, widgets())
 	c, err := clientcmd.BuildConfigFromFlags("", plane.Kubeconfig())
 	must(t, err)
 	manage(t, c)

@@ -42,12 +42,11 @@ func pieces(script string) controlplane.Parts {
 			core.ConfigMaps{},
 			core.Secrets{},
 			lifecycle.GarbageCollection{},
-			lifecycle.NamespaceDeletion{},
 		}
 	case "certificates":
 		return controlplane.Parts{core.Namespaces{}, certificates.CertificateSigningRequests{}}
 	case "events":
-		return controlplane.Parts{core.Namespaces{}, core.ConfigMaps{}, core.Events{}, lifecycle.NamespaceDeletion{}}
+		return controlplane.Parts{core.Namespaces{}, core.ConfigMaps{}, core.Events{}}
 	case "evict":
 		return controlplane.Parts{core.Namespaces{}, kube.Core("pods"), kube.Policy()}
 	case "limits":
@@ -56,7 +55,7 @@ func pieces(script string) controlplane.Parts {
 		}
 	case "namespace-delete":
 		return controlplane.Parts{
-			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, crd.Definitions{}, lifecycle.NamespaceDeletion{},
+			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, crd.Definitions{},
 		}
 	case "policies":
 		return controlplane.Parts{
@@ -135,7 +134,7 @@ func assemble(ctx context.Context, script string, args []string) error {
 	return controlplane.New("pieces").
 		Listen(*listen).
 		Storage(stored(*storage)).
-		With(authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: kubeconfig}, authz.Groups{}, parts,
+		With(authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: kubeconfig}, parts,
 			controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 				p.Work(controlplane.Work{Name: "ready line", Start: func(_ context.Context, plane *controlplane.Plane) error {
 					_, err := fmt.Printf("sailplane: ready at https://%s in 0 ms, kubeconfig %s\n", plane.Server().Address(), kubeconfig)

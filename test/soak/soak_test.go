@@ -80,7 +80,7 @@ func start(t *testing.T, d controlplane.Storage) dynamic.Interface {
 	s, err := controlplane.New("soak").Storage(d).With(
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
 		crd.Definitions{FS: fstest.MapFS{"gadgets.yaml": {Data: []byte(gadgets)}}},
-		lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{},
+		lifecycle.GarbageCollection{},
 	).Build()
 	if err != nil {
 		t.Fatal(err)

@@ -158,7 +158,7 @@ func TestOutage(t *testing.T) {
 // serving runs a server of ConfigMaps until the test ends, and returns its client.
 func serving(t *testing.T, storage controlplane.Storage, parts ...controlplane.Part) *kubernetes.Clientset {
 	t.Helper()
-	return serveParts(t, storage, append(parts, core.Namespaces{}, core.ConfigMaps{})...)
+	return serveParts(t, storage, append(parts, core.Namespaces{KeepDeleted: true}, core.ConfigMaps{})...)
 }
 
 func serveParts(t *testing.T, storage controlplane.Storage, parts ...controlplane.Part) *kubernetes.Clientset {

@@ -62,7 +62,7 @@ func (n *tenant) start(t *testing.T, s *controlplane.Server) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	plane, err := s.Plane(ctx, n.name, core.Namespaces{}, core.ConfigMaps{}, crd.Definitions{}, aggregator.APIServices{},
-		lifecycle.NamespaceDeletion{}, lifecycle.GarbageCollection{})
+		lifecycle.GarbageCollection{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestPlanes(t *testing.T) {
 			serve(t, build(t, "warm", s.at(t.TempDir()))).mustStop()
 			check := noLeak(t)
 			dir := t.TempDir()
-			l := serve(t, build(t, "host", s.at(dir), lifecycle.NamespaceDeletion{}))
+			l := serve(t, build(t, "host", s.at(dir)))
 			all := tenants()
 			blue, red := all[0], all[1]
 			for _, n := range all {
@@ -286,7 +286,7 @@ func refusals(t *testing.T, s *controlplane.Server, all []*tenant) {
 		"blue":     {core.ConfigMaps{}, "a plane of that name runs"},
 		"Not good": {core.ConfigMaps{}, "lowercase"},
 		"admin":    {authn.Admin{}, controlplane.ErrServerOnly.Error()},
-		"lonely":   {lifecycle.NamespaceDeletion{}, "core.Namespaces{}"},
+		"lonely":   {lifecycle.DefaultServiceAccounts{}, "core.Namespaces{}"},
 	} {
 		if _, err := s.Plane(t.Context(), name, c.part); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("plane %q: error %v, want %q", name, err, c.want)

@@ -30,18 +30,20 @@ import (
 // never name system:masters.
 type Signer struct {
 	// Name is the signer name whose requests are signed, "example.com/client".
-	// Required. Those of kubelets are not for planes without nodes.
+	// Those of kubelets are not for planes without nodes. Required.
 	Name string
 	// Certificate and Key are the certificate authority. Nil: they are read from
-	// CertificateFile and KeyFile.
+	// CertificateFile and KeyFile. Required unless CertificateFile is set.
 	Certificate *x509.Certificate
-	// Key is the private key of Certificate.
+	// Key is the private key of Certificate. Required unless KeyFile is set.
 	Key crypto.Signer
 	// CertificateFile and KeyFile hold the certificate authority in PEM. They are
 	// read at the start, where a mistake stops the server, and again for each
-	// certificate, so that they may be replaced. Empty: Certificate and Key.
+	// certificate, so that they may be replaced. Required
+	// unless Certificate is set.
 	CertificateFile string
 	// KeyFile holds the private key of the first certificate in CertificateFile.
+	// Required unless Key is set.
 	KeyFile string
 	// Duration is how long a certificate is valid, and the most that
 	// spec.expirationSeconds gets; none outlives the authority. 0: a year.

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/terminator"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -25,13 +26,22 @@ import (
 // in a namespace that is missing or terminating.
 //
 // A deleted namespace is Terminating for as long as spec.finalizers names
-// somebody. Each new one names "kubernetes": the controller that deletes what
-// the namespace holds and then writes the finalize sub-resource without it.
-type Namespaces struct{}
+// somebody. Each new one names "kubernetes", which is this part: it deletes
+// everything in the namespace, of every resource the plane serves, and then writes
+// the finalize sub-resource without it. What stands in the way it writes into the
+// conditions of the namespace, as Kubernetes does; finalizers are honoured. It finds
+// objects in the plane's feed, and where servers share a storage, one of them does it.
+type Namespaces struct {
+	// KeepDeleted leaves deleted namespaces Terminating, and what they hold where it
+	// is, for a controller of yours that does what the part would. Empty: they are
+	// emptied and removed.
+	KeepDeleted bool
+}
 
 // Install adds namespaces to the core group, the admission plugin
-// NamespaceLifecycle, and the work that creates the first namespaces.
-func (Namespaces) Install(p *controlplane.Plan) error {
+// NamespaceLifecycle, and the work that creates the first namespaces and removes
+// deleted ones.
+func (n Namespaces) Install(p *controlplane.Plan) error {
 	d := namespaces()
 	if err := d.Err(); err != nil {
 		return err
@@ -42,6 +52,9 @@ func (Namespaces) Install(p *controlplane.Plan) error {
 	}
 	p.Serve(sharedAPI(), withNamespaceDelete(d.Resource(corev1.SchemeGroupVersion)))
 	p.Admit(lifecycle.PluginName, plugin)
+	if !n.KeepDeleted {
+		terminator.Declare(p, terminator.Patience)
+	}
 	p.Work(controlplane.Work{Name: "namespaces", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 		client, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {

@@ -15,11 +15,16 @@ import (
 // patience is how long anything may take before it counts as never.
 const patience = 2 * time.Minute
 
-// serve runs a server with namespaces, configmaps, secrets and more parts until the test ends.
+// serve runs a server with namespaces that nobody removes, configmaps, secrets and
+// more parts until the test ends.
 func serve(t *testing.T, more ...controlplane.Part) *kubernetes.Clientset {
 	t.Helper()
-	server, err := controlplane.New("core-test").Storage(memory.Store{}).
-		With(core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}).With(more...).Build()
+	return run(t, append(more, core.Namespaces{KeepDeleted: true}, core.ConfigMaps{}, core.Secrets{})...)
+}
+
+func run(t *testing.T, parts ...controlplane.Part) *kubernetes.Clientset {
+	t.Helper()
+	server, err := controlplane.New("core-test").Storage(memory.Store{}).With(parts...).Build()
 	if err != nil {
 		t.Fatalf("build: %v", err)
 	}

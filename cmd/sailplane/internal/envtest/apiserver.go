@@ -110,7 +110,7 @@ func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, er
 		certificates.CertificateSigningRequests{}, certificates.ClusterTrustBundles{}, certificates.PodCertificateRequests{},
 		authentication.TokenReviews{}, authentication.SelfSubjectReviews{}, authorization.All(),
 		admissionregistration.All(), kube.All(),
-		lifecycle.NamespaceDeletion{}, controlplane.PartFunc(finalized),
+		controlplane.PartFunc(finalized),
 		controlplane.ServerPartFunc(healthyWhenReady),
 		crd.Definitions{}, aggregator.APIServices{},
 		services,

@@ -1,7 +1,7 @@
-package lifecycle
+// Package terminator empties namespaces that were deleted, and then removes them.
+package terminator
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,24 +18,20 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 )
 
-// NamespaceDeletion is the part that deletes everything in a namespace that is
-// Terminating, of every resource the plane serves, and then removes the
-// namespace. What stands in the way it writes into the conditions of the
-// namespace, as Kubernetes does; finalizers are honoured.
+// Declare declares the work that deletes everything in a namespace that is
+// Terminating, of every resource the plane serves, and then removes the namespace.
+// What stands in the way it writes into the conditions of the namespace, as
+// Kubernetes does; finalizers are honoured.
 //
-// Another server that fails is waited for during 30 s, which the conditions say with
-// the name of its group; then the namespace goes, and the log says without whom.
+// Another server that fails is waited for as long as the patience lasts, which the
+// conditions say with the name of its group; then the namespace goes, and the log
+// says without whom.
 // One whose APIService never was Available holds up nothing.
-type NamespaceDeletion struct {
-	patience time.Duration // empty: patience
-}
-
-// Install declares the work.
-func (d NamespaceDeletion) Install(p *controlplane.Plan) error {
+func Declare(p *controlplane.Plan, patience time.Duration) {
 	p.Feed()
-	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		core, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {
@@ -47,12 +43,11 @@ func (d NamespaceDeletion) Install(p *controlplane.Plan) error {
 		}
 		t := &terminator{
 			plane: plane, feed: plane.Feed(), namespaces: core.Namespaces(), objects: objects,
-			catalog: &catalog{plane: plane}, slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{},
-			patience: cmp.Or(d.patience, patience),
+			catalog: &catalog.Catalog{Plane: plane}, slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{},
+			patience: patience,
 		}
 		return t.run(ctx)
 	}})
-	return nil
 }
 
 const (
@@ -75,7 +70,7 @@ type terminator struct {
 	feed       *controlplane.Feed
 	namespaces typedcorev1.NamespaceInterface
 	objects    metadata.Interface
-	catalog    *catalog
+	catalog    *catalog.Catalog
 	slots      chan struct{}
 	removed    removals
 	patience   time.Duration
@@ -201,7 +196,7 @@ func (t *terminator) try(ctx context.Context, name string, w *waits) (done bool,
 	case ns.DeletionTimestamp == nil || !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes):
 		return true, nil
 	}
-	s, err := t.catalog.fresh(ctx)
+	s, err := t.catalog.Fresh(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -209,7 +204,7 @@ func (t *terminator) try(ctx context.Context, name string, w *waits) (done bool,
 	if ctx.Err() != nil {
 		return false, context.Cause(ctx)
 	}
-	failing := found.failing(s.remote)
+	failing := found.failing(s.Remote)
 	w.note(ns, failing, found.asked)
 	found.waits, found.now = w.all, time.Now()
 	if found.blocks() {

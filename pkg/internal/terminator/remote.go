@@ -1,70 +1,30 @@
-package lifecycle
+package terminator
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 )
 
 const (
-	// patience is how long a group version of another server that was Available
+	// Patience is how long a group version of another server that was Available
 	// once holds up the deletion of a namespace while it fails. Then the namespace
 	// goes, and what that server holds of it stays there.
-	patience = 30 * time.Second
+	Patience = 30 * time.Second
 	// glance is how long another server may take in the first look at a namespace,
 	// so that one that hangs is in the conditions early. It is also how long a server
 	// that took over the work looks for itself before it gives up.
 	glance = 5 * time.Second
 )
 
-// remotes are the group versions of other servers, and whether their APIService
-// ever was Available: nothing was ever written through one that was not.
-func remotes(ctx context.Context, client dynamic.Interface, services schema.GroupVersionResource) (map[schema.GroupVersion]bool, error) {
-	all, err := client.Resource(services).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("list APIServices: %w", err)
-	}
-	found := map[schema.GroupVersion]bool{}
-	for i := range all.Items {
-		if gv, remote := remoteOf(&all.Items[i]); remote {
-			found[gv] = wasAvailable(&all.Items[i])
-		}
-	}
-	return found, nil
-}
-
-// remoteOf is the group version of an APIService, and whether a server that is
-// not this plane has it.
-func remoteOf(service *unstructured.Unstructured) (gv schema.GroupVersion, remote bool) {
-	gv.Group, _, _ = unstructured.NestedString(service.Object, "spec", "group")
-	gv.Version, _, _ = unstructured.NestedString(service.Object, "spec", "version")
-	elsewhere, _, _ := unstructured.NestedMap(service.Object, "spec", "service")
-	return gv, elsewhere != nil
-}
-
-// wasAvailable tells whether an APIService is Available or was, which the
-// aggregator keeps in a condition of its own.
-func wasAvailable(service *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
-	for _, c := range conditions {
-		c, _ := c.(map[string]any)
-		if (c["type"] == "Available" || c["type"] == "WasAvailable") && c["status"] == "True" {
-			return true
-		}
-	}
-	return false
-}
-
 // ask is what another server has of a group version, from itself: the aggregator
 // asks one that failed after up to a minute.
-func (t *terminator) ask(ctx context.Context, gv schema.GroupVersion) ([]target, error) {
+func (t *terminator) ask(ctx context.Context, gv schema.GroupVersion) ([]catalog.Target, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(t.plane.Config())
 	if err != nil {
 		return nil, err
@@ -73,9 +33,9 @@ func (t *terminator) ask(ctx context.Context, gv schema.GroupVersion) ([]target,
 	if err != nil {
 		return nil, err
 	}
-	var all []target
-	for _, res := range targets(gv, list) {
-		if res.emptied() {
+	var all []catalog.Target
+	for _, res := range catalog.Targets(gv, list) {
+		if res.Emptied() {
 			all = append(all, res)
 		}
 	}

@@ -1,4 +1,4 @@
-package lifecycle
+package terminator
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
@@ -58,10 +59,10 @@ func TestHeld(t *testing.T) {
 	if err := f.Await(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	listed := func(resource string, verbs ...string) target {
-		return target{GroupVersionResource: corev1.SchemeGroupVersion.WithResource(resource), namespaced: true, verbs: verbs}
+	listed := func(resource string, verbs ...string) catalog.Target {
+		return catalog.Target{GroupVersionResource: corev1.SchemeGroupVersion.WithResource(resource), Namespaced: true, Verbs: verbs}
 	}
-	s := &served{resources: map[schema.GroupResource]target{
+	s := &catalog.Served{Resources: map[schema.GroupResource]catalog.Target{
 		corev1.Resource("configmaps"): listed("configmaps", "deletecollection"),
 		corev1.Resource("secrets"):    listed("secrets", "deletecollection"),
 		corev1.Resource("bindings"):   listed("bindings", "create"),

@@ -1,4 +1,4 @@
-package lifecycle
+package terminator
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 )
 
 // abroad bounds how long a resource that is not in this plane's storage may take
@@ -20,10 +22,10 @@ const abroad = 30 * time.Second
 // empty deletes what a namespace holds and returns what is left. What the plane
 // stores goes first: the feed knows where there is anything. Resources that it
 // does not store, of other servers or of a storage of their own, are all asked.
-func (t *terminator) empty(ctx context.Context, s *served, w *waits, namespace string) *remains {
+func (t *terminator) empty(ctx context.Context, s *catalog.Served, w *waits, namespace string) *remains {
 	r := &remains{undiscovered: map[schema.GroupVersion]error{}, objects: map[string]int{}, finalizers: map[string]int{}}
-	for gv, err := range s.failed {
-		if _, remote := s.remote[gv]; !remote {
+	for gv, err := range s.Failed {
+		if _, remote := s.Remote[gv]; !remote {
 			r.undiscovered[gv] = err
 		}
 	}
@@ -33,20 +35,20 @@ func (t *terminator) empty(ctx context.Context, s *served, w *waits, namespace s
 		r.failed = append(r.failed, failure{err: err})
 		return r
 	}
-	others := map[schema.GroupVersion][]target{} // by other server; under none: of a storage of their own
-	for gr, res := range s.resources {
-		if !res.emptied() || t.plane.Stored(gr) {
+	others := map[schema.GroupVersion][]catalog.Target{} // by other server; under none: of a storage of their own
+	for gr, res := range s.Resources {
+		if !res.Emptied() || t.plane.Stored(gr) {
 			continue
 		}
 		var at schema.GroupVersion
-		if _, remote := s.remote[res.GroupVersion()]; remote {
+		if _, remote := s.Remote[res.GroupVersion()]; remote {
 			at = res.GroupVersion()
 		}
 		others[at] = append(others[at], res)
 	}
 	var all sync.WaitGroup
 	all.Go(func() { t.emptyOthers(ctx, schema.GroupVersion{}, others[schema.GroupVersion{}], namespace, r) })
-	for gv, wasAvailable := range s.remote {
+	for gv, wasAvailable := range s.Remote {
 		if !wasAvailable {
 			continue
 		}
@@ -55,7 +57,7 @@ func (t *terminator) empty(ctx context.Context, s *served, w *waits, namespace s
 			ctx, cancel := context.WithTimeout(ctx, w.budget(gv))
 			defer cancel()
 			held := others[gv]
-			if _, failed := s.failed[gv]; failed {
+			if _, failed := s.Failed[gv]; failed {
 				var err error
 				if held, err = t.ask(ctx, gv); err != nil {
 					r.undiscover(gv, err)
@@ -71,8 +73,8 @@ func (t *terminator) empty(ctx context.Context, s *served, w *waits, namespace s
 
 // emptyOthers deletes what resources outside the plane's storage have of the
 // namespace, those of a group version of another server or of none.
-func (t *terminator) emptyOthers(ctx context.Context, at schema.GroupVersion, others []target, namespace string, r *remains) {
-	each(others, func(res target) {
+func (t *terminator) emptyOthers(ctx context.Context, at schema.GroupVersion, others []catalog.Target, namespace string, r *remains) {
+	each(others, func(res catalog.Target) {
 		ctx, cancel := context.WithTimeout(ctx, abroad)
 		defer cancel()
 		err := t.deleteAll(ctx, res, namespace)
@@ -84,7 +86,7 @@ func (t *terminator) emptyOthers(ctx context.Context, at schema.GroupVersion, ot
 }
 
 // emptyStored deletes what the plane's storage has of the namespace.
-func (t *terminator) emptyStored(ctx context.Context, s *served, namespace string, r *remains) error {
+func (t *terminator) emptyStored(ctx context.Context, s *catalog.Served, namespace string, r *remains) error {
 	select {
 	case t.slots <- struct{}{}:
 		defer func() { <-t.slots }()
@@ -95,24 +97,24 @@ func (t *terminator) emptyStored(ctx context.Context, s *served, namespace strin
 		return err
 	}
 	here := schema.GroupVersion{}
-	each(t.held(s, namespace), func(res target) { r.fail(here, res, t.deleteAll(ctx, res, namespace)) })
+	each(t.held(s, namespace), func(res catalog.Target) { r.fail(here, res, t.deleteAll(ctx, res, namespace)) })
 	if err := t.feed.CatchUp(ctx); err != nil {
 		return err
 	}
-	each(t.held(s, namespace), func(res target) { r.fail(here, res, t.look(ctx, res, namespace, r)) })
+	each(t.held(s, namespace), func(res catalog.Target) { r.fail(here, res, t.look(ctx, res, namespace, r)) })
 	return nil
 }
 
 // held are the resources of which the storage has objects in the namespace.
-func (t *terminator) held(s *served, namespace string) []target {
-	var all []target
+func (t *terminator) held(s *catalog.Served, namespace string) []catalog.Target {
+	var all []catalog.Target
 	unlisted := map[schema.GroupResource]bool{}
 	for gr := range t.feed.Counts(namespace) {
-		res, ok := s.resources[gr]
+		res, ok := s.Resources[gr]
 		switch {
 		case !ok:
 			unlisted[gr] = true
-		case res.namespaced && (res.can("deletecollection") || res.can("delete")):
+		case res.Namespaced && (res.Can("deletecollection") || res.Can("delete")):
 			all = append(all, res)
 		}
 	}
@@ -126,8 +128,8 @@ func (t *terminator) held(s *served, namespace string) []target {
 // discovery does not list them. Those of a new CRD are served before it does, and
 // would outlive the namespace. A type that is not served any more answers that it
 // is not found, and holds up nothing: nobody can reach it.
-func (t *terminator) unlisted(resources map[schema.GroupResource]bool, namespace string) []target {
-	seen := map[schema.GroupVersionResource]target{}
+func (t *terminator) unlisted(resources map[schema.GroupResource]bool, namespace string) []catalog.Target {
+	seen := map[schema.GroupVersionResource]catalog.Target{}
 	for o := range t.feed.All() {
 		kind := o.Type.Kind
 		if o.Namespace != namespace || !resources[o.Type.Resource] || kind.Version == "" || kind.Group != o.Type.Resource.Group {
@@ -135,13 +137,13 @@ func (t *terminator) unlisted(resources map[schema.GroupResource]bool, namespace
 		}
 		gvr := o.Type.Resource.WithVersion(kind.Version)
 		verbs := []string{"list", "delete", "deletecollection"}
-		seen[gvr] = target{GroupVersionResource: gvr, kind: kind.Kind, namespaced: true, verbs: verbs}
+		seen[gvr] = catalog.Target{GroupVersionResource: gvr, Kind: kind.Kind, Namespaced: true, Verbs: verbs}
 	}
 	return slices.Collect(maps.Values(seen))
 }
 
 // each calls f for every target, a few at a time.
-func each(targets []target, f func(target)) {
+func each(targets []catalog.Target, f func(catalog.Target)) {
 	var all sync.WaitGroup
 	slots := make(chan struct{}, atOnce)
 	for _, res := range targets {
@@ -155,11 +157,11 @@ func each(targets []target, f func(target)) {
 }
 
 // deleteAll deletes a resource's objects in the namespace, with whatever they own.
-func (t *terminator) deleteAll(ctx context.Context, res target, namespace string) error {
+func (t *terminator) deleteAll(ctx context.Context, res catalog.Target, namespace string) error {
 	background := metav1.DeletePropagationBackground
 	options := metav1.DeleteOptions{PropagationPolicy: &background}
 	objects := t.objects.Resource(res.GroupVersionResource).Namespace(namespace)
-	if res.can("deletecollection") {
+	if res.Can("deletecollection") {
 		err := objects.DeleteCollection(ctx, options, metav1.ListOptions{})
 		if err == nil || apierrors.IsNotFound(err) {
 			return nil
@@ -177,7 +179,7 @@ func (t *terminator) deleteAll(ctx context.Context, res target, namespace string
 }
 
 // look notes what is left of a resource in the namespace, and its finalizers.
-func (t *terminator) look(ctx context.Context, res target, namespace string, r *remains) error {
+func (t *terminator) look(ctx context.Context, res catalog.Target, namespace string, r *remains) error {
 	n, finalizers := 0, map[string]int{}
 	err := pages(ctx, t.objects.Resource(res.GroupVersionResource).Namespace(namespace), func(o *metav1.PartialObjectMetadata) error {
 		n++

@@ -1,4 +1,4 @@
-package lifecycle
+package terminator
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 )
 
 // remains is what a namespace still holds after a try to empty it.
@@ -108,7 +110,7 @@ func (r *remains) undiscover(gv schema.GroupVersion, err error) {
 }
 
 // fail notes why a resource may not be empty; no error is no failure.
-func (r *remains) fail(at schema.GroupVersion, t target, err error) {
+func (r *remains) fail(at schema.GroupVersion, t catalog.Target, err error) {
 	if err == nil {
 		return
 	}
@@ -118,7 +120,7 @@ func (r *remains) fail(at schema.GroupVersion, t target, err error) {
 }
 
 // left notes objects that are still there.
-func (r *remains) left(t target, n int, finalizers map[string]int) {
+func (r *remains) left(t catalog.Target, n int, finalizers map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.objects[t.String()] += n

@@ -1,4 +1,4 @@
-package lifecycle
+package terminator
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 )
 
 // requestsEnd is how long after a namespace was removed a request may still write
@@ -66,7 +67,7 @@ func (t *terminator) sweep(ctx context.Context, objects []*controlplane.FeedObje
 	if len(objects) == 0 {
 		return true, nil
 	}
-	s, err := t.catalog.now(ctx)
+	s, err := t.catalog.Now(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -74,12 +75,12 @@ func (t *terminator) sweep(ctx context.Context, objects []*controlplane.FeedObje
 		"namespace", objects[0].Namespace, "objects", len(objects))
 	var errs []error
 	for _, o := range objects {
-		res, ok := s.resources[o.Type.Resource]
+		res, ok := s.Resources[o.Type.Resource]
 		if !ok {
-			res = target{GroupVersionResource: o.Type.Resource.WithVersion(o.Type.Kind.Version), namespaced: true}
+			res = catalog.Target{GroupVersionResource: o.Type.Resource.WithVersion(o.Type.Kind.Version), Namespaced: true}
 		}
 		version := strconv.FormatInt(o.Revision, 10)
-		err := in(t.objects, res, o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
+		err := res.In(t.objects, o.Namespace).Delete(ctx, o.Name, metav1.DeleteOptions{
 			Preconditions: &metav1.Preconditions{ResourceVersion: &version},
 		})
 		if err != nil && !apierrors.IsNotFound(err) {

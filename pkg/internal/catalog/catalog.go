@@ -1,0 +1,257 @@
+// Package catalog reads what a plane serves from its discovery, for work on objects
+// of every kind.
+package catalog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+// Catalog is what the plane serves, read from its discovery document when that
+// changed.
+type Catalog struct {
+	Plane *controlplane.Plane
+
+	mu      sync.Mutex
+	changed <-chan struct{}
+	read    *Served
+	at      time.Time
+}
+
+// again is how long discovery of which a part failed is used: servers that come
+// back change nothing that tells so.
+const again = time.Second
+
+// Served is one reading of discovery.
+type Served struct {
+	// Resources are those of each group in its preferred version.
+	Resources map[schema.GroupResource]Target
+	// Kinds are the resources by what owner references say, in every version.
+	Kinds map[schema.GroupVersionKind]Target
+	// complete: every server answered.
+	complete bool
+	// Failed are group versions whose server did not answer, and why.
+	Failed map[schema.GroupVersion]error
+	// Remote are the group versions of other servers, and whether their APIService ever
+	// was Available: nothing was ever written through one that was not.
+	Remote map[schema.GroupVersion]bool
+}
+
+// Target is a resource that is served.
+type Target struct {
+	schema.GroupVersionResource
+	Kind       string
+	Namespaced bool
+	Verbs      []string
+}
+
+// Can tells whether the resource has a verb.
+func (t Target) Can(verb string) bool { return slices.Contains(t.Verbs, verb) }
+
+// In asks for objects of the resource in a namespace, or of the plane when they are in
+// none.
+func (t Target) In(objects metadata.Interface, namespace string) metadata.ResourceInterface {
+	if t.Namespaced {
+		return objects.Resource(t.GroupVersionResource).Namespace(namespace)
+	}
+	return objects.Resource(t.GroupVersionResource)
+}
+
+// Emptied tells whether objects of the resource can be deleted with their namespace.
+func (t Target) Emptied() bool {
+	return t.Namespaced && t.Can("list") && (t.Can("deletecollection") || t.Can("delete"))
+}
+
+// String is how conditions call the resource: "configmaps." in the core group.
+func (t Target) String() string { return t.Resource + "." + t.Group }
+
+// Now is what is served now. Group versions that fail are in the answer.
+func (c *Catalog) Now(ctx context.Context) (*Served, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read != nil && (c.read.complete || time.Since(c.at) < again) {
+		select {
+		case <-c.changed:
+		default:
+			return c.read, nil
+		}
+	}
+	changed := c.Plane.DiscoveryChanged()
+	s, err := discover(ctx, c.Plane)
+	if err != nil {
+		return nil, fmt.Errorf("read discovery: %w", err)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	s.complete = len(s.Failed) == 0
+	s.keep(c.read)
+	c.changed, c.read, c.at = changed, s, time.Now()
+	return s, nil
+}
+
+// Fresh is what is served now, with what is known of other servers right now:
+// what an answer of a second ago calls never Available may hold objects since.
+func (c *Catalog) Fresh(ctx context.Context) (*Served, error) {
+	s, err := c.Now(ctx)
+	if err != nil || len(s.Remote) == 0 {
+		return s, err
+	}
+	with := *s
+	if with.Remote, err = s.remotes(ctx, c.Plane); err != nil {
+		return nil, err
+	}
+	return &with, nil
+}
+
+// keep takes what is known of groups whose server does not answer now: one
+// whose resources cannot be deleted, as those of metrics, holds up nothing.
+func (s *Served) keep(old *Served) {
+	if old == nil {
+		return
+	}
+	for gv := range s.Failed {
+		known := false
+		for gr, t := range old.Resources {
+			if _, ok := s.Resources[gr]; t.GroupVersion() == gv && !ok {
+				s.Resources[gr], known = t, true
+			}
+		}
+		if known {
+			delete(s.Failed, gv)
+		}
+	}
+}
+
+func discover(ctx context.Context, p *controlplane.Plane) (*Served, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(p.Config())
+	if err != nil {
+		return nil, err
+	}
+	groups, lists, err := client.ServerGroupsAndResources()
+	s := &Served{Resources: map[schema.GroupResource]Target{}, Kinds: map[schema.GroupVersionKind]Target{}}
+	var partial *discovery.ErrGroupDiscoveryFailed
+	switch {
+	case errors.As(err, &partial):
+		s.Failed = partial.Groups
+	case err != nil:
+		return nil, err
+	}
+	rank := map[string]int{}
+	for _, g := range groups {
+		for i, v := range g.Versions {
+			rank[v.GroupVersion] = i
+		}
+	}
+	slices.SortStableFunc(lists, func(a, b *metav1.APIResourceList) int { return rank[a.GroupVersion] - rank[b.GroupVersion] })
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, fmt.Errorf("group version %q: %w", list.GroupVersion, err)
+		}
+		for _, t := range Targets(gv, list) {
+			s.Kinds[gv.WithKind(t.Kind)] = t
+			if _, ok := s.Resources[t.GroupResource()]; !ok {
+				s.Resources[t.GroupResource()] = t
+			}
+		}
+	}
+	return s, s.addAnnounced(ctx, p, lists)
+}
+
+// Targets are the resources of a group version, without sub-resources.
+func Targets(gv schema.GroupVersion, list *metav1.APIResourceList) []Target {
+	var all []Target
+	for _, r := range list.APIResources {
+		if !strings.Contains(r.Name, "/") {
+			all = append(all, Target{GroupVersionResource: gv.WithResource(r.Name), Kind: r.Kind, Namespaced: r.Namespaced, Verbs: r.Verbs})
+		}
+	}
+	return all
+}
+
+// addAnnounced adds to the failed group versions those of APIServices that are not
+// in discovery yet: the aggregator reads their documents, or learns that it cannot,
+// a moment later, and what they hold must not be forgotten.
+func (s *Served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists []*metav1.APIResourceList) error {
+	var err error
+	if s.Remote, err = s.remotes(ctx, p); err != nil {
+		return err
+	}
+	for gv := range s.Remote {
+		known := slices.ContainsFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == gv.String() })
+		if _, failed := s.Failed[gv]; known || failed {
+			continue
+		}
+		if s.Failed == nil {
+			s.Failed = map[schema.GroupVersion]error{}
+		}
+		s.Failed[gv] = errors.New("its server was not asked yet what it has")
+	}
+	return nil
+}
+
+// remotes reads the APIServices, where they are served.
+func (s *Served) remotes(ctx context.Context, p *controlplane.Plane) (map[schema.GroupVersion]bool, error) {
+	services, ok := s.Resources[schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}]
+	if !ok {
+		return nil, nil //nolint:nilnil // a plane without APIServices has none
+	}
+	client, err := dynamic.NewForConfig(p.Config())
+	if err != nil {
+		return nil, err
+	}
+	return remotes(ctx, client, services.GroupVersionResource)
+}
+
+// remotes are the group versions of other servers, and whether their APIService
+// ever was Available: nothing was ever written through one that was not.
+func remotes(ctx context.Context, client dynamic.Interface, services schema.GroupVersionResource) (map[schema.GroupVersion]bool, error) {
+	all, err := client.Resource(services).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("list APIServices: %w", err)
+	}
+	found := map[schema.GroupVersion]bool{}
+	for i := range all.Items {
+		if gv, remote := remoteOf(&all.Items[i]); remote {
+			found[gv] = wasAvailable(&all.Items[i])
+		}
+	}
+	return found, nil
+}
+
+// remoteOf is the group version of an APIService, and whether a server that is
+// not this plane has it.
+func remoteOf(service *unstructured.Unstructured) (gv schema.GroupVersion, remote bool) {
+	gv.Group, _, _ = unstructured.NestedString(service.Object, "spec", "group")
+	gv.Version, _, _ = unstructured.NestedString(service.Object, "spec", "version")
+	elsewhere, _, _ := unstructured.NestedMap(service.Object, "spec", "service")
+	return gv, elsewhere != nil
+}
+
+// wasAvailable tells whether an APIService is Available or was, which the
+// aggregator keeps in a condition of its own.
+func wasAvailable(service *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
+	for _, c := range conditions {
+		c, _ := c.(map[string]any)
+		if (c["type"] == "Available" || c["type"] == "WasAvailable") && c["status"] == "True" {
+			return true
+		}
+	}
+	return false
+}
