@@ -30,7 +30,7 @@ type ListFilterFunc func(ctx context.Context, a authorizer.Attributes, by Author
 // namespace is empty for objects that are in none. It is asked for every object
 // of a list and every event of a watch, by many goroutines at once. An error
 // fails the list, or ends the watch, with status 500.
-type KeepFunc = store.KeepFunc
+type KeepFunc func(ctx context.Context, namespace, name string) (bool, error)
 
 // Authority decides as a plane does.
 type Authority struct {
@@ -111,7 +111,7 @@ func (l *lists) authorizer(a authorizer.Authorizer) authorizer.Authorizer {
 		if keep == nil {
 			return decision, reason, nil
 		}
-		filter.Keep(keep)
+		filter.Keep(store.KeepFunc(keep))
 		audit.AddAuditAnnotation(ctx, filteredAnnotation, "true")
 		return authorizer.DecisionAllow, "only the objects that the user may get", nil
 	})

@@ -12,12 +12,12 @@ package crd
 
 import (
 	"context"
-	"fmt"
 	"io/fs"
 	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
+	"sync"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -121,6 +121,9 @@ type groups struct {
 	plane    *controlplane.Plane
 	informer cache.SharedIndexInformer
 	lister   listers.CustomResourceDefinitionLister
+
+	mu          sync.Mutex
+	subscribers []func()
 }
 
 // The rank of CRD groups in discovery, as kube-apiserver has it: behind its own.
@@ -156,15 +159,21 @@ func (g *groups) GroupVersions() []controlplane.GroupVersion {
 
 // Subscribe implements controlplane.DynamicGroups.
 func (g *groups) Subscribe(f func()) error {
-	_, err := g.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { f() },
-		UpdateFunc: func(any, any) { f() },
-		DeleteFunc: func(any) { f() },
-	})
-	if err != nil {
-		return fmt.Errorf("watch CRDs: %w", err)
-	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.subscribers = append(g.subscribers, f)
 	return nil
+}
+
+// tell tells the subscribers of a change. Each handler of an informer's own would
+// take 16 KiB.
+func (g *groups) tell() {
+	g.mu.Lock()
+	all := slices.Clip(g.subscribers)
+	g.mu.Unlock()
+	for _, f := range all {
+		f()
+	}
 }
 
 // Documents implements controlplane.DynamicGroups.

@@ -3,7 +3,6 @@ package crd
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -12,11 +11,12 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/util/webhook"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -74,62 +74,29 @@ func (g *groups) establish(ctx context.Context, p *controlplane.Plane) error {
 	if err != nil {
 		return err
 	}
-	var (
-		mu      sync.Mutex
-		waiting = map[string]*apiextensionsv1.CustomResourceDefinition{}
-		changed signal.Change
-	)
-	notice := func(o any) {
-		crd := o.(*apiextensionsv1.CustomResourceDefinition)
-		mu.Lock()
-		defer mu.Unlock()
-		delete(waiting, crd.Name)
-		if assumed(crd) {
-			waiting[crd.Name] = crd
-			changed.Announce()
-		}
-	}
-	usable := func() (all []*apiextensionsv1.CustomResourceDefinition) {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, crd := range waiting {
-			if p.Discovers(served(crd)...) {
-				all = append(all, crd)
-			}
-		}
-		return all
-	}
-	handler, err := g.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    notice,
-		UpdateFunc: func(_, o any) { notice(o) },
-		DeleteFunc: func(o any) {
-			name, err := cache.DeletionHandlingMetaNamespaceKeyFunc(o)
-			mu.Lock()
-			defer mu.Unlock()
-			if err == nil {
-				delete(waiting, name)
-			}
-		},
-	})
-	if err != nil {
+	var changed signal.Change
+	if err := g.Subscribe(changed.Announce); err != nil {
 		return err
 	}
-	defer func() { _ = g.informer.RemoveEventHandler(handler) }()
+	written := map[types.UID]string{} // which versions of CRDs, until the informer has others
 	for {
 		more, listed := changed.Next(), p.DiscoveryChanged()
 		var retry <-chan time.Time
-		for _, crd := range usable() {
-			if err := writeEstablished(ctx, client, crd); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "A CRD is not marked as established", "name", crd.Name, "retryAfter", time.Second)
-				retry = time.After(time.Second)
-				continue
+		waiting := map[types.UID]string{}
+		for _, crd := range g.assumed() {
+			if written[crd.UID] != crd.ResourceVersion {
+				if !p.Discovers(served(crd)...) {
+					continue
+				}
+				if err := writeEstablished(ctx, client, crd); err != nil && ctx.Err() == nil {
+					klog.FromContext(ctx).Error(err, "A CRD is not marked as established", "name", crd.Name, "retryAfter", time.Second)
+					retry = time.After(time.Second)
+					continue
+				}
 			}
-			mu.Lock()
-			if waiting[crd.Name] == crd {
-				delete(waiting, crd.Name)
-			}
-			mu.Unlock()
+			waiting[crd.UID] = crd.ResourceVersion
 		}
+		written = waiting
 		select {
 		case <-more:
 		case <-listed:
@@ -138,6 +105,15 @@ func (g *groups) establish(ctx context.Context, p *controlplane.Plane) error {
 			return nil
 		}
 	}
+}
+
+// assumed are the CRDs that are established in memory, and not in the storage.
+func (g *groups) assumed() []*apiextensionsv1.CustomResourceDefinition {
+	all, err := g.lister.List(labels.Everything())
+	if err != nil {
+		return nil // a lister over a synced informer does not fail
+	}
+	return slices.DeleteFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return !assumed(crd) })
 }
 
 // writeEstablished writes the condition, unless the CRD has changed: the informer

@@ -15,6 +15,7 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/client-go/tools/cache"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -77,6 +78,14 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 			assume(crd)
 		}
 		return share(o)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watch CRDs: %w", err)
+	}
+	_, err = g.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { g.tell() },
+		UpdateFunc: func(any, any) { g.tell() },
+		DeleteFunc: func(any) { g.tell() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch CRDs: %w", err)
