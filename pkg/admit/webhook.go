@@ -49,10 +49,10 @@ type ValidatingWebhooks struct {
 	// webhooks must have a URL, unless a handler in the process answers for them:
 	// see [controlplane.Plan.Answer].
 	Resolver Resolver
-	// Kubeconfig is the path of a kubeconfig whose users are the credentials for
+	// ConfigFile is the path of a kubeconfig whose users are the credentials for
 	// webhooks, named after their hosts: "name.namespace.svc", "*.example.com"
 	// or "*". Empty: webhooks are called anonymously.
-	Kubeconfig string
+	ConfigFile string
 	// Deny are networks that webhooks may not be in. It is checked when a
 	// webhook is connected to, by the address its name resolves to; the failure
 	// policy says what follows. Empty: webhooks may be anywhere. See
@@ -71,10 +71,10 @@ type MutatingWebhooks struct {
 	// webhooks must have a URL, unless a handler in the process answers for them:
 	// see [controlplane.Plan.Answer].
 	Resolver Resolver
-	// Kubeconfig is the path of a kubeconfig whose users are the credentials for
+	// ConfigFile is the path of a kubeconfig whose users are the credentials for
 	// webhooks, named after their hosts: "name.namespace.svc", "*.example.com"
 	// or "*". Empty: webhooks are called anonymously.
-	Kubeconfig string
+	ConfigFile string
 	// Deny are networks that webhooks may not be in. It is checked when a
 	// webhook is connected to, by the address its name resolves to; the failure
 	// policy says what follows. Empty: webhooks may be anywhere. See
@@ -91,7 +91,7 @@ func (MutatingWebhooks) PartName() string { return "admit.MutatingWebhooks" }
 
 // Install declares the admission plugin ValidatingAdmissionWebhook.
 func (w ValidatingWebhooks) Install(p *controlplane.Plan) error {
-	h := &hooks{Handler: handled(), resolver: w.Resolver, kubeconfig: w.Kubeconfig, dialer: dialing.New(w.Deny)}
+	h := &hooks{Handler: handled(), resolver: w.Resolver, kubeconfig: w.ConfigFile, dialer: dialing.New(w.Deny)}
 	if err := h.dialer.Check(); err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (w ValidatingWebhooks) Install(p *controlplane.Plan) error {
 
 // Install declares the admission plugin MutatingAdmissionWebhook.
 func (w MutatingWebhooks) Install(p *controlplane.Plan) error {
-	h := &hooks{Handler: handled(), resolver: w.Resolver, kubeconfig: w.Kubeconfig, dialer: dialing.New(w.Deny)}
+	h := &hooks{Handler: handled(), resolver: w.Resolver, kubeconfig: w.ConfigFile, dialer: dialing.New(w.Deny)}
 	if err := h.dialer.Check(); err != nil {
 		return err
 	}

@@ -216,8 +216,8 @@ func TestWebhooks(t *testing.T) {
 	h := newHookServer(t)
 	config := start(t, core.Namespaces{}, core.ConfigMaps{}, widgetDefinition(),
 		admissionregistration.ValidatingWebhookConfigurations{}, admissionregistration.MutatingWebhookConfigurations{},
-		apples(), admit.MutatingWebhooks{Resolver: h, Kubeconfig: credentials(t)},
-		admit.ValidatingWebhooks{Resolver: h, Kubeconfig: credentials(t)})
+		apples(), admit.MutatingWebhooks{Resolver: h, ConfigFile: credentials(t)},
+		admit.ValidatingWebhooks{Resolver: h, ConfigFile: credentials(t)})
 	h.configure(t, config)
 	warned := &warnings{}
 	config.WarningHandler = warned

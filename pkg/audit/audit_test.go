@@ -295,7 +295,7 @@ func testWebhook(t *testing.T, mode audit.Mode) {
 		}
 	}))
 	defer sink.Close()
-	hook := audit.Webhook{Kubeconfig: kubeconfig(t, sink.URL), Mode: mode}
+	hook := audit.Webhook{ConfigFile: kubeconfig(t, sink.URL), Mode: mode}
 	// A busy machine may take the ten seconds that there are without it.
 	client, stop := serve(t, "ada", hook.FlushFor(2*time.Minute))
 	act(t, client)
@@ -339,9 +339,9 @@ func TestMistakes(t *testing.T) {
 		"format":        {audit.Log{Format: "xml"}, []string{`format "xml": want json or legacy`}},
 		"backups":       {audit.Log{MaxBackups: 3}, []string{"MaxSize"}},
 		"negative":      {audit.Log{MaxAge: -time.Hour}, []string{"none may be negative"}},
-		"no kubeconfig": {audit.Webhook{}, []string{"field Kubeconfig: is empty"}},
-		"kubeconfig":    {audit.Webhook{Kubeconfig: file("k", "{}")}, []string{`kubeconfig "`}},
-		"batch":         {audit.Webhook{Kubeconfig: kubeconfig(t, "http://127.0.0.1:1"), BatchSize: -1}, []string{"BatchSize is -1"}},
+		"no kubeconfig": {audit.Webhook{}, []string{"field ConfigFile: is empty"}},
+		"kubeconfig":    {audit.Webhook{ConfigFile: file("k", "{}")}, []string{`kubeconfig "`}},
+		"batch":         {audit.Webhook{ConfigFile: kubeconfig(t, "http://127.0.0.1:1"), BatchSize: -1}, []string{"BatchSize is -1"}},
 		"nothing": {controlplane.PartFunc(func(p *controlplane.Plan) error {
 			p.Audit("nothing", nil, nil)
 			return nil

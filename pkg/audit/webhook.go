@@ -25,9 +25,9 @@ import (
 type Webhook struct {
 	// Name tells several apart. Empty: "webhook".
 	Name string
-	// Kubeconfig is a kubeconfig file whose current context names the server
+	// ConfigFile is a kubeconfig file whose current context names the server
 	// and how to log in to it. Required.
-	Kubeconfig string
+	ConfigFile string
 	// Policy says what is recorded; PolicyFile is a file that does. Empty: Default.
 	Policy     *auditv1.Policy
 	PolicyFile string
@@ -73,20 +73,20 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 
 // sender makes the client.
 func (w Webhook) sender(backoff time.Duration) (*sender, error) {
-	if w.Kubeconfig == "" {
-		return nil, errors.New("field Kubeconfig: is empty: name a kubeconfig file for the server that takes the events")
+	if w.ConfigFile == "" {
+		return nil, errors.New("field ConfigFile: is empty: name a kubeconfig file for the server that takes the events")
 	}
-	if _, err := os.Stat(w.Kubeconfig); err != nil {
+	if _, err := os.Stat(w.ConfigFile); err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	config, err := webhook.LoadKubeconfig(w.Kubeconfig, nil)
+	config, err := webhook.LoadKubeconfig(w.ConfigFile, nil)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %q: %w", w.Kubeconfig, err)
+		return nil, fmt.Errorf("kubeconfig %q: %w", w.ConfigFile, err)
 	}
 	client, err := webhook.NewGenericWebhook(audit.Scheme, audit.Codecs, config,
 		[]schema.GroupVersion{auditv1.SchemeGroupVersion}, webhook.DefaultRetryBackoffWithInitialDelay(backoff))
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %q: %w", w.Kubeconfig, err)
+		return nil, fmt.Errorf("kubeconfig %q: %w", w.ConfigFile, err)
 	}
 	return &sender{client: client, flush: cmp.Or(w.flush, flushTimeout), ended: make(chan struct{})}, nil
 }

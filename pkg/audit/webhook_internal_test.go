@@ -29,7 +29,7 @@ func TestShutdownGivesUp(t *testing.T) {
 			if err := os.WriteFile(config, []byte(text), fileMode); err != nil {
 				t.Fatal(err)
 			}
-			s, err := Webhook{Kubeconfig: config, flush: time.Millisecond}.sender(time.Hour)
+			s, err := Webhook{ConfigFile: config, flush: time.Millisecond}.sender(time.Hour)
 			if err != nil {
 				t.Fatal(err)
 			}

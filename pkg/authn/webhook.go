@@ -24,10 +24,10 @@ const webhookCacheTTL = 2 * time.Minute
 // TokenReviews of authentication.k8s.io/v1.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#webhook-token-authentication
 type Webhook struct {
-	// Kubeconfig is a file that says where the other server is and how to log in
+	// ConfigFile is a kubeconfig that says where the other server is and how to log in
 	// there. TokenReviews are posted to the URL of its cluster as it stands. It is
 	// read when a server starts. Required.
-	Kubeconfig string
+	ConfigFile string
 	// CacheTTL is how long an answer is good for, yes or no. Empty: 2 minutes.
 	CacheTTL time.Duration
 	// Audiences are those this server answers to: a token has to be for one of
@@ -41,8 +41,8 @@ func (Webhook) PartName() string { return "authn.Webhook" }
 
 // Install declares the authenticator.
 func (w Webhook) Install(p *controlplane.Plan) error {
-	if w.Kubeconfig == "" {
-		return errors.New("field Kubeconfig: is empty: name a kubeconfig of the server that reviews tokens")
+	if w.ConfigFile == "" {
+		return errors.New("field ConfigFile: is empty: name a kubeconfig of the server that reviews tokens")
 	}
 	if w.CacheTTL < 0 {
 		return fmt.Errorf("field CacheTTL: %v: want a positive duration, or 0 for %v", w.CacheTTL, webhookCacheTTL)
@@ -52,7 +52,7 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 	}
 	var known current[authenticator.Token]
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
-	name := "token webhook " + w.Kubeconfig
+	name := "token webhook " + w.ConfigFile
 	p.Work(controlplane.Work{Name: name, Stop: dialer.CloseAll, Start: func(context.Context, *controlplane.Plane) error {
 		next, err := w.open(dialer)
 		if err == nil {
@@ -67,7 +67,7 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 
 // open makes the client of the other server. It connects when a token comes.
 func (w Webhook) open(dialer *connrotation.Dialer) (authenticator.Token, error) {
-	config, err := kubeconfig.LoadKubeconfig(w.Kubeconfig, dialer.DialContext)
+	config, err := kubeconfig.LoadKubeconfig(w.ConfigFile, dialer.DialContext)
 	if err != nil {
 		return nil, err
 	}

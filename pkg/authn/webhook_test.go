@@ -74,7 +74,7 @@ func (r *reviewer) kubeconfig(t *testing.T) string {
 func TestWebhook(t *testing.T) {
 	t.Parallel()
 	r := newReviewer(t)
-	url := serve(t, authn.Webhook{Kubeconfig: r.kubeconfig(t)}, authn.Anonymous{Paths: []string{"/version"}})
+	url := serve(t, authn.Webhook{ConfigFile: r.kubeconfig(t)}, authn.Anonymous{Paths: []string{"/version"}})
 	got := call{token: "good"}.do(t, url)
 	got.Header = nil
 	want := who{
@@ -107,7 +107,7 @@ func TestWebhook(t *testing.T) {
 func TestWebhookCacheEnds(t *testing.T) {
 	t.Parallel()
 	r := newReviewer(t)
-	url := serve(t, authn.Webhook{Kubeconfig: r.kubeconfig(t), CacheTTL: time.Nanosecond})
+	url := serve(t, authn.Webhook{ConfigFile: r.kubeconfig(t), CacheTTL: time.Nanosecond})
 	for range 3 {
 		if got := (call{token: "good"}).do(t, url); !named("ann")(got) {
 			t.Errorf("a good token: %d", got.status)
@@ -122,11 +122,11 @@ func TestWebhookAudiences(t *testing.T) {
 	t.Parallel()
 	r := newReviewer(t)
 	file := r.kubeconfig(t)
-	apples := serve(t, authn.Webhook{Kubeconfig: file, Audiences: []string{"pears", "apples"}})
+	apples := serve(t, authn.Webhook{ConfigFile: file, Audiences: []string{"pears", "apples"}})
 	if got := (call{token: "good"}).do(t, apples); !named("ann")(got) {
 		t.Errorf("a token for this server: %d", got.status)
 	}
-	pears := serve(t, authn.Webhook{Kubeconfig: file, Audiences: []string{"pears"}})
+	pears := serve(t, authn.Webhook{ConfigFile: file, Audiences: []string{"pears"}})
 	if got := (call{token: "good"}).do(t, pears); !refused(got) {
 		t.Errorf("a token for another server: %d", got.status)
 	}
@@ -138,7 +138,7 @@ func TestWebhookReviewedForAudiences(t *testing.T) {
 	t.Parallel()
 	r := newReviewer(t)
 	s, err := controlplane.New("test").Storage(memory.Store{}).With(
-		authn.Webhook{Kubeconfig: r.kubeconfig(t), Audiences: []string{"pears"}}, authentication.TokenReviews{},
+		authn.Webhook{ConfigFile: r.kubeconfig(t), Audiences: []string{"pears"}}, authentication.TokenReviews{},
 	).Build()
 	if err != nil {
 		t.Fatal(err)
@@ -179,14 +179,14 @@ func TestWebhookReviewedForAudiences(t *testing.T) {
 func TestWebhookAtStart(t *testing.T) {
 	t.Parallel()
 	none := filepath.Join(t.TempDir(), "none")
-	if err := startError(t, authn.Webhook{Kubeconfig: none}); err == nil || !strings.Contains(err.Error(), `part "authn.Webhook": token webhook `+none) {
+	if err := startError(t, authn.Webhook{ConfigFile: none}); err == nil || !strings.Contains(err.Error(), `part "authn.Webhook": token webhook `+none) {
 		t.Errorf("no file: %v", err)
 	}
 	empty := filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := startError(t, authn.Webhook{Kubeconfig: empty}); err == nil || !strings.Contains(err.Error(), empty) {
+	if err := startError(t, authn.Webhook{ConfigFile: empty}); err == nil || !strings.Contains(err.Error(), empty) {
 		t.Errorf("a file that says nothing: %v", err)
 	}
 }

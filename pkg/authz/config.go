@@ -34,8 +34,8 @@ const typeRBAC apiserver.AuthorizerType = "RBAC"
 // kube-apiserver has it. What a kubeconfig says is read again when the file
 // changes; users that it is not for must not have any permission on it.
 type Config struct {
-	// File is the configuration. Required.
-	File string
+	// ConfigFile is the file with the configuration. Required.
+	ConfigFile string
 }
 
 // PartName implements the name errors use.
@@ -43,8 +43,8 @@ func (Config) PartName() string { return "authz.Config" }
 
 // Install declares the authorizer.
 func (c Config) Install(p *controlplane.Plan) error {
-	if c.File == "" {
-		return errors.New("field File: is empty: name a file with an AuthorizationConfiguration")
+	if c.ConfigFile == "" {
+		return errors.New("field ConfigFile: is empty: name a file with an AuthorizationConfiguration")
 	}
 	p.Read(func() error { return c.declare(p) })
 	return nil
@@ -52,20 +52,20 @@ func (c Config) Install(p *controlplane.Plan) error {
 
 // declare declares the authorizer, and what it needs by what the file says.
 func (c Config) declare(p *controlplane.Plan) error {
-	content, err := os.ReadFile(c.File)
+	content, err := os.ReadFile(c.ConfigFile)
 	if err != nil {
-		return fmt.Errorf("field File: %w", err)
+		return fmt.Errorf("field ConfigFile: %w", err)
 	}
 	entries, err := parse(content)
 	if err != nil {
-		return fmt.Errorf("field File: %s: %w", c.File, err)
+		return fmt.Errorf("field ConfigFile: %s: %w", c.ConfigFile, err)
 	}
 	configmetrics.RegisterMetrics()
-	f := &followed{file: c.File, dialer: newDialer(nil)}
+	f := &followed{file: c.ConfigFile, dialer: newDialer(nil)}
 	if hasRBAC(entries) {
 		f.roles = newRoles(p)
 	}
-	name := "authorization configuration " + c.File
+	name := "authorization configuration " + c.ConfigFile
 	p.Authorize(name, &f.current)
 	file := &follow.File{Source: f.source()}
 	p.Work(controlplane.Work{

@@ -78,7 +78,7 @@ func TestConfig(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config, _ := run(t, memory.Store{}, bound(authz.Config{File: configFile(t, tc.content)})...)
+			config, _ := run(t, memory.Store{}, bound(authz.Config{ConfigFile: configFile(t, tc.content)})...)
 			if strings.Contains(tc.content, entryRBAC) {
 				letViewers(t, config)
 			}
@@ -95,7 +95,7 @@ func TestConfigRemembers(t *testing.T) {
 	t.Parallel()
 	r := newReviewer(t, opinions())
 	file := configFile(t, configuration(entryWebhook("policy", r.kubeconfig(t), "cacheUnauthorizedRequests: false")))
-	config, _ := run(t, memory.Store{}, bound(authz.Config{File: file})...)
+	config, _ := run(t, memory.Store{}, bound(authz.Config{ConfigFile: file})...)
 	alice, bob := as(t, config, "alice"), as(t, config, "bob")
 	for range 3 {
 		if err := mayList(t, alice); err != nil {
@@ -115,7 +115,7 @@ func TestConfigIsReloaded(t *testing.T) {
 	first, second := newReviewer(t, nil), newReviewer(t, opinions())
 	one, two := entryWebhook("one", first.kubeconfig(t)), entryWebhook("two", second.kubeconfig(t))
 	file := configFile(t, configuration(one, entryRBAC))
-	config, _ := run(t, memory.Store{}, bound(authz.Config{File: file})...)
+	config, _ := run(t, memory.Store{}, bound(authz.Config{ConfigFile: file})...)
 	letViewers(t, config)
 	admin, alice, bob := as(t, config, ""), as(t, config, "alice"), as(t, config, "bob")
 	metrics := func() string {
@@ -184,7 +184,7 @@ func TestConfigLists(t *testing.T) {
 		"RBAC":          {configuration(entryRBAC), false},
 		"webhook, RBAC": {configuration(entryWebhook("policy", r.kubeconfig(t)), entryRBAC), true},
 	} {
-		config, _ := run(t, memory.Store{}, bound(authz.Config{File: configFile(t, tc.content)})...)
+		config, _ := run(t, memory.Store{}, bound(authz.Config{ConfigFile: configFile(t, tc.content)})...)
 		bind(t, as(t, config, ""), "default", "view", "alice")
 		bind(t, as(t, config, ""), "", "system:basic-user", "alice")
 		review := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"}}
@@ -232,8 +232,8 @@ func TestConfigFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			file := configFile(t, tc.content)
-			_, err := controlplane.New("test").Storage(memory.Store{}).With(authz.Config{File: file}).Build()
-			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), `part "authz.Config": field File: `+file) {
+			_, err := controlplane.New("test").Storage(memory.Store{}).With(authz.Config{ConfigFile: file}).Build()
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), `part "authz.Config": field ConfigFile: `+file) {
 				t.Errorf("%s: %v, want %s", tc.reason, err, tc.want)
 			}
 		})
@@ -244,10 +244,10 @@ func TestConfigFile(t *testing.T) {
 		parts  []controlplane.Part
 		want   string
 	}{
-		"no file": {"there is no default", []controlplane.Part{authz.Config{}}, "field File: is empty"},
-		"missing": {"it is not there", []controlplane.Part{authz.Config{File: "none"}}, "field File: open none"},
-		"roles":   {"RBAC needs roles", []controlplane.Part{authz.Config{File: file}}, "rbac.All()"},
-		"twice":   {"roles are looked after once", []controlplane.Part{authz.RBAC{}, authz.Config{File: file}, rbac.All()}, `part "authz.Config": work "clusterrole-aggregation": part "authz.RBAC" has one of that name`},
+		"no file": {"there is no default", []controlplane.Part{authz.Config{}}, "field ConfigFile: is empty"},
+		"missing": {"it is not there", []controlplane.Part{authz.Config{ConfigFile: "none"}}, "field ConfigFile: open none"},
+		"roles":   {"RBAC needs roles", []controlplane.Part{authz.Config{ConfigFile: file}}, "rbac.All()"},
+		"twice":   {"roles are looked after once", []controlplane.Part{authz.RBAC{}, authz.Config{ConfigFile: file}, rbac.All()}, `part "authz.Config": work "clusterrole-aggregation": part "authz.RBAC" has one of that name`},
 	}
 	for name, tc := range parts {
 		_, err := controlplane.New("test").Storage(memory.Store{}).With(tc.parts...).Build()

@@ -37,13 +37,13 @@ type Webhook struct {
 	// Name is what errors and metrics call the webhook: a lower case DNS name that
 	// no other webhook has. Empty: "webhook".
 	Name string
-	// Kubeconfig is a file that says where the other server is and how to log in
+	// ConfigFile is a kubeconfig that says where the other server is and how to log in
 	// there. Reviews are posted to the URL of its cluster as it stands. It is read
 	// by Build, and when a server starts; users that it is not for must not have
 	// any permission on it. Required unless Client is set.
-	Kubeconfig string
+	ConfigFile string
 	// Client says the same without a file: Host is the URL that reviews are posted
-	// to. Required unless Kubeconfig is set.
+	// to. Required unless ConfigFile is set.
 	Client *rest.Config
 	// Timeout bounds one request, to at most 30 seconds. Empty: 3 seconds.
 	Timeout time.Duration
@@ -109,8 +109,8 @@ func (w Webhook) validate() error {
 	for _, problem := range problems {
 		wrong(rename.Replace(problem.Field), errors.New(problem.ErrorBody()))
 	}
-	if (w.Kubeconfig == "") == (w.Client == nil) {
-		errs = append(errs, errors.New("fields Kubeconfig and Client: set one, and not both"))
+	if (w.ConfigFile == "") == (w.Client == nil) {
+		errs = append(errs, errors.New("fields ConfigFile and Client: set one, and not both"))
 	}
 	return errors.Join(errs...)
 }
@@ -124,13 +124,13 @@ func (w Webhook) check() error {
 	case w.Client != nil:
 		return fmt.Errorf("field Client: %w", err)
 	}
-	return fmt.Errorf("field Kubeconfig: %s: %w", w.Kubeconfig, err)
+	return fmt.Errorf("field ConfigFile: %s: %w", w.ConfigFile, err)
 }
 
 // connection is the webhook with nothing left to choose.
 func (w Webhook) connection() connection {
 	c := connection{
-		name: w.Name, kubeconfig: w.Kubeconfig, version: "v1", timeout: w.Timeout, onError: w.FailurePolicy,
+		name: w.Name, kubeconfig: w.ConfigFile, version: "v1", timeout: w.Timeout, onError: w.FailurePolicy,
 		authorized:   ttl(w.AuthorizedTTL, webhookAuthorizedTTL),
 		unauthorized: ttl(w.UnauthorizedTTL, webhookUnauthorizedTTL),
 	}

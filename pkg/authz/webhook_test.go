@@ -75,7 +75,7 @@ func TestWebhook(t *testing.T) {
 	}{
 		"first": {
 			"what the webhook has no opinion about is RBAC's",
-			[]controlplane.Part{authz.Webhook{Kubeconfig: r.kubeconfig(t), Timeout: patience}, authz.RBAC{}},
+			[]controlplane.Part{authz.Webhook{ConfigFile: r.kubeconfig(t), Timeout: patience}, authz.RBAC{}},
 			users{
 				"alice": allowed, "bob": saying(forbidden, "bob is on leave"), "carol": allowed,
 				"dave": saying(forbidden, "never heard of dave"), "eve": saying(internal, "both allow and deny"),
@@ -247,14 +247,14 @@ func TestWebhookFields(t *testing.T) {
 		part   authz.Webhook
 		want   string
 	}{
-		"nothing":    {"nobody to ask", authz.Webhook{}, `part "authz.Webhook": fields Kubeconfig and Client: set one, and not both`},
-		"both":       {"one would be ignored", authz.Webhook{Kubeconfig: good, Client: r.client()}, "fields Kubeconfig and Client: set one"},
-		"no file":    {"it is not there", authz.Webhook{Kubeconfig: none}, "field Kubeconfig: " + none},
-		"empty file": {"it says nothing", authz.Webhook{Kubeconfig: empty}, "field Kubeconfig: " + empty},
+		"nothing":    {"nobody to ask", authz.Webhook{}, `part "authz.Webhook": fields ConfigFile and Client: set one, and not both`},
+		"both":       {"one would be ignored", authz.Webhook{ConfigFile: good, Client: r.client()}, "fields ConfigFile and Client: set one"},
+		"no file":    {"it is not there", authz.Webhook{ConfigFile: none}, "field ConfigFile: " + none},
+		"empty file": {"it says nothing", authz.Webhook{ConfigFile: empty}, "field ConfigFile: " + empty},
 		"mode": {
 			"everybody may read the credentials",
-			authz.Webhook{Kubeconfig: open},
-			"field Kubeconfig: " + open + ": every user of this machine has permissions on it (mode 0644): run chmod 0600 " + open,
+			authz.Webhook{ConfigFile: open},
+			"field ConfigFile: " + open + ": every user of this machine has permissions on it (mode 0644): run chmod 0600 " + open,
 		},
 		"no host": {"nobody to ask", authz.Webhook{Client: &rest.Config{}}, "field Client: it has no URL of the server that reviews"},
 		"bad CA": {
@@ -283,7 +283,7 @@ func TestWebhookFields(t *testing.T) {
 			}
 		})
 	}
-	_, err := controlplane.New("test").Storage(memory.Store{}).With(authz.Webhook{Client: r.client()}, authz.Webhook{Kubeconfig: good}).Build()
+	_, err := controlplane.New("test").Storage(memory.Store{}).With(authz.Webhook{Client: r.client()}, authz.Webhook{ConfigFile: good}).Build()
 	if err == nil || !strings.Contains(err.Error(), `authorizer "authorization webhook webhook": part "authz.Webhook" has one of that name`) {
 		t.Errorf("two of one name: %v", err)
 	}

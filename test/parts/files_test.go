@@ -29,19 +29,19 @@ import (
 func withFiles(dir string) []controlplane.Part {
 	missing := filepath.Join(dir, "missing")
 	return []controlplane.Part{
-		admit.ValidatingWebhooks{Kubeconfig: missing},
-		admit.MutatingWebhooks{Kubeconfig: missing},
+		admit.ValidatingWebhooks{ConfigFile: missing},
+		admit.MutatingWebhooks{ConfigFile: missing},
 		audit.Log{PolicyFile: missing, Path: missing},
-		audit.Webhook{PolicyFile: missing, Kubeconfig: missing},
+		audit.Webhook{PolicyFile: missing, ConfigFile: missing},
 		authn.Admin{Dir: missing, Kubeconfig: missing},
 		authn.ServingCertificate{CertFile: missing, KeyFile: missing},
 		authn.ClientCA{File: missing},
 		authn.Tokens{File: missing},
 		authn.JWT{ConfigFile: missing},
-		authn.Webhook{Kubeconfig: missing},
+		authn.Webhook{ConfigFile: missing},
 		authn.Proxy{ClientCAFile: missing},
-		authz.Config{File: missing},
-		authz.Webhook{Kubeconfig: missing},
+		authz.Config{ConfigFile: missing},
+		authz.Webhook{ConfigFile: missing},
 		authz.Webhook{Client: &rest.Config{
 			Host: "https://localhost", TLSClientConfig: rest.TLSClientConfig{CAFile: missing, CertFile: missing, KeyFile: missing},
 		}},

@@ -108,7 +108,7 @@ func (s *apiServer) callers(private files, log io.Writer) ([]controlplane.Part, 
 		if err != nil {
 			return nil, fmt.Errorf("--authentication-token-webhook-config-file: %w", err)
 		}
-		parts = append(parts, authn.Webhook{Kubeconfig: file})
+		parts = append(parts, authn.Webhook{ConfigFile: file})
 	}
 	switch {
 	case s.authn.anonymous && s.isOpen():
@@ -169,7 +169,7 @@ func (a accountFlags) tokens(private files, log io.Writer) (controlplane.Part, e
 // authorizers is who may do what.
 func (s *apiServer) authorizers(private files, log io.Writer) ([]controlplane.Part, error) {
 	if s.authzConfig != "" {
-		return []controlplane.Part{authz.Config{File: s.authzConfig}}, nil
+		return []controlplane.Part{authz.Config{ConfigFile: s.authzConfig}}, nil
 	}
 	modes := s.modes
 	if len(modes) == 0 {
@@ -192,7 +192,7 @@ func (s *apiServer) authorizers(private files, log io.Writer) ([]controlplane.Pa
 			if err != nil {
 				return nil, fmt.Errorf("--authorization-webhook-config-file: %w", err)
 			}
-			parts = append(parts, authz.Webhook{Kubeconfig: file, FailurePolicy: authz.NoOpinion})
+			parts = append(parts, authz.Webhook{ConfigFile: file, FailurePolicy: authz.NoOpinion})
 		default:
 			warn(log, "--authorization-mode %s is not supported and has no effect", mode)
 		}
