@@ -91,9 +91,6 @@ func (d *Definition) Accepts(objects ...any) *Definition {
 	d.t.Helper()
 	for _, given := range objects {
 		o := d.object(given)
-		if o == nil {
-			return d
-		}
 		if _, err := d.try(contextOf(d.t), o); err != nil {
 			d.t.Errorf("%s is not accepted: %v%s", describe(o), err, excerpt(o))
 		}
@@ -105,10 +102,9 @@ func (d *Definition) Accepts(objects ...any) *Definition {
 // of the messages, which are parts of its own.
 func (d *Definition) Rejects(object any, messages ...string) *Definition {
 	d.t.Helper()
-	if o := d.object(object); o != nil {
-		_, err := d.try(contextOf(d.t), o)
-		d.refused(o, err, messages)
-	}
+	o := d.object(object)
+	_, err := d.try(contextOf(d.t), o)
+	d.refused(o, err, messages)
 	return d
 }
 
@@ -118,9 +114,6 @@ func (d *Definition) Rejects(object any, messages ...string) *Definition {
 func (d *Definition) Defaults(object, want any) *Definition {
 	d.t.Helper()
 	o, w := d.object(object), d.object(want)
-	if o == nil || w == nil {
-		return d
-	}
 	got, err := d.try(contextOf(d.t), o)
 	if err != nil {
 		d.t.Errorf("%s is not accepted: %v%s", describe(o), err, excerpt(o))
@@ -139,7 +132,6 @@ func (d *Definition) object(given any) *unstructured.Unstructured {
 	}
 	if err != nil {
 		d.t.Fatalf("CRD: %v%s", err, excerpt(o))
-		return nil
 	}
 	if o.GetName() == "" && o.GetGenerateName() == "" {
 		o.SetName(unnamed)
@@ -154,9 +146,8 @@ const unnamed = "test"
 func (d *Definition) named(given any) *unstructured.Unstructured {
 	d.t.Helper()
 	o := d.object(given)
-	if o != nil && o.GetName() == unnamed {
+	if o.GetName() == unnamed {
 		d.t.Fatalf("CRD: an object that is stored needs a name, and another one than %q%s", unnamed, excerpt(o))
-		return nil
 	}
 	return o
 }
@@ -215,7 +206,6 @@ func (d *Definition) refused(o *unstructured.Unstructured, err error, messages [
 	}
 	if !isRefusal(err) {
 		d.t.Fatalf("%s: %v", describe(o), err)
-		return
 	}
 	for _, message := range messages {
 		if !strings.Contains(err.Error(), message) {

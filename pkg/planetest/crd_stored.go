@@ -16,9 +16,6 @@ func (d *Definition) Stores(objects ...any) *Definition {
 	ctx := contextOf(d.t)
 	for _, given := range objects {
 		o := d.named(given)
-		if o == nil {
-			return d
-		}
 		stored, err := d.keep(ctx, o)
 		if stored != nil {
 			d.t.Cleanup(func() {
@@ -34,7 +31,6 @@ func (d *Definition) Stores(objects ...any) *Definition {
 		}
 		if err != nil {
 			d.t.Fatalf("store %s: %v%s", describe(o), err, excerpt(o))
-			return d
 		}
 	}
 	return d
@@ -53,9 +49,6 @@ func (d *Definition) Reads(wants ...any) *Definition {
 	d.t.Helper()
 	for _, want := range wants {
 		w := d.named(want)
-		if w == nil {
-			return d
-		}
 		got, err := d.get(contextOf(d.t), w)
 		if err != nil {
 			d.t.Errorf("%s cannot be read: %v", describe(w), err)
@@ -84,9 +77,6 @@ func (d *Definition) AcceptsUpdate(objects ...any) *Definition {
 	d.t.Helper()
 	for _, given := range objects {
 		o := d.named(given)
-		if o == nil {
-			return d
-		}
 		if err := d.tryUpdate(contextOf(d.t), o); err != nil {
 			d.t.Errorf("the update of %s is not accepted: %v%s", describe(o), err, excerpt(o))
 		}
@@ -101,9 +91,8 @@ func (d *Definition) AcceptsUpdate(objects ...any) *Definition {
 // (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting).
 func (d *Definition) RejectsUpdate(object any, messages ...string) *Definition {
 	d.t.Helper()
-	if o := d.named(object); o != nil {
-		d.refused(o, d.tryUpdate(contextOf(d.t), o), messages)
-	}
+	o := d.named(object)
+	d.refused(o, d.tryUpdate(contextOf(d.t), o), messages)
 	return d
 }
 

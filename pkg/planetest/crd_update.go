@@ -38,7 +38,6 @@ func (d *Definition) RefusesToUpdate(crds Source, messages ...string) *Definitio
 	all, err := d.read(crds)
 	if err != nil {
 		d.t.Fatalf("CRD: %v", err)
-		return d
 	}
 	for _, crd := range all {
 		_, err := d.put(contextOf(d.t), crd.Unstructured, dryRun())
@@ -54,7 +53,6 @@ func (d *Definition) StoredVersions(want ...string) *Definition {
 		crd, err := d.plane.admin().crds().Get(contextOf(d.t), name, metav1.GetOptions{})
 		if err != nil {
 			d.t.Fatalf("CRD: %v", err)
-			return d
 		}
 		got, _, err := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
 		if err != nil || !slices.Equal(got, want) {

@@ -63,7 +63,6 @@ func (p *Plane) Namespace(t TB) string {
 	}, metav1.CreateOptions{FieldManager: FieldManager})
 	if err != nil {
 		t.Fatalf("make a namespace: %v", err)
-		return ""
 	}
 	t.Cleanup(func() {
 		t.Helper()

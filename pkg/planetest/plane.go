@@ -47,7 +47,6 @@ func Start(t TB, parts ...controlplane.Part) *Plane {
 	if err != nil {
 		j.close()
 		t.Fatalf("planetest: %v", err)
-		return nil
 	}
 	t.Cleanup(func() {
 		t.Helper()

@@ -110,7 +110,6 @@ func (p *Plane) cached(t TB, informer Informer, o metav1.Object, check func(meta
 	})
 	if err != nil {
 		t.Fatalf("wait for a cache: %v", err)
-		return
 	}
 	defer func() { _ = informer.RemoveEventHandler(handle) }() // the only error is of a handle of another informer
 	defer cancel()
@@ -127,7 +126,6 @@ func (p *Plane) cached(t TB, informer Informer, o metav1.Object, check func(meta
 			lacks = check(now)
 		case <-ctx.Done():
 			t.Fatalf("wait until the cache has %s/%s: %v: %v", o.GetNamespace(), o.GetName(), context.Cause(ctx), lacks)
-			return
 		}
 		if lacks == nil && (now != nil || synced == nil) {
 			return
