@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -42,8 +41,7 @@ const defaultPatience = 30 * time.Second
 func Start(t TB, parts ...controlplane.Part) *Plane {
 	t.Helper()
 	j := &journal{logf: t.Logf}
-	dir := func() (string, error) { return t.TempDir(), nil }
-	s, err := start(contextOf(t), t.Name(), logr.New(sink{journal: j}), dir, parts)
+	s, err := start(contextOf(t), t.Name(), j.errors(), t.TempDir, parts)
 	if err != nil {
 		j.close()
 		t.Fatalf("planetest: %v", err)

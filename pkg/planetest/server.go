@@ -39,7 +39,7 @@ const (
 )
 
 // start runs a server until stop. The directory is asked for when a file is needed.
-func start(ctx context.Context, name string, log logr.Logger, dir func() (string, error), given []controlplane.Part) (*server, error) {
+func start(ctx context.Context, name string, log logr.Logger, dir func() string, given []controlplane.Part) (*server, error) {
 	set, parts, err := resolve(given)
 	if err != nil {
 		return nil, err
@@ -48,11 +48,7 @@ func start(ctx context.Context, name string, log logr.Logger, dir func() (string
 	parts = append(parts, controlplane.PartFunc(s.install))
 	b := controlplane.New("planetest").Storage(set.storage)
 	if set.kubeconfig {
-		in, err := dir()
-		if err != nil {
-			return nil, err
-		}
-		s.kubeconfig = filepath.Join(in, "kubeconfig")
+		s.kubeconfig = filepath.Join(dir(), "kubeconfig")
 		b = b.Listen("127.0.0.1:0")
 		parts = merge([]controlplane.Part{authn.Admin{Kubeconfig: s.kubeconfig}}, parts)
 	}
