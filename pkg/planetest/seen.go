@@ -67,7 +67,7 @@ func (p *Plane) SeenBy(t TB, object metav1.Object, get func() (metav1.Object, er
 // atLeast tells whether what is cached is not older than what is wanted.
 func atLeast(cached, wanted metav1.Object) error {
 	if cached == nil {
-		return absentError{}
+		return absent()
 	}
 	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), wanted.GetResourceVersion())
 	if err != nil {
