@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -159,7 +157,7 @@ func (d *Definition) served(kind schema.GroupVersionKind) (served, error) {
 	s, ok := d.kinds[kind]
 	if !ok {
 		var names []string
-		for k := range maps.Keys(d.kinds) {
+		for k := range d.kinds {
 			names = append(names, k.GroupVersion().String()+" "+k.Kind)
 		}
 		slices.Sort(names)
@@ -245,7 +243,7 @@ func compared(o *unstructured.Unstructured) string {
 
 // install applies the CRDs of a source, and waits until they are in force.
 func (d *Definition) install(ctx context.Context, crds Source) error {
-	all, err := d.read(crds)
+	all, err := d.definitionsOf(crds)
 	if err != nil {
 		return err
 	}
@@ -259,13 +257,9 @@ func (d *Definition) install(ctx context.Context, crds Source) error {
 	return nil
 }
 
-// read returns the CRDs of a source, which has nothing else.
-func (d *Definition) read(crds Source) ([]sourced, error) {
-	known, err := withCRDs(d.plane.server.scheme)
-	if err != nil {
-		return nil, err
-	}
-	all, err := crds(known)
+// definitionsOf returns the CRDs of a source, which has nothing else.
+func (d *Definition) definitionsOf(crds Source) ([]sourced, error) {
+	all, err := crds(d.plane.server.scheme)
 	if err == nil && len(all) == 0 {
 		err = errors.New("there is no CRD in the source")
 	}
@@ -275,20 +269,6 @@ func (d *Definition) read(crds Source) ([]sourced, error) {
 	for _, o := range all {
 		if o.GroupVersionKind() != crdKind().WithVersion("v1") {
 			return nil, fmt.Errorf("%s: %s of %s is no CRD of apiextensions.k8s.io/v1", o.from, describe(o.Unstructured), o.GetAPIVersion())
-		}
-	}
-	return all, nil
-}
-
-// withCRDs is a scheme with the types of CRDs too.
-func withCRDs(s *runtime.Scheme) (*runtime.Scheme, error) {
-	all := runtime.NewScheme()
-	if err := crd.AddToScheme(all); err != nil {
-		return nil, err
-	}
-	for kind, typ := range s.AllKnownTypes() {
-		if o, ok := reflect.New(typ).Interface().(runtime.Object); ok && !all.Recognizes(kind) {
-			all.AddKnownTypeWithName(kind, o)
 		}
 	}
 	return all, nil

@@ -59,15 +59,11 @@ func (d *Definition) Reads(wants ...any) *Definition {
 	return d
 }
 
-// get reads a stored object in the version of the given one.
+// get reads a stored object while none is lent.
 func (d *Definition) get(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	d.lent.RLock()
 	defer d.lent.RUnlock()
-	resource, err := d.plane.resource(o)
-	if err != nil {
-		return nil, err
-	}
-	return resource.Get(ctx, o.GetName(), metav1.GetOptions{})
+	return d.read(ctx, o)
 }
 
 // AcceptsUpdate has the test fail when the plane refuses to make one of the objects
@@ -98,10 +94,6 @@ func (d *Definition) RejectsUpdate(object any, messages ...string) *Definition {
 
 // tryUpdate updates a stored object, and leaves it as it is.
 func (d *Definition) tryUpdate(ctx context.Context, o *unstructured.Unstructured) error {
-	hasStatus, err := d.hasStatus(o)
-	if err != nil {
-		return err
-	}
 	d.lent.RLock()
 	defer d.lent.RUnlock()
 	o = o.DeepCopy()
@@ -117,10 +109,8 @@ func (d *Definition) tryUpdate(ctx context.Context, o *unstructured.Unstructured
 		return err
 	}
 	o.SetResourceVersion(stored.GetResourceVersion())
-	_, err = resource.Update(ctx, o, metav1.UpdateOptions{
-		DryRun: dryRun(), FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict,
-	})
-	if err == nil && hasStatus {
+	_, err = resource.Update(ctx, o, updateOptions(dryRun()))
+	if err == nil && d.hasStatus(o) {
 		stored.Object["status"] = o.Object["status"]
 		_, err = d.updateStatus(ctx, stored, dryRun())
 	}
