@@ -19,8 +19,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
 // probe tells when webhook configurations are in force. The server learns of
@@ -35,8 +33,6 @@ type probe struct {
 
 // probePatience is how long configurations may take on a busy machine.
 const probePatience = 30 * time.Second
-
-func (w *probe) add(kind string) { w.called[kind] = false }
 
 // ServeHTTP allows everything.
 func (w *probe) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -69,28 +65,19 @@ func (w *probe) missing() []string {
 }
 
 // run waits until all configurations that were written before are in force.
-func (w *probe) run(ctx context.Context, plane *controlplane.Plane) error {
-	kinds := slices.Sorted(maps.Keys(w.called))
+func (w *probe) run(ctx context.Context, client dynamic.Interface, config *rest.Config) error {
 	var all []*unstructured.Unstructured
-	for _, kind := range kinds {
+	for _, kind := range slices.Sorted(maps.Keys(w.called)) {
 		all = append(all, w.configuration(kind))
 	}
-	if err := applyWebhooks(ctx, plane, all); err != nil {
+	if err := applyWebhooks(ctx, client, all); err != nil {
 		return err
 	}
-	if err := w.await(ctx, plane.Config()); err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(plane.Config())
-	if err != nil {
+	if err := w.await(ctx, config); err != nil {
 		return err
 	}
 	for _, o := range all {
-		resource, err := webhookResource(o.GroupVersionKind())
-		if err != nil {
-			return err
-		}
-		if err := client.Resource(resource).Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil {
+		if err := webhookClient(client, o).Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil {
 			return err
 		}
 	}
