@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
@@ -47,15 +48,11 @@ func testRevisionsOnce(t *testing.T, h *harness) {
 	const writers, rounds = 16, 40
 	before := h.create(t, "/t/first", "1")
 	revisions := make([][]int64, writers)
-	var group sync.WaitGroup
-	for i := range writers {
-		group.Go(func() {
-			for j := range rounds {
-				revisions[i] = append(revisions[i], h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1"))
-			}
-		})
-	}
-	group.Wait()
+	together(writers, func(i int) {
+		for j := range rounds {
+			revisions[i] = append(revisions[i], h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1"))
+		}
+	})
 	for i, own := range revisions {
 		if !slices.IsSorted(own) {
 			t.Errorf("the revisions of writer %d do not grow: %v", i, own)
@@ -174,9 +171,14 @@ func (r *reader) read(t testing.TB) bool {
 
 func (r *reader) get(t testing.TB, key string) sight {
 	a := r.harness.get(t, key, 0)
-	s := sight{what: "GET", revision: a.Revision, key: key, found: map[string]int64{}}
-	if a.KV != nil {
-		s.found[key] = a.KV.ModRevision
+	return sightOf("GET", a.Revision, key, a.KV)
+}
+
+// sightOf is what a read of one key saw, which is nil where there is none.
+func sightOf(what string, revision int64, key string, kv *mvccpb.KeyValue) sight {
+	s := sight{what: what, revision: revision, key: key, found: map[string]int64{}}
+	if kv != nil {
+		s.found[key] = kv.ModRevision
 	}
 	return s
 }
@@ -196,11 +198,7 @@ func (r *reader) txn(t testing.TB, key string) sight {
 	if err != nil || a.Succeeded {
 		t.Fatalf("put %s at a revision it no longer has: got %+v, %v, want a refusal", key, a, err)
 	}
-	s := sight{what: "TXN", revision: a.Revision, key: key, found: map[string]int64{}}
-	if a.KV != nil {
-		s.found[key] = a.KV.ModRevision
-	}
-	return s
+	return sightOf("TXN", a.Revision, key, a.KV)
 }
 
 func (r *reader) count(t testing.TB, _ string) sight {
