@@ -63,23 +63,6 @@ func rangeResponse(page revision.Page) *pb.RangeResponse {
 
 // Put implements the etcd KV service.
 func (s *kv) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
-	change, err := put(r)
-	if err != nil {
-		return nil, err
-	}
-	if change.Key == compactKeyStored {
-		return s.putVersion(ctx, r)
-	}
-	change.Expect = revision.AnyRevision
-	result, err := s.append(ctx, []revision.Change{change})
-	if err != nil {
-		return nil, err
-	}
-	return putResponse(r, result.Revision, result.Before[0]), nil
-}
-
-// putVersion puts the key that has a version.
-func (s *kv) putVersion(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
 	response, err := s.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}})
 	if err != nil {
 		return nil, err
