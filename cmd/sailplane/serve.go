@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -184,7 +185,11 @@ func logging(ctx context.Context, w io.Writer, verbosity int) context.Context {
 	}
 	handler := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: verbosityName})
 	logger := logr.FromSlogHandler(handler)
-	setKlog(logger, verbosity)
+	// The k8s.io modules still use klog's global logger in places.
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	_ = flags.Set("v", strconv.Itoa(verbosity)) // a number is a valid value
+	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true))
 	return klog.NewContext(ctx, logger)
 }
 

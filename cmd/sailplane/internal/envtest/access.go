@@ -58,20 +58,11 @@ func (s *apiServer) serving(private files) ([]controlplane.Part, error) {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
 	parts := []controlplane.Part{authn.ServingCertificate{CertFile: cert, KeyFile: key}}
-	for i, value := range s.sni {
-		pair, names, _ := strings.Cut(value, ":")
-		cert, key, found := strings.Cut(pair, ",")
-		if !found {
-			return nil, fmt.Errorf("--tls-sni-cert-key %q: want CERT,KEY or CERT,KEY:NAME,NAME", value)
-		}
-		if key, err = private.copy(fmt.Sprintf("sni-%d.key", i), key); err != nil {
+	for i, pair := range s.sni {
+		if key, err = private.copy(fmt.Sprintf("sni-%d.key", i), pair.KeyFile); err != nil {
 			return nil, fmt.Errorf("--tls-sni-cert-key: %w", err)
 		}
-		named := authn.ServingCertificate{CertFile: cert, KeyFile: key}
-		if names != "" {
-			named.Names = strings.Split(names, ",")
-		}
-		parts = append(parts, named)
+		parts = append(parts, authn.ServingCertificate{CertFile: pair.CertFile, KeyFile: key, Names: pair.Names})
 	}
 	return parts, nil
 }

@@ -80,12 +80,10 @@ func bounded(ctx context.Context, run func(context.Context) error) error {
 		return err
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(stopTimeout)
-	defer late.Stop()
 	select {
 	case err := <-done:
 		return err
-	case <-late.C:
+	case <-time.After(stopTimeout):
 		return fmt.Errorf("not stopped after %v: is etcd gone?", stopTimeout)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -21,7 +22,7 @@ type apiServer struct {
 	port               int
 	certDir            string
 	cert, key          string
-	sni                []string
+	sni                []cliflag.NamedCertKey
 
 	etcdServers                []string
 	etcdPrefix                 string
@@ -118,7 +119,7 @@ func (s *apiServer) servingFlags(c *cobra.Command) {
 	f.StringVar(&s.certDir, "cert-dir", "/var/run/kubernetes", "directory of apiserver.crt and apiserver.key, made if need be")
 	f.StringVar(&s.cert, "tls-cert-file", "", "serving certificate (default in the directory above)")
 	f.StringVar(&s.key, "tls-private-key-file", "", "its key")
-	f.StringArrayVar(&s.sni, "tls-sni-cert-key", nil, "further certificate for names: CERT,KEY or CERT,KEY:NAME,NAME")
+	f.Var(cliflag.NewNamedCertKeyArray(&s.sni), "tls-sni-cert-key", "further certificate for names: CERT,KEY or CERT,KEY:NAME,NAME")
 }
 
 func (s *apiServer) accessFlags(c *cobra.Command) {
