@@ -18,12 +18,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
+
+	"github.com/sailplane-dev/sailplane/hack/internal/gotool"
 )
 
 // output is one generated file.
@@ -201,17 +201,7 @@ func (s set) and(roots ...string) set {
 	return s
 }
 
-func main() {
-	check := flag.Bool("check", false, "write nothing; fail when a file is stale")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *check)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "openapi:", err)
-		os.Exit(1)
-	}
-}
+func main() { gotool.Main("openapi", run) }
 
 // run generates every file and writes it, or compares it with the one there is.
 func run(ctx context.Context, check bool) error {
