@@ -85,16 +85,11 @@ func hangUp(t testing.TB, c *kubernetes.Client) {
 // create writes a new key and returns its revision.
 func (h *harness) create(t testing.TB, key, value string) int64 {
 	t.Helper()
-	return h.put(t, key, value, 0)
+	return h.update(t, key, value, 0)
 }
 
-// update writes a key that has the revision given.
+// update writes a key that has the revision given, a new one for 0.
 func (h *harness) update(t testing.TB, key, value string, revision int64) int64 {
-	t.Helper()
-	return h.put(t, key, value, revision)
-}
-
-func (h *harness) put(t testing.TB, key, value string, revision int64) int64 {
 	t.Helper()
 	r, err := h.client.OptimisticPut(t.Context(), key, []byte(value), revision,
 		kubernetes.PutOptions{GetOnFailure: revision != 0})

@@ -46,7 +46,7 @@ func testRestart(t *testing.T, suite *suite) {
 			if kv := h.get(t, key, 0).KV; kv != nil {
 				revision = kv.ModRevision
 			}
-			last = h.put(t, key, value, revision)
+			last = h.update(t, key, value, revision)
 			want[key] = value
 		}
 		stop(t, s)

@@ -90,7 +90,7 @@ func (h *harness) write(t testing.TB, key string, revision int64, n int, wrote f
 			wrote(h.remove(t, key, revision))
 			exists, revision = false, 0
 		default:
-			revision = h.put(t, key, fmt.Sprint(i), revision)
+			revision = h.update(t, key, fmt.Sprint(i), revision)
 			wrote(revision)
 			exists = true
 		}

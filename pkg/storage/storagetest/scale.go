@@ -145,7 +145,7 @@ func testDay(t *testing.T, h *harness) {
 		begin := time.Now()
 		together(16, func(writer int) {
 			for i := writer; i < keys; i += 16 {
-				revisions[i] = h.put(t, fmt.Sprintf("/t/%d", i), value, revisions[i])
+				revisions[i] = h.update(t, fmt.Sprintf("/t/%d", i), value, revisions[i])
 			}
 		})
 		took[round] = time.Since(begin)
