@@ -147,7 +147,7 @@ func (h *hub) notify() {
 		}
 		h.mu.Lock()
 		h.all(func(w *watch) {
-			if w.options.progress && !w.busy {
+			if w.progress && !w.busy {
 				w.ask(1)
 			}
 			w.busy = false
