@@ -195,10 +195,7 @@ func (s *source) reach(roots, elsewhere []string) ([]string, error) {
 	for len(queue) > 0 {
 		name := queue[0]
 		queue = queue[1:]
-		if reached[name] {
-			continue
-		}
-		if slices.Contains(elsewhere, packageOf(name)) {
+		if reached[name] || slices.Contains(elsewhere, packageOf(name)) {
 			continue
 		}
 		d, ok := s.types[name]
