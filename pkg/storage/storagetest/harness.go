@@ -135,6 +135,25 @@ func (h *harness) list(t testing.TB, prefix string, o kubernetes.ListOptions) ku
 	return r
 }
 
+// refused has a write refused that expects another revision than the key has, and
+// returns the answer.
+func (h *harness) refused(t testing.TB, key string, revision int64) kubernetes.PutResponse {
+	t.Helper()
+	r, err := h.client.OptimisticPut(t.Context(), key, []byte("x"), revision, kubernetes.PutOptions{GetOnFailure: true})
+	if err != nil || r.Succeeded {
+		t.Fatalf("put %s at revision %d: got %+v, %v, want a refusal", key, revision, r, err)
+	}
+	return r
+}
+
+// expectCount counts the keys below a prefix.
+func (h *harness) expectCount(t testing.TB, prefix string, want int) {
+	t.Helper()
+	if n, err := h.client.Count(t.Context(), prefix, kubernetes.CountOptions{}); err != nil || n != int64(want) {
+		t.Errorf("count: got %d, %v, want %d", n, err, want)
+	}
+}
+
 // compact drops the history before a revision.
 func (h *harness) compact(t testing.TB, revision int64) {
 	t.Helper()

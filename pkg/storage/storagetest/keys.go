@@ -37,9 +37,8 @@ func testKeyBytes(t *testing.T, h *harness) {
 	slices.Sort(keys)
 	expectSame(t, "list in pages", keys, h.keysInPages(t, "/t/", 50))
 	for _, key := range keys {
-		r, err := h.client.OptimisticPut(t.Context(), key, nil, 0, kubernetes.PutOptions{GetOnFailure: true})
-		if err != nil || r.Succeeded || r.KV == nil || string(r.KV.Key) != key {
-			t.Fatalf("create %q again: got %+v, %v, want a refusal with what is there", key, r, err)
+		if r := h.refused(t, key, 0); r.KV == nil || string(r.KV.Key) != key {
+			t.Fatalf("create %q again: got %+v, want what is there", key, r)
 		}
 		kv := h.get(t, key, 0).KV
 		if kv == nil || string(kv.Key) != key || string(kv.Value) != string(value) {
@@ -108,9 +107,7 @@ func testPrefixes(t *testing.T, h *harness) {
 			want = append(want, written...)
 			slices.Sort(want)
 			expectSame(t, "list", want, keysOf(h.list(t, prefix, kubernetes.ListOptions{})))
-			if n, err := h.client.Count(t.Context(), prefix, kubernetes.CountOptions{}); err != nil || n != int64(len(want)) {
-				t.Errorf("count: got %d, %v, want %d", n, err, len(want))
-			}
+			h.expectCount(t, prefix, len(want))
 			var watched []string
 			for _, e := range h.record(t, prefix, begin, len(want)) {
 				watched = append(watched, string(e.Kv.Key))

@@ -20,9 +20,8 @@ func testMissingKeys(t *testing.T, h *harness) {
 	if r := h.list(t, "/t/", kubernetes.ListOptions{}); len(r.Kvs) != 0 || r.Count != 0 || r.Revision < revision {
 		t.Errorf("list: got %+v, want nothing at revision %d or later", r, revision)
 	}
-	put, err := h.client.OptimisticPut(t.Context(), "/t/none", []byte("x"), revision, kubernetes.PutOptions{GetOnFailure: true})
-	if err != nil || put.Succeeded || put.KV != nil {
-		t.Errorf("update: got %+v, %v, want a refusal", put, err)
+	if put := h.refused(t, "/t/none", revision); put.KV != nil {
+		t.Errorf("update: got %+v, want nothing there", put)
 	}
 	del, err := h.client.OptimisticDelete(t.Context(), "/t/none", revision, kubernetes.DeleteOptions{GetOnFailure: true})
 	if err != nil || del.Succeeded || del.KV != nil {
@@ -54,9 +53,7 @@ func testPages(t *testing.T, h *harness) {
 		want = append(want, fmt.Sprintf("/t/%03d=%d", i, i))
 	}
 	expectSame(t, "pages", want, got)
-	if n, err := h.client.Count(t.Context(), "/t/", kubernetes.CountOptions{}); err != nil || n != keys {
-		t.Errorf("count: got %d, %v, want %d", n, err, keys)
-	}
+	h.expectCount(t, "/t/", keys)
 }
 
 // testStreams compares streams (KEP-5966) with ranges, and has one stay at its revision

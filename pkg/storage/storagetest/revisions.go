@@ -29,9 +29,8 @@ func testRevisions(t *testing.T, h *harness) {
 			t.Fatalf("write %d has revision %d, want %d", i+1, got, want)
 		}
 		// What is refused, and what reads, takes no revision.
-		refused, err := h.client.OptimisticPut(t.Context(), "/t/a", []byte("x"), want+5, kubernetes.PutOptions{GetOnFailure: true})
-		if err != nil || refused.Succeeded || refused.Revision != want {
-			t.Errorf("refused write: got %+v, %v, want a refusal at %d", refused, err, want)
+		if refused := h.refused(t, "/t/a", want+5); refused.Revision != want {
+			t.Errorf("refused write: got %+v, want it at %d", refused, want)
 		}
 		if got := h.get(t, "/u/a", 0).Revision; got != want {
 			t.Errorf("get is at revision %d, want %d", got, want)
@@ -194,10 +193,7 @@ func (r *reader) list(t testing.TB, _ string) sight {
 
 // txn is a write that is refused, which answers with what there is.
 func (r *reader) txn(t testing.TB, key string) sight {
-	a, err := r.client.OptimisticPut(t.Context(), key, nil, r.stale[key], kubernetes.PutOptions{GetOnFailure: true})
-	if err != nil || a.Succeeded {
-		t.Fatalf("put %s at a revision it no longer has: got %+v, %v, want a refusal", key, a, err)
-	}
+	a := r.refused(t, key, r.stale[key])
 	return sightOf("TXN", a.Revision, key, a.KV)
 }
 

@@ -20,9 +20,8 @@ func testTransactions(t *testing.T, h *harness) {
 	if updated <= created {
 		t.Errorf("revision went from %d to %d", created, updated)
 	}
-	stale, err := h.client.OptimisticPut(t.Context(), "/t/a", []byte("x"), created, kubernetes.PutOptions{GetOnFailure: true})
-	if err != nil || stale.Succeeded || stale.KV == nil || string(stale.KV.Value) != "2" || stale.KV.ModRevision != updated {
-		t.Errorf("stale update: got %+v, %v, want a refusal with the present value", stale, err)
+	if stale := h.refused(t, "/t/a", created); stale.KV == nil || string(stale.KV.Value) != "2" || stale.KV.ModRevision != updated {
+		t.Errorf("stale update: got %+v, want the present value", stale)
 	}
 	kv := h.get(t, "/t/a", 0).KV
 	if kv == nil || string(kv.Value) != "2" || kv.CreateRevision != created || kv.ModRevision != updated {
