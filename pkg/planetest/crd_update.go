@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
@@ -152,17 +153,14 @@ func (d *Definition) awaitWarning(ctx context.Context, crd *unstructured.Unstruc
 		namespace = metav1.NamespaceDefault
 	}
 	resource := client.Resource(resourceOf(crd, version)).Namespace(namespace)
-	for {
+	err = wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		warnings.Reset()
 		// There is no object of the name: nothing is read or converted.
 		_, _ = resource.Get(ctx, "planetest-warning", metav1.GetOptions{})
-		if strings.Contains(warnings.String(), warning) == want {
-			return nil
-		}
-		warnings.Reset()
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("wait until the CRD is in force: %w", context.Cause(ctx))
-		}
+		return strings.Contains(warnings.String(), warning) == want, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the CRD is in force: %w", context.Cause(ctx))
 	}
+	return nil
 }

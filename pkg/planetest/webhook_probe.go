@@ -16,6 +16,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -115,22 +116,18 @@ func (w *probe) await(ctx context.Context, config *rest.Config) error {
 		return err
 	}
 	last := errors.New("the server does not ask: has the plane the webhook parts of package admit?")
-	for {
+	err = wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		ns, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
 		if err == nil {
-			_, err = client.CoreV1().Namespaces().UpdateStatus(ctx, ns, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-		}
-		missing := w.missing()
-		if len(missing) == 0 {
-			return nil
+			_, err = client.CoreV1().Namespaces().UpdateStatus(ctx, ns, metav1.UpdateOptions{DryRun: dryRun()})
 		}
 		if err != nil && ctx.Err() == nil {
 			last = err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until configurations of kinds %v are in force: %w: %w", missing, context.Cause(ctx), last)
-		case <-time.After(time.Millisecond):
-		}
+		return len(w.missing()) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until configurations of kinds %v are in force: %w: %w", w.missing(), context.Cause(ctx), last)
 	}
+	return nil
 }
