@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -135,18 +136,16 @@ func (f *failures) add(messages ...string) {
 	}
 }
 
-func (f *failures) count() int {
+// err tells of them, if there are any.
+func (f *failures) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.n
-}
-
-func (f *failures) lines() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	if f.n == 0 {
+		return nil
+	}
 	lines := slices.Sorted(slices.Values(f.first))
 	if more := f.n - len(f.first); more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
-	return lines
+	return fmt.Errorf("%d failures:\n  %s", f.n, strings.Join(lines, "\n  "))
 }
