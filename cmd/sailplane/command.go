@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -63,11 +64,9 @@ func (c *choice) String() string { return c.value }
 func (c *choice) Type() string   { return "string" }
 
 func (c *choice) Set(s string) error {
-	for _, a := range c.allowed {
-		if s == a {
-			c.value = s
-			return nil
-		}
+	if !slices.Contains(c.allowed, s) {
+		return fmt.Errorf("want one of: %s", strings.Join(c.allowed, ", "))
 	}
-	return fmt.Errorf("want one of: %s", strings.Join(c.allowed, ", "))
+	c.value = s
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,8 +117,8 @@ func (w *rewriter) all(ctx context.Context, targets []target) error {
 		}
 	}
 	fmt.Fprintf(w.out, "%d resources, %s in %s\n", len(targets), sum.String(w.dryRun), time.Since(begun).Round(time.Millisecond))
-	if n := w.failures.count(); n > 0 {
-		return fmt.Errorf("%d failures:\n  %s", n, strings.Join(w.failures.lines(), "\n  "))
+	if err := w.failures.err(); err != nil {
+		return err
 	}
 	return w.progress.remove()
 }

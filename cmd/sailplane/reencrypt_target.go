@@ -42,14 +42,15 @@ func findTargets(
 		return nil, nil, fmt.Errorf("discover resources: %w", err)
 	}
 	seen := map[schema.GroupResource]bool{}
-	for _, list := range lists {
+	// Sub-resources are in the objects they belong to, and not in these lists.
+	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "update"}}, lists) {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil || remote[gv] {
 			continue
 		}
 		for i := range list.APIResources {
 			t := target{gv.WithResource(list.APIResources[i].Name)}
-			if rewritable(&list.APIResources[i]) && !seen[t.GroupResource()] && matches(t.GroupResource(), patterns) {
+			if !seen[t.GroupResource()] && matches(t.GroupResource(), patterns) {
 				seen[t.GroupResource()] = true
 				targets = append(targets, t)
 			}
@@ -66,12 +67,6 @@ func findTargets(
 	slices.SortFunc(targets, func(a, b target) int { return cmp.Compare(a.name(), b.name()) })
 	slices.Sort(failed)
 	return targets, failed, nil
-}
-
-// rewritable tells whether objects can be listed and updated; sub-resources are
-// in the objects they belong to.
-func rewritable(r *metav1.APIResource) bool {
-	return !strings.Contains(r.Name, "/") && slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "update")
 }
 
 // matches tells whether a pattern of an encryption configuration is for the resource.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
 )
 
 // rewriter updates objects with their own content.
@@ -81,34 +84,20 @@ func (w *rewriter) page(ctx context.Context, t target, next string) (*unstructur
 
 // write writes objects, some at the same time.
 func (w *rewriter) write(ctx context.Context, t target, items []unstructured.Unstructured) tally {
-	var all sync.WaitGroup
 	var mu sync.Mutex
 	var sum tally
-	work := make(chan *unstructured.Unstructured)
-	for range w.workers {
-		all.Go(func() {
-			for u := range work {
-				one := w.object(ctx, t, u)
-				mu.Lock()
-				sum.plus(one)
-				mu.Unlock()
-			}
-		})
-	}
-	for i := range items {
-		work <- &items[i]
-	}
-	close(work)
-	all.Wait()
+	workqueue.ParallelizeUntil(ctx, w.workers, len(items), func(i int) {
+		one := w.object(ctx, t, &items[i])
+		mu.Lock()
+		defer mu.Unlock()
+		sum.plus(one)
+	})
 	return sum
 }
 
 // object updates an object with its own content. It carries the version it was
 // read in, so what somebody else wrote since is never overwritten.
 func (w *rewriter) object(ctx context.Context, t target, u *unstructured.Unstructured) tally {
-	if ctx.Err() != nil {
-		return tally{}
-	}
 	options := metav1.UpdateOptions{}
 	if w.dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
@@ -119,21 +108,13 @@ func (w *rewriter) object(ctx context.Context, t target, u *unstructured.Unstruc
 		return tally{Skipped: 1} // a missing resource has that cause, a missing object has not
 	case err != nil:
 		if ctx.Err() == nil {
-			w.failures.add(fmt.Sprintf("%s %s: %v", t.name(), placeOf(u), err))
+			w.failures.add(fmt.Sprintf("%s %s: %v", t.name(), cache.MetaObjectToName(u), err))
 		}
 		return tally{Failed: 1}
 	case got.GetResourceVersion() == u.GetResourceVersion():
 		return tally{Unchanged: 1}
 	}
 	return tally{Rewritten: 1}
-}
-
-// placeOf is NAMESPACE/NAME, or NAME.
-func placeOf(u *unstructured.Unstructured) string {
-	if u.GetNamespace() == "" {
-		return u.GetName()
-	}
-	return u.GetNamespace() + "/" + u.GetName()
 }
 
 // failures are what went wrong. All are counted and the first ones told.
@@ -155,18 +136,16 @@ func (f *failures) add(messages ...string) {
 	}
 }
 
-func (f *failures) count() int {
+// err tells of them, if there are any.
+func (f *failures) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.n
-}
-
-func (f *failures) lines() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+	if f.n == 0 {
+		return nil
+	}
 	lines := slices.Sorted(slices.Values(f.first))
 	if more := f.n - len(f.first); more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more", more))
 	}
-	return lines
+	return fmt.Errorf("%d failures:\n  %s", f.n, strings.Join(lines, "\n  "))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/heap"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
+	"github.com/sailplane-dev/sailplane/pkg/audit"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
@@ -39,9 +41,9 @@ type serve struct {
 	kubeconfig string
 	crds       string
 	deny       networks
-	audit      auditFlags
+	audit      audit.Log
 	encryption string
-	traces     traceFlags
+	traces     tracing.OTLP
 	verbosity  verbosity
 	login      login
 	history    time.Duration
@@ -72,13 +74,13 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 	f.StringVar(&s.crds, "crds", "", "directory of CustomResourceDefinitions to apply before the server is ready")
 	f.Var(&s.deny, "webhook-deny",
 		"networks that admission and conversion webhooks may not be in; private: all that are not of the public internet")
-	f.StringVar(&s.audit.log, "audit-log", "",
+	f.StringVar(&s.audit.Path, "audit-log", "",
 		"file to write audit events to, - for standard output, or none (default audit.log in the data directory)")
-	f.StringVar(&s.audit.policy, "audit-policy", "", "file that says what is audited (default every write, without bodies)")
+	f.StringVar(&s.audit.PolicyFile, "audit-policy", "", "file that says what is audited (default every write, without bodies)")
 	f.StringVar(&s.encryption, "encryption-config", "",
 		"EncryptionConfiguration file that says which resources are stored encrypted, and how (default none)")
-	f.StringVar(&s.traces.endpoint, "otlp", "", "OpenTelemetry collector to send traces to, HOST:PORT of OTLP/gRPC (default none)")
-	f.Int32Var(&s.traces.samples, "otlp-samples", 0,
+	f.StringVar(&s.traces.Endpoint, "otlp", "", "OpenTelemetry collector to send traces to, HOST:PORT of OTLP/gRPC (default none)")
+	f.Int32Var(&s.traces.SamplesPerMillion, "otlp-samples", 0,
 		"how many of a million requests are traced whose callers do not say")
 	f.VarP(&s.verbosity, "v", "v", "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
 	f.DurationVar(&s.history, "storage-history", 5*time.Minute, "for how long at least the storage keeps what was changed, for watches")
@@ -137,9 +139,9 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 			definitions,
 			aggregator.APIServices{},
 			fairness.PriorityAndFairness{}, kube.FlowControl(),
-			s.audit.part(s.dataDir),
+			audited(s.audit, s.dataDir),
 			encrypted(s.encryption),
-			s.traces.part(),
+			traced(s.traces),
 			controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 				p.Work(controlplane.Work{Name: "ready line", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 					context.AfterFunc(ctx, heap.Tune())
@@ -161,17 +163,24 @@ func encrypted(file string) controlplane.Part {
 	return encryption.AtRest{ConfigFile: file}
 }
 
-// traceFlags say where traces go.
-type traceFlags struct {
-	endpoint string
-	samples  int32
-}
-
-func (t traceFlags) part() controlplane.Part {
-	if t.endpoint == "" {
+// traced sends traces to the collector, if there is one.
+func traced(to tracing.OTLP) controlplane.Part {
+	if to.Endpoint == "" {
 		return controlplane.Parts{}
 	}
-	return tracing.OTLP{Endpoint: t.endpoint, SamplesPerMillion: t.samples}
+	return to
+}
+
+// audited records to the file, or nothing.
+func audited(to audit.Log, dataDir string) controlplane.Part {
+	switch to.Path {
+	case "none":
+		return controlplane.Parts{}
+	case "":
+		to.Path = filepath.Join(dataDir, "audit.log")
+	}
+	to.MaxSize, to.MaxBackups = 100<<20, 10
+	return to
 }
 
 // logging sends klog and its contextual loggers to a slog handler.
@@ -184,7 +193,11 @@ func logging(ctx context.Context, w io.Writer, verbosity int) context.Context {
 	}
 	handler := slog.NewTextHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: verbosityName})
 	logger := logr.FromSlogHandler(handler)
-	setKlog(logger, verbosity)
+	// The k8s.io modules still use klog's global logger in places.
+	flags := flag.NewFlagSet("klog", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	_ = flags.Set("v", strconv.Itoa(verbosity)) // a number is a valid value
+	klog.SetLoggerWithOptions(logger, klog.ContextualLogger(true))
 	return klog.NewContext(ctx, logger)
 }
 

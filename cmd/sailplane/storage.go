@@ -93,18 +93,18 @@ func parseStorage(value, dataDir string, l login) (controlplane.Storage, error) 
 	wrong := func(why string) error {
 		return fmt.Errorf("--storage %q: %s: want %s", withoutLogin(value), why, strings.Join(storageForms(), ", "))
 	}
-	if strings.HasPrefix(value, "etcd+http://") || strings.HasPrefix(value, "etcd+https://") {
-		return parseCluster(value, l, wrong)
-	}
 	if d := database(value, l); d != nil {
 		return d, nil
 	}
-	if l.files() {
-		return nil, fmt.Errorf("--storage-ca, --storage-cert, --storage-key: " +
-			"they go with an external storage only (etcd+https:// or a database)")
-	}
 	if l.passwordFile != "" {
 		return nil, errors.New("--storage-password-file: it goes with a database only (postgres://, mysql://, nats://, t4://)")
+	}
+	if strings.HasPrefix(value, "etcd+http://") || strings.HasPrefix(value, "etcd+https://") {
+		return parseCluster(value, l, wrong)
+	}
+	if l.files() {
+		return nil, errors.New("--storage-ca, --storage-cert, --storage-key: " +
+			"they go with an external storage only (etcd+https:// or a database)")
 	}
 	scheme, rest, found := strings.Cut(value, ":")
 	switch {
@@ -133,14 +133,11 @@ func parseCluster(value string, l login, wrong func(string) error) (controlplane
 		}
 		endpoints = append(endpoints, scheme+"://"+h)
 	}
-	if l.passwordFile != "" {
-		return nil, errors.New("--storage-password-file: it goes with a database only (postgres://, mysql://, nats://, t4://)")
-	}
 	if scheme == "http" && l.files() {
 		return nil, wrong("TLS files with plain http")
 	}
 	if (l.cert == "") != (l.key == "") {
-		return nil, fmt.Errorf("--storage-cert and --storage-key go together")
+		return nil, errors.New("--storage-cert and --storage-key go together")
 	}
 	return etcd.Cluster{Endpoints: endpoints, CAFile: l.ca, CertFile: l.cert, KeyFile: l.key}, nil
 }

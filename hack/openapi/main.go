@@ -18,12 +18,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
+
+	"github.com/sailplane-dev/sailplane/hack/internal/gotool"
 )
 
 // output is one generated file.
@@ -53,81 +53,76 @@ const (
 // outputs is what is generated. To serve one more published type, add a set;
 // sets of one file may overlap.
 func outputs() []output {
-	return []output{{
-		dir: metaDir,
-		packages: []string{
-			"k8s.io/api/autoscaling/v1",
-			"k8s.io/apimachinery/pkg/api/resource",
-			"k8s.io/apimachinery/pkg/apis/meta/v1",
-			"k8s.io/apimachinery/pkg/runtime",
-			"k8s.io/apimachinery/pkg/util/intstr",
-			"k8s.io/apimachinery/pkg/version",
-		},
-		sets: []set{{
-			function: "Definitions",
-			doc: "Definitions are the types that any API group may refer to: meta/v1, runtime,\n" +
-				"intstr, Quantity, version.Info and autoscaling/v1 Scale.",
-			roots: []string{
-				"k8s.io/api/autoscaling/v1.Scale",
-				"k8s.io/apimachinery/pkg/api/resource.*",
-				"k8s.io/apimachinery/pkg/apis/meta/v1.*",
-				"k8s.io/apimachinery/pkg/runtime.*",
-				"k8s.io/apimachinery/pkg/util/intstr.*",
-				"k8s.io/apimachinery/pkg/version.*",
+	return []output{
+		{
+			dir: metaDir,
+			packages: []string{
+				"k8s.io/api/autoscaling/v1",
+				"k8s.io/apimachinery/pkg/api/resource",
+				"k8s.io/apimachinery/pkg/apis/meta/v1",
+				"k8s.io/apimachinery/pkg/runtime",
+				"k8s.io/apimachinery/pkg/util/intstr",
+				"k8s.io/apimachinery/pkg/version",
 			},
-		}},
-	}, {
-		dir:      "pkg/builtin/core",
-		packages: []string{"k8s.io/api/core/v1", "k8s.io/api/events/v1"},
-		sets: []set{
-			lists("namespace", "k8s.io/api/core/v1.Namespace"),
-			lists("configMap", "k8s.io/api/core/v1.ConfigMap"),
-			lists("secret", "k8s.io/api/core/v1.Secret"),
-			lists("event", "k8s.io/api/core/v1.Event"),
-			lists("newEvent", "k8s.io/api/events/v1.Event"),
-			lists("serviceAccount", "k8s.io/api/core/v1.ServiceAccount"),
-			lists("resourceQuota", "k8s.io/api/core/v1.ResourceQuota"),
-			lists("limitRange", "k8s.io/api/core/v1.LimitRange"),
-			lists("service", "k8s.io/api/core/v1.Service"),
-			lists("endpoints", "k8s.io/api/core/v1.Endpoints"),
+			sets: []set{{
+				function: "Definitions",
+				doc: "Definitions are the types that any API group may refer to: meta/v1, runtime,\n" +
+					"intstr, Quantity, version.Info and autoscaling/v1 Scale.",
+				roots: []string{
+					"k8s.io/api/autoscaling/v1.Scale",
+					"k8s.io/apimachinery/pkg/api/resource.*",
+					"k8s.io/apimachinery/pkg/apis/meta/v1.*",
+					"k8s.io/apimachinery/pkg/runtime.*",
+					"k8s.io/apimachinery/pkg/util/intstr.*",
+					"k8s.io/apimachinery/pkg/version.*",
+				},
+			}},
 		},
-	}, {
-		dir:      "pkg/builtin/coordination",
-		packages: []string{"k8s.io/api/coordination/v1"},
-		sets:     []set{lists("lease", "k8s.io/api/coordination/v1.Lease")},
-	}, {
-		dir:      "pkg/builtin/discovery",
-		packages: []string{"k8s.io/api/core/v1", "k8s.io/api/discovery/v1"},
-		sets:     []set{lists("endpointSlice", "k8s.io/api/discovery/v1.EndpointSlice")},
-	}, {
-		dir:      "pkg/builtin/certificates",
-		packages: []string{"k8s.io/api/certificates/v1"},
-		sets: []set{
+		{
+			dir:      "pkg/builtin/core",
+			packages: []string{"k8s.io/api/core/v1", "k8s.io/api/events/v1"},
+			sets: []set{
+				lists("namespace", "k8s.io/api/core/v1.Namespace"),
+				lists("configMap", "k8s.io/api/core/v1.ConfigMap"),
+				lists("secret", "k8s.io/api/core/v1.Secret"),
+				lists("event", "k8s.io/api/core/v1.Event"),
+				lists("newEvent", "k8s.io/api/events/v1.Event"),
+				lists("serviceAccount", "k8s.io/api/core/v1.ServiceAccount"),
+				lists("resourceQuota", "k8s.io/api/core/v1.ResourceQuota"),
+				lists("limitRange", "k8s.io/api/core/v1.LimitRange"),
+				lists("service", "k8s.io/api/core/v1.Service"),
+				lists("endpoints", "k8s.io/api/core/v1.Endpoints"),
+			},
+		},
+		builtin("coordination", lists("lease", "k8s.io/api/coordination/v1.Lease")),
+		{
+			dir:      "pkg/builtin/discovery",
+			packages: []string{"k8s.io/api/core/v1", "k8s.io/api/discovery/v1"},
+			sets:     []set{lists("endpointSlice", "k8s.io/api/discovery/v1.EndpointSlice")},
+		},
+		builtin("certificates",
 			lists("certificateSigningRequest", "k8s.io/api/certificates/v1.CertificateSigningRequest"),
 			lists("clusterTrustBundle", "k8s.io/api/certificates/v1.ClusterTrustBundle"),
-			lists("podCertificateRequest", "k8s.io/api/certificates/v1.PodCertificateRequest"),
-		},
-	}, admissionregistration(), kube(), reviews("authentication", "TokenReview", "SelfSubjectReview"), reviews("authorization",
-		"LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"), rbac(), tokenRequests()}
-}
-
-// tokenRequests is the output of the sub-resource where tokens are asked for.
-func tokenRequests() output {
-	const pkg = "k8s.io/api/authentication/v1"
-	return output{dir: "pkg/serviceaccount", packages: []string{pkg}, sets: []set{{
-		function: "definitions", doc: "definitions are the definitions of TokenRequest.", roots: []string{pkg + ".TokenRequest"},
-	}}}
-}
-
-// admissionregistration is the output of webhook configurations and admission policies.
-func admissionregistration() output {
-	const pkg = "k8s.io/api/admissionregistration/v1"
-	return output{
-		dir: "pkg/builtin/admissionregistration", packages: []string{pkg},
-		sets: []set{kinds("admissionregistration", pkg,
+			lists("podCertificateRequest", "k8s.io/api/certificates/v1.PodCertificateRequest")),
+		builtin("admissionregistration", kinds("admissionregistration", "k8s.io/api/admissionregistration/v1",
 			"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
-			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration")},
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration")),
+		kube(),
+		builtin("authentication", reviews("authentication", "TokenReview", "SelfSubjectReview")),
+		builtin("authorization", reviews("authorization",
+			"LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview")),
+		builtin("rbac", kinds("rbac", "k8s.io/api/rbac/v1", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")),
+		{
+			dir:      "pkg/serviceaccount",
+			packages: []string{"k8s.io/api/authentication/v1"},
+			sets:     []set{reviews("authentication", "TokenRequest")},
+		},
 	}
+}
+
+// builtin is the output of a group that has a package of its own.
+func builtin(group string, sets ...set) output {
+	return output{dir: "pkg/builtin/" + group, packages: []string{"k8s.io/api/" + group + "/v1"}, sets: sets}
 }
 
 // kube is the output of the resources that have no part of their own.
@@ -170,23 +165,13 @@ func kube() output {
 	}
 }
 
-// rbac is the output of roles and their bindings.
-func rbac() output {
-	return output{
-		dir:      "pkg/builtin/rbac",
-		packages: []string{"k8s.io/api/rbac/v1"},
-		sets:     []set{kinds("rbac", "k8s.io/api/rbac/v1", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")},
-	}
-}
-
-// reviews is the output of a group whose objects are never listed.
-func reviews(group string, kinds ...string) output {
-	pkg := "k8s.io/api/" + group + "/v1"
+// reviews is the set of kinds whose objects are never listed.
+func reviews(group string, kinds ...string) set {
 	s := set{function: "definitions", doc: fmt.Sprintf("definitions are the definitions of %s.", strings.Join(kinds, ", "))}
 	for _, kind := range kinds {
-		s.roots = append(s.roots, pkg+"."+kind)
+		s.roots = append(s.roots, "k8s.io/api/"+group+"/v1."+kind)
 	}
-	return output{dir: "pkg/builtin/" + group, packages: []string{pkg}, sets: []set{s}}
+	return s
 }
 
 // lists is the set of a resource: its type and its list type.
@@ -216,17 +201,7 @@ func (s set) and(roots ...string) set {
 	return s
 }
 
-func main() {
-	check := flag.Bool("check", false, "write nothing; fail when a file is stale")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *check)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "openapi:", err)
-		os.Exit(1)
-	}
-}
+func main() { gotool.Main("openapi", run) }
 
 // run generates every file and writes it, or compares it with the one there is.
 func run(ctx context.Context, check bool) error {

@@ -10,6 +10,7 @@ import (
 	"go/token"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,7 @@ type source struct {
 	files   *token.FileSet
 	imports map[string]string     // name -> import path
 	types   map[string]definition // "import/path.Type"
+	model   *regexp.Regexp        // an expression that names a type
 }
 
 // prune returns a Go file with one function per set, and the definitions that
@@ -65,7 +67,10 @@ func prune(text []byte, pkg string, sets []set, elsewhere []string) ([]byte, err
 
 // parse indexes an output of openapi-gen by type.
 func parse(text []byte) (*source, error) {
-	src := &source{text: text, files: token.NewFileSet(), imports: map[string]string{}, types: map[string]definition{}}
+	src := &source{
+		text: text, files: token.NewFileSet(), imports: map[string]string{}, types: map[string]definition{},
+		model: regexp.MustCompile(`^(\w+)\.(\w+)\{\}\.OpenAPIModelName\(\)$`),
+	}
 	file, err := parser.ParseFile(src.files, fileName, text, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
@@ -160,27 +165,11 @@ func byPath(n ast.Node) string {
 
 // modelName reports the type of an expression pkg.Type{}.OpenAPIModelName().
 func (s *source) modelName(e ast.Expr) (string, bool) {
-	call, ok := e.(*ast.CallExpr)
-	if !ok {
+	names := s.model.FindSubmatch(s.slice(e))
+	if names == nil {
 		return "", false
 	}
-	method, ok := call.Fun.(*ast.SelectorExpr)
-	if !ok || method.Sel.Name != "OpenAPIModelName" {
-		return "", false
-	}
-	literal, ok := method.X.(*ast.CompositeLit)
-	if !ok {
-		return "", false
-	}
-	typ, ok := literal.Type.(*ast.SelectorExpr)
-	if !ok {
-		return "", false
-	}
-	pkg, ok := typ.X.(*ast.Ident)
-	if !ok {
-		return "", false
-	}
-	return s.imports[pkg.Name] + "." + typ.Sel.Name, true
+	return s.imports[string(names[1])] + "." + string(names[2]), true
 }
 
 func (s *source) slice(n ast.Node) []byte {
@@ -206,10 +195,7 @@ func (s *source) reach(roots, elsewhere []string) ([]string, error) {
 	for len(queue) > 0 {
 		name := queue[0]
 		queue = queue[1:]
-		if reached[name] {
-			continue
-		}
-		if slices.Contains(elsewhere, packageOf(name)) {
+		if reached[name] || slices.Contains(elsewhere, packageOf(name)) {
 			continue
 		}
 		d, ok := s.types[name]

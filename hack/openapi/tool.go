@@ -5,7 +5,8 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/sailplane-dev/sailplane/hack/internal/gotool"
 )
@@ -52,7 +53,7 @@ func (t *tool) generate(ctx context.Context, out output, shared []string) ([]byt
 		"--go-header-file", header,
 		// The report lists naming rules that published types break: nothing to act on here.
 		"--report-filename", filepath.Join(dir, "report.txt"),
-	}, union(out.packages, shared)...)
+	}, sets.List(sets.New(out.packages...).Insert(shared...))...)
 	if _, err := gotool.Run(ctx, t.our.Dir, nil, t.binary, args...); err != nil {
 		return nil, err
 	}
@@ -60,12 +61,5 @@ func (t *tool) generate(ctx context.Context, out output, shared []string) ([]byt
 	if err != nil {
 		return nil, err
 	}
-	elsewhere := slices.DeleteFunc(slices.Clone(shared), func(p string) bool { return slices.Contains(out.packages, p) })
-	return prune(all, path.Base(out.dir), out.sets, elsewhere)
-}
-
-func union(a, b []string) []string {
-	all := slices.Concat(a, b)
-	slices.Sort(all)
-	return slices.Compact(all)
+	return prune(all, path.Base(out.dir), out.sets, sets.List(sets.New(shared...).Delete(out.packages...)))
 }

@@ -19,11 +19,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"go/format"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 
@@ -49,17 +47,7 @@ func readOnly() []string {
 	}
 }
 
-func main() {
-	check := flag.Bool("check", false, "write nothing; fail when a file is stale")
-	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *check)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "validation:", err)
-		os.Exit(1)
-	}
-}
+func main() { gotool.Main("validation", run) }
 
 // run has every file generated in its place, and puts the old one back when
 // nothing is to be written.

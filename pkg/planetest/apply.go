@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
 )
 
 // FieldManager is the manager of the fields that [Plane.Apply] sets.
@@ -41,30 +41,26 @@ func (p *Plane) apply(ctx context.Context, sources ...Source) ([]*unstructured.U
 		}
 		all = append(all, objects...)
 	}
-	order := slices.Clone(all)
-	slices.SortStableFunc(order, func(a, b sourced) int { return rank(a) - rank(b) })
-	results := map[*unstructured.Unstructured]*unstructured.Unstructured{}
-	var definitions []*unstructured.Unstructured
-	for i, o := range order {
-		done, err := p.applyOne(ctx, o.Unstructured)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", o.from, describe(o.Unstructured), err)
+	applied := make([]*unstructured.Unstructured, len(all))
+	for rank := range lastRank + 1 {
+		var definitions []*unstructured.Unstructured
+		for i, o := range all {
+			if rankOf(o) != rank {
+				continue
+			}
+			done, err := p.applyOne(ctx, o.Unstructured)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", o.from, describe(o.Unstructured), err)
+			}
+			applied[i] = done
+			if rank == 0 {
+				definitions = append(definitions, done)
+			}
 		}
-		results[o.Unstructured] = done
-		if rank(o) > 0 {
-			continue
-		}
-		definitions = append(definitions, done)
-		if i+1 < len(order) && rank(order[i+1]) == 0 {
-			continue // all CRDs are established side by side
-		}
+		// All CRDs are established side by side.
 		if err := p.admin().established(ctx, definitions); err != nil {
 			return nil, err
 		}
-	}
-	applied := make([]*unstructured.Unstructured, len(all))
-	for i, o := range all {
-		applied[i] = results[o.Unstructured]
 	}
 	return applied, nil
 }
@@ -73,16 +69,18 @@ func crdKind() schema.GroupKind {
 	return schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 }
 
-// rank is the order in which objects need each other.
-func rank(o sourced) int {
+// rankOf is the place of an object in the order in which objects need each other.
+func rankOf(o sourced) int {
 	switch o.GroupVersionKind().GroupKind() {
 	case crdKind():
 		return 0
 	case schema.GroupKind{Kind: "Namespace"}:
 		return 1
 	}
-	return 2
+	return lastRank
 }
+
+const lastRank = 2
 
 func (p *Plane) applyOne(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	o = o.DeepCopy()
@@ -98,33 +96,26 @@ func (p *Plane) applyOne(ctx context.Context, o *unstructured.Unstructured) (*un
 	if err != nil {
 		return nil, err
 	}
-	force := true
 	return resource.Patch(ctx, o.GetName(), types.ApplyPatchType, data, metav1.PatchOptions{
-		FieldManager: FieldManager, Force: &force, FieldValidation: metav1.FieldValidationStrict,
+		FieldManager: FieldManager, Force: new(true), FieldValidation: metav1.FieldValidationStrict,
 	})
 }
 
-// established waits until the custom resources of CRDs are served.
+// established waits until the custom resources of CRDs are served. A CRD that was
+// there before is established already, and may have new versions.
 func (p *Plane) established(ctx context.Context, definitions []*unstructured.Unstructured) error {
 	var resources []schema.GroupVersionResource
 	for _, d := range definitions {
 		if _, err := p.waitFor(ctx, d, Condition("Established")); err != nil {
 			return err
 		}
-		group, _, _ := unstructured.NestedString(d.Object, "spec", "group")
-		plural, _, _ := unstructured.NestedString(d.Object, "spec", "names", "plural")
-		versions, _, _ := unstructured.NestedSlice(d.Object, "spec", "versions")
-		for _, v := range versions {
-			version, _ := v.(map[string]any)
-			if name, _ := version["name"].(string); version["served"] == true {
-				resources = append(resources, schema.GroupVersionResource{Group: group, Version: name, Resource: plural})
+		for _, v := range versionsOf(d) {
+			if v.served {
+				resources = append(resources, resourceOf(d, v.name))
 			}
 		}
 	}
-	if err := p.server.plane.AwaitDiscovery(ctx, resources); err != nil {
-		return fmt.Errorf("wait until %v are served: %w", resources, err)
-	}
-	return nil
+	return p.server.plane.AwaitDiscovery(ctx, resources)
 }
 
 // resource is the client of an object's resource. It sets the namespace of an
@@ -150,8 +141,5 @@ func (p *Plane) resource(o *unstructured.Unstructured) (dynamic.ResourceInterfac
 
 // describe names an object: Widget default/lever.
 func describe(o *unstructured.Unstructured) string {
-	if o.GetNamespace() == "" {
-		return o.GetKind() + " " + o.GetName()
-	}
-	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+	return o.GetKind() + " " + cache.MetaObjectToName(o).String()
 }

@@ -14,16 +14,14 @@ import (
 // is none. It must not be changed.
 type Check func(*unstructured.Unstructured) error
 
-// absentError is what an object lacks that does not exist.
-type absentError struct{}
-
-func (absentError) Error() string { return "it does not exist" }
+// absent is what an object lacks that does not exist.
+func absent() error { return errors.New("it does not exist") }
 
 // Exists holds for every object there is.
 func Exists() Check {
 	return func(o *unstructured.Unstructured) error {
 		if o == nil {
-			return absentError{}
+			return absent()
 		}
 		return nil
 	}
@@ -52,7 +50,7 @@ func Condition(conditionType string, status ...string) Check {
 	}
 	return func(o *unstructured.Unstructured) error {
 		if o == nil {
-			return absentError{}
+			return absent()
 		}
 		conditions, _, err := unstructured.NestedSlice(o.Object, "status", "conditions")
 		if err != nil {
@@ -85,7 +83,7 @@ func JSONPath(path, want string) Check {
 	}
 	return func(o *unstructured.Unstructured) error {
 		if o == nil {
-			return absentError{}
+			return absent()
 		}
 		// A parsed path keeps state: each check has its own.
 		parsed := jsonpath.New("path").AllowMissingKeys(true)

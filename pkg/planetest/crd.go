@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -98,9 +96,6 @@ func (d *Definition) Accepts(objects ...any) *Definition {
 	d.t.Helper()
 	for _, given := range objects {
 		o := d.object(given)
-		if o == nil {
-			return d
-		}
 		if _, err := d.try(contextOf(d.t), o); err != nil {
 			d.t.Errorf("%s is not accepted: %v%s", describe(o), err, excerpt(o))
 		}
@@ -112,10 +107,9 @@ func (d *Definition) Accepts(objects ...any) *Definition {
 // of the messages, which are parts of its own.
 func (d *Definition) Rejects(object any, messages ...string) *Definition {
 	d.t.Helper()
-	if o := d.object(object); o != nil {
-		_, err := d.try(contextOf(d.t), o)
-		d.refused(o, err, messages)
-	}
+	o := d.object(object)
+	_, err := d.try(contextOf(d.t), o)
+	d.refused(o, err, messages)
 	return d
 }
 
@@ -125,9 +119,6 @@ func (d *Definition) Rejects(object any, messages ...string) *Definition {
 func (d *Definition) Defaults(object, want any) *Definition {
 	d.t.Helper()
 	o, w := d.object(object), d.object(want)
-	if o == nil || w == nil {
-		return d
-	}
 	got, err := d.try(contextOf(d.t), o)
 	if err != nil {
 		d.t.Errorf("%s is not accepted: %v%s", describe(o), err, excerpt(o))
@@ -146,7 +137,6 @@ func (d *Definition) object(given any) *unstructured.Unstructured {
 	}
 	if err != nil {
 		d.t.Fatalf("CRD: %v%s", err, excerpt(o))
-		return nil
 	}
 	if o.GetName() == "" && o.GetGenerateName() == "" {
 		o.SetName(unnamed)
@@ -161,9 +151,8 @@ const unnamed = "test"
 func (d *Definition) named(given any) *unstructured.Unstructured {
 	d.t.Helper()
 	o := d.object(given)
-	if o != nil && o.GetName() == unnamed {
+	if o.GetName() == unnamed {
 		d.t.Fatalf("CRD: an object that is stored needs a name, and another one than %q%s", unnamed, excerpt(o))
-		return nil
 	}
 	return o
 }
@@ -175,7 +164,7 @@ func (d *Definition) served(kind schema.GroupVersionKind) (served, error) {
 	s, ok := d.kinds[kind]
 	if !ok {
 		var names []string
-		for k := range maps.Keys(d.kinds) {
+		for k := range d.kinds {
 			names = append(names, k.GroupVersion().String()+" "+k.Kind)
 		}
 		slices.Sort(names)
@@ -222,7 +211,6 @@ func (d *Definition) refused(o *unstructured.Unstructured, err error, messages [
 	}
 	if !isRefusal(err) {
 		d.t.Fatalf("%s: %v", describe(o), err)
-		return
 	}
 	for _, message := range messages {
 		if !strings.Contains(err.Error(), message) {
@@ -262,7 +250,7 @@ func compared(o *unstructured.Unstructured) string {
 
 // install applies the CRDs of a source, and waits until they are in force.
 func (d *Definition) install(ctx context.Context, crds Source) error {
-	all, err := d.read(crds)
+	all, err := d.definitionsOf(crds)
 	if err != nil {
 		return err
 	}
@@ -276,13 +264,9 @@ func (d *Definition) install(ctx context.Context, crds Source) error {
 	return nil
 }
 
-// read returns the CRDs of a source, which has nothing else.
-func (d *Definition) read(crds Source) ([]sourced, error) {
-	known, err := withCRDs(d.plane.server.scheme)
-	if err != nil {
-		return nil, err
-	}
-	all, err := crds(known)
+// definitionsOf returns the CRDs of a source, which has nothing else.
+func (d *Definition) definitionsOf(crds Source) ([]sourced, error) {
+	all, err := crds(d.plane.server.scheme)
 	if err == nil && len(all) == 0 {
 		err = errors.New("there is no CRD in the source")
 	}
@@ -292,20 +276,6 @@ func (d *Definition) read(crds Source) ([]sourced, error) {
 	for _, o := range all {
 		if o.GroupVersionKind() != crdKind().WithVersion("v1") {
 			return nil, fmt.Errorf("%s: %s of %s is no CRD of apiextensions.k8s.io/v1", o.from, describe(o.Unstructured), o.GetAPIVersion())
-		}
-	}
-	return all, nil
-}
-
-// withCRDs is a scheme with the types of CRDs too.
-func withCRDs(s *runtime.Scheme) (*runtime.Scheme, error) {
-	all := runtime.NewScheme()
-	if err := crd.AddToScheme(all); err != nil {
-		return nil, err
-	}
-	for kind, typ := range s.AllKnownTypes() {
-		if o, ok := reflect.New(typ).Interface().(runtime.Object); ok && !all.Recognizes(kind) {
-			all.AddKnownTypeWithName(kind, o)
 		}
 	}
 	return all, nil

@@ -9,25 +9,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 )
 
 func dryRun() []string { return []string{metav1.DryRunAll} }
 
 // try creates an object and leaves nothing of it.
 func (d *Definition) try(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	hasStatus, err := d.hasStatus(o)
-	if err != nil {
-		return nil, err
-	}
-	if !hasStatus {
+	if !d.hasStatus(o) {
 		d.lent.RLock()
 		defer d.lent.RUnlock()
 		return d.create(ctx, o, dryRun())
 	}
 	// The status of an object is written to one that is stored.
 	var got *unstructured.Unstructured
-	err = d.lend(ctx, o, func(_ dynamic.ResourceInterface, stored *unstructured.Unstructured) error {
+	err := d.lend(ctx, o, func(stored *unstructured.Unstructured) error {
 		got = stored
 		return nil
 	})
@@ -35,9 +30,9 @@ func (d *Definition) try(ctx context.Context, o *unstructured.Unstructured) (*un
 }
 
 // hasStatus tells whether an object has a status that is written by itself.
-func (d *Definition) hasStatus(o *unstructured.Unstructured) (bool, error) {
+func (d *Definition) hasStatus(o *unstructured.Unstructured) bool {
 	s, err := d.served(o.GroupVersionKind())
-	return s.status && o.Object["status"] != nil, err
+	return err == nil && s.status && o.Object["status"] != nil
 }
 
 func (d *Definition) create(ctx context.Context, o *unstructured.Unstructured, dry []string) (*unstructured.Unstructured, error) {
@@ -55,11 +50,7 @@ func (d *Definition) create(ctx context.Context, o *unstructured.Unstructured, d
 // is returned with the error.
 func (d *Definition) store(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	stored, err := d.create(ctx, o, nil)
-	if err != nil {
-		return nil, err
-	}
-	hasStatus, err := d.hasStatus(o)
-	if err != nil || !hasStatus {
+	if err != nil || !d.hasStatus(o) {
 		return stored, err
 	}
 	changed := stored.DeepCopy()
@@ -76,15 +67,15 @@ func (d *Definition) updateStatus(ctx context.Context, o *unstructured.Unstructu
 	if err != nil {
 		return nil, err
 	}
-	return resource.UpdateStatus(ctx, o, metav1.UpdateOptions{
-		DryRun: dry, FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict,
-	})
+	return resource.UpdateStatus(ctx, o, updateOptions(dry))
+}
+
+func updateOptions(dry []string) metav1.UpdateOptions {
+	return metav1.UpdateOptions{DryRun: dry, FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict}
 }
 
 // lend stores an object while f looks at it.
-func (d *Definition) lend(
-	ctx context.Context, o *unstructured.Unstructured, f func(dynamic.ResourceInterface, *unstructured.Unstructured) error,
-) (err error) {
+func (d *Definition) lend(ctx context.Context, o *unstructured.Unstructured, f func(*unstructured.Unstructured) error) (err error) {
 	d.lent.Lock()
 	defer d.lent.Unlock()
 	stored, err := d.store(ctx, o)
@@ -94,11 +85,7 @@ func (d *Definition) lend(
 	if err != nil {
 		return err
 	}
-	resource, err := d.plane.resource(stored)
-	if err != nil {
-		return err
-	}
-	return f(resource, stored)
+	return f(stored)
 }
 
 // remove deletes an object at once, whatever finalizers it has. Nobody is there to
@@ -116,8 +103,7 @@ func (d *Definition) remove(ctx context.Context, o *unstructured.Unstructured) e
 			return fmt.Errorf("remove the finalizers of %s: %w", describe(o), err)
 		}
 	}
-	background := metav1.DeletePropagationBackground
-	err = resource.Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: &background})
+	err = resource.Delete(ctx, o.GetName(), metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete %s: %w", describe(o), err)
 	}
@@ -126,7 +112,7 @@ func (d *Definition) remove(ctx context.Context, o *unstructured.Unstructured) e
 
 // isRefusal tells whether a server does not want an object for what it is.
 func isRefusal(err error) bool {
-	switch reason := apierrors.ReasonForError(err); reason {
+	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonTimeout,
 		metav1.StatusReasonServerTimeout, metav1.StatusReasonTooManyRequests, metav1.StatusReasonUnauthorized,
 		metav1.StatusReasonServiceUnavailable:
@@ -136,15 +122,23 @@ func isRefusal(err error) bool {
 	return errors.As(err, &status)
 }
 
-// at is the client of an object in another version of its kind.
-func (d *Definition) at(o *unstructured.Unstructured, version string) (dynamic.ResourceInterface, error) {
-	kind := o.GroupVersionKind()
+// read reads a stored object in the version of the given one.
+func (d *Definition) read(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	resource, err := d.plane.resource(o)
+	if err != nil {
+		return nil, err
+	}
+	return resource.Get(ctx, o.GetName(), metav1.GetOptions{})
+}
+
+// readAt reads a stored object in another version of its kind.
+func (d *Definition) readAt(ctx context.Context, stored *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
+	kind := stored.GroupVersionKind()
 	kind.Version = version
 	if _, err := d.served(kind); err != nil {
 		return nil, err
 	}
-	other := &unstructured.Unstructured{}
+	other := stored.DeepCopy()
 	other.SetGroupVersionKind(kind)
-	other.SetNamespace(o.GetNamespace())
-	return d.plane.resource(other)
+	return d.read(ctx, other)
 }

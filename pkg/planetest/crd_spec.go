@@ -4,7 +4,6 @@ import (
 	"maps"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -13,18 +12,20 @@ import (
 type version struct {
 	name                    string
 	served, storage, status bool
+	fields                  map[string]any // where it says so
 }
 
 // versionsOf are the versions of a CRD. What is malformed is left out: the server
 // says so.
 func versionsOf(crd *unstructured.Unstructured) []version {
-	list, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	field, _, _ := unstructured.NestedFieldNoCopy(crd.Object, "spec", "versions")
+	list, _ := field.([]any)
 	var all []version
 	for _, item := range list {
 		v, _ := item.(map[string]any)
 		name, _ := v["name"].(string)
 		_, status, _ := unstructured.NestedFieldNoCopy(v, "subresources", "status")
-		all = append(all, version{name: name, served: v["served"] == true, storage: v["storage"] == true, status: status})
+		all = append(all, version{name, v["served"] == true, v["storage"] == true, status, v})
 	}
 	return all
 }
@@ -34,16 +35,6 @@ func resourceOf(crd *unstructured.Unstructured, version string) schema.GroupVers
 	group, _, _ := unstructured.NestedString(crd.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(crd.Object, "spec", "names", "plural")
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
-}
-
-// pathOf is the URL path of the objects of a CRD in a version.
-func pathOf(crd *unstructured.Unstructured, version string) string {
-	resource := resourceOf(crd, version)
-	path := "/apis/" + resource.Group + "/" + version + "/"
-	if scope, _, _ := unstructured.NestedString(crd.Object, "spec", "scope"); scope == "Namespaced" {
-		path += "namespaces/" + metav1.NamespaceDefault + "/"
-	}
-	return path + resource.Resource
 }
 
 // know remembers what a CRD serves, and forgets what it served before.

@@ -16,9 +16,6 @@ func (d *Definition) Stores(objects ...any) *Definition {
 	ctx := contextOf(d.t)
 	for _, given := range objects {
 		o := d.named(given)
-		if o == nil {
-			return d
-		}
 		stored, err := d.keep(ctx, o)
 		if stored != nil {
 			d.t.Cleanup(func() {
@@ -34,7 +31,6 @@ func (d *Definition) Stores(objects ...any) *Definition {
 		}
 		if err != nil {
 			d.t.Fatalf("store %s: %v%s", describe(o), err, excerpt(o))
-			return d
 		}
 	}
 	return d
@@ -53,9 +49,6 @@ func (d *Definition) Reads(wants ...any) *Definition {
 	d.t.Helper()
 	for _, want := range wants {
 		w := d.named(want)
-		if w == nil {
-			return d
-		}
 		got, err := d.get(contextOf(d.t), w)
 		if err != nil {
 			d.t.Errorf("%s cannot be read: %v", describe(w), err)
@@ -66,15 +59,11 @@ func (d *Definition) Reads(wants ...any) *Definition {
 	return d
 }
 
-// get reads a stored object in the version of the given one.
+// get reads a stored object while none is lent.
 func (d *Definition) get(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	d.lent.RLock()
 	defer d.lent.RUnlock()
-	resource, err := d.plane.resource(o)
-	if err != nil {
-		return nil, err
-	}
-	return resource.Get(ctx, o.GetName(), metav1.GetOptions{})
+	return d.read(ctx, o)
 }
 
 // AcceptsUpdate has the test fail when the plane refuses to make one of the objects
@@ -84,9 +73,6 @@ func (d *Definition) AcceptsUpdate(objects ...any) *Definition {
 	d.t.Helper()
 	for _, given := range objects {
 		o := d.named(given)
-		if o == nil {
-			return d
-		}
 		if err := d.tryUpdate(contextOf(d.t), o); err != nil {
 			d.t.Errorf("the update of %s is not accepted: %v%s", describe(o), err, excerpt(o))
 		}
@@ -101,18 +87,13 @@ func (d *Definition) AcceptsUpdate(objects ...any) *Definition {
 // (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting).
 func (d *Definition) RejectsUpdate(object any, messages ...string) *Definition {
 	d.t.Helper()
-	if o := d.named(object); o != nil {
-		d.refused(o, d.tryUpdate(contextOf(d.t), o), messages)
-	}
+	o := d.named(object)
+	d.refused(o, d.tryUpdate(contextOf(d.t), o), messages)
 	return d
 }
 
 // tryUpdate updates a stored object, and leaves it as it is.
 func (d *Definition) tryUpdate(ctx context.Context, o *unstructured.Unstructured) error {
-	hasStatus, err := d.hasStatus(o)
-	if err != nil {
-		return err
-	}
 	d.lent.RLock()
 	defer d.lent.RUnlock()
 	o = o.DeepCopy()
@@ -128,10 +109,8 @@ func (d *Definition) tryUpdate(ctx context.Context, o *unstructured.Unstructured
 		return err
 	}
 	o.SetResourceVersion(stored.GetResourceVersion())
-	_, err = resource.Update(ctx, o, metav1.UpdateOptions{
-		DryRun: dryRun(), FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict,
-	})
-	if err == nil && hasStatus {
+	_, err = resource.Update(ctx, o, updateOptions(dryRun()))
+	if err == nil && d.hasStatus(o) {
 		stored.Object["status"] = o.Object["status"]
 		_, err = d.updateStatus(ctx, stored, dryRun())
 	}

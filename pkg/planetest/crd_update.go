@@ -4,8 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
-	"net/http"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 )
 
 // Update changes the CRDs to those of a source, which may be several, and waits
@@ -35,10 +35,9 @@ func (d *Definition) Update(crds Source) *Definition {
 // for what it has, or does not say all of the messages.
 func (d *Definition) RefusesToUpdate(crds Source, messages ...string) *Definition {
 	d.t.Helper()
-	all, err := d.read(crds)
+	all, err := d.definitionsOf(crds)
 	if err != nil {
 		d.t.Fatalf("CRD: %v", err)
-		return d
 	}
 	for _, crd := range all {
 		_, err := d.put(contextOf(d.t), crd.Unstructured, dryRun())
@@ -54,7 +53,6 @@ func (d *Definition) StoredVersions(want ...string) *Definition {
 		crd, err := d.plane.admin().crds().Get(contextOf(d.t), name, metav1.GetOptions{})
 		if err != nil {
 			d.t.Fatalf("CRD: %v", err)
-			return d
 		}
 		got, _, err := unstructured.NestedStringSlice(crd.Object, "status", "storedVersions")
 		if err != nil || !slices.Equal(got, want) {
@@ -97,26 +95,14 @@ func (d *Definition) replace(ctx context.Context, crd, before *unstructured.Unst
 	}
 	mark := "planetest " + rand.Text()
 	marked := crd.DeepCopy()
-	versions, _, err := unstructured.NestedSlice(marked.Object, "spec", "versions")
-	if err != nil {
-		return err
-	}
-	served := ""
-	for i := range versions {
-		if v, ok := versions[i].(map[string]any); ok && v["served"] == true {
-			served, _ = v["name"].(string)
-			v["deprecated"], v["deprecationWarning"] = true, mark
-			break
-		}
-	}
-	if err := unstructured.SetNestedSlice(marked.Object, versions, "spec", "versions"); err != nil {
-		return err
-	}
-	if served != "" { // else nobody can be asked
+	versions := versionsOf(marked)
+	served := slices.IndexFunc(versions, func(v version) bool { return v.served })
+	if served >= 0 { // else nobody can be asked
+		versions[served].fields["deprecated"], versions[served].fields["deprecationWarning"] = true, mark
 		if _, err := d.put(ctx, marked, nil); err != nil {
 			return err
 		}
-		if err := d.awaitMark(ctx, pathOf(crd, served), mark, true); err != nil {
+		if err := d.awaitWarning(ctx, marked, versions[served].name, mark, true); err != nil {
 			return err
 		}
 	}
@@ -124,8 +110,8 @@ func (d *Definition) replace(ctx context.Context, crd, before *unstructured.Unst
 	if err != nil {
 		return err
 	}
-	if served != "" {
-		if err := d.awaitMark(ctx, pathOf(crd, served), mark, false); err != nil {
+	if served >= 0 {
+		if err := d.awaitWarning(ctx, written, versions[served].name, mark, false); err != nil {
 			return err
 		}
 	}
@@ -138,7 +124,7 @@ func (d *Definition) replace(ctx context.Context, crd, before *unstructured.Unst
 func (d *Definition) put(ctx context.Context, crd *unstructured.Unstructured, dry []string) (*unstructured.Unstructured, error) {
 	client := d.plane.admin().crds()
 	var written *unstructured.Unstructured
-	err := retryConflict(ctx, func() error {
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		now, err := client.Get(ctx, crd.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -147,51 +133,34 @@ func (d *Definition) put(ctx context.Context, crd *unstructured.Unstructured, dr
 		crd.SetResourceVersion(now.GetResourceVersion())
 		crd.SetUID(now.GetUID())
 		crd.Object["status"] = now.Object["status"]
-		written, err = client.Update(ctx, crd, metav1.UpdateOptions{
-			DryRun: dry, FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict,
-		})
+		written, err = client.Update(ctx, crd, updateOptions(dry))
 		return err
 	})
 	return written, err
 }
 
-// retryConflict calls f again while somebody else wrote between its read and write.
-func retryConflict(ctx context.Context, f func() error) error {
-	for {
-		err := f()
-		if !apierrors.IsConflict(err) || ctx.Err() != nil {
-			return err
-		}
-	}
-}
-
-// awaitMark waits until requests for custom resources have a warning, or no more.
-func (d *Definition) awaitMark(ctx context.Context, path, mark string, want bool) error {
-	config := d.plane.root.config
-	client, err := rest.HTTPClientFor(config)
+// awaitWarning waits until requests for custom resources have a warning, or no more.
+func (d *Definition) awaitWarning(ctx context.Context, crd *unstructured.Unstructured, version, warning string, want bool) error {
+	var warnings strings.Builder
+	config := d.plane.admin().Config()
+	config.WarningHandler = rest.NewWarningWriter(&warnings, rest.WarningWriterOptions{})
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return err
 	}
-	// There is no object of the name: nothing is read or converted.
-	url := strings.TrimSuffix(config.Host, "/") + path + "/" + strings.ToLower(strings.ReplaceAll(mark, " ", "-"))
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
-		if err != nil {
-			return err
-		}
-		response, err := client.Do(request)
-		if err != nil {
-			return err
-		}
-		_, _ = io.Copy(io.Discard, response.Body) // the header tells
-		_ = response.Body.Close()
-		if strings.Contains(strings.Join(response.Header.Values("Warning"), "\n"), mark) == want {
-			return nil
-		}
-		select {
-		case <-time.After(time.Millisecond):
-		case <-ctx.Done():
-			return fmt.Errorf("wait until the CRD is in force: %w", context.Cause(ctx))
-		}
+	namespace := ""
+	if scope, _, _ := unstructured.NestedString(crd.Object, "spec", "scope"); scope == "Namespaced" {
+		namespace = metav1.NamespaceDefault
 	}
+	resource := client.Resource(resourceOf(crd, version)).Namespace(namespace)
+	err = wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		warnings.Reset()
+		// There is no object of the name: nothing is read or converted.
+		_, _ = resource.Get(ctx, "planetest-warning", metav1.GetOptions{})
+		return strings.Contains(warnings.String(), warning) == want, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the CRD is in force: %w", context.Cause(ctx))
+	}
+	return nil
 }

@@ -54,7 +54,6 @@ func (p *Plane) Consistently(t TB, d time.Duration, check func(ctx context.Conte
 		changed := p.server.changes.Next()
 		if err := check(ctx); err != nil {
 			t.Fatalf("consistently: not any more after %v: %v", time.Since(begun).Round(time.Millisecond), err)
-			return
 		}
 		if over {
 			return
@@ -66,7 +65,6 @@ func (p *Plane) Consistently(t TB, d time.Duration, check func(ctx context.Conte
 			over = true
 		case <-ctx.Done():
 			t.Fatalf("consistently: the test ended: %v", context.Cause(ctx))
-			return
 		}
 	}
 }

@@ -25,11 +25,9 @@ func (p *Plane) Golden(t TB, file string) {
 	want, err := os.ReadFile(file) //nolint:gosec // a test says what it reads
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("golden: there is no %s: %s=1 makes it", file, UpdateVariable)
-		return
 	}
 	if err != nil {
 		t.Fatalf("golden: %v", err)
-		return
 	}
 	if string(want) != got {
 		t.Errorf("golden: the plane differs from %s (-file +plane; %s=1 writes the file):\n%s",

@@ -3,7 +3,6 @@ package planetest
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"runtime/pprof"
@@ -72,12 +71,8 @@ func (g tag) ended() error {
 // goroutines are the stacks of those with the tag, equal ones once. The format
 // is that of debug level 1 of https://pkg.go.dev/runtime/pprof#Profile.WriteTo.
 func (g tag) goroutines() ([]string, error) {
-	profile := pprof.Lookup("goroutine")
-	if profile == nil {
-		return nil, errors.New("the runtime has no goroutine profile")
-	}
 	var all bytes.Buffer
-	if err := profile.WriteTo(&all, 1); err != nil {
+	if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {
 		return nil, fmt.Errorf("read the goroutine profile: %w", err)
 	}
 	label := fmt.Sprintf("%q:%q", tagKey, g.name)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,20 +29,18 @@ func Main(m interface{ Run() int }, plane **Plane, parts ...controlplane.Part) (
 // Main is [Main] with options.
 func (o Options) Main(m interface{ Run() int }, plane **Plane, parts ...controlplane.Part) (code int) {
 	complain := func(format string, args ...any) { fmt.Fprintf(os.Stderr, "planetest: "+format+"\n", args...) }
-	var dirs []string
+	dir, err := os.MkdirTemp("", "planetest")
+	if err != nil {
+		complain("%v", err)
+		return 1
+	}
 	defer func() {
-		for _, dir := range dirs {
-			if err := os.RemoveAll(dir); err != nil {
-				complain("%v", err)
-			}
+		if err := os.RemoveAll(dir); err != nil {
+			complain("%v", err)
 		}
 	}()
-	dir := func() (string, error) {
-		dir, err := os.MkdirTemp("", "planetest")
-		dirs = append(dirs, dir)
-		return dir, err
-	}
-	s, err := o.start(context.Background(), "TestMain", logr.New(sink{journal: &journal{logf: complain}}), dir, parts)
+	log := &journal{logf: complain}
+	s, err := o.start(context.Background(), "TestMain", log.errors(), func() string { return dir }, parts)
 	if err != nil {
 		complain("%v", err)
 		return 1
@@ -68,7 +65,6 @@ func (p *Plane) Namespace(t TB) string {
 	}, metav1.CreateOptions{FieldManager: FieldManager})
 	if err != nil {
 		t.Fatalf("make a namespace: %v", err)
-		return ""
 	}
 	t.Cleanup(func() {
 		t.Helper()
@@ -84,18 +80,12 @@ func (p *Plane) Namespace(t TB) string {
 func label(name string) string {
 	const longest = 50
 	name = strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
 			return r
-		case r >= 'A' && r <= 'Z':
-			return r - 'A' + 'a'
 		}
 		return '-'
-	}, name)
-	if len(name) > longest {
-		name = name[:longest]
-	}
-	if name = strings.Trim(name, "-"); name == "" {
+	}, strings.ToLower(name))
+	if name = strings.Trim(name[:min(len(name), longest)], "-"); name == "" {
 		return "test"
 	}
 	return name

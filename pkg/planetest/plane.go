@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
@@ -48,12 +47,10 @@ func Start(t TB, parts ...controlplane.Part) *Plane {
 func (o Options) Start(t TB, parts ...controlplane.Part) *Plane {
 	t.Helper()
 	j := &journal{logf: t.Logf}
-	dir := func() (string, error) { return t.TempDir(), nil }
-	s, err := o.start(contextOf(t), t.Name(), logr.New(sink{journal: j}), dir, parts)
+	s, err := o.start(contextOf(t), t.Name(), j.errors(), t.TempDir, parts)
 	if err != nil {
 		j.close()
 		t.Fatalf("planetest: %v", err)
-		return nil
 	}
 	t.Cleanup(func() {
 		t.Helper()

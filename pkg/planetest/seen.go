@@ -67,7 +67,7 @@ func (p *Plane) SeenBy(t TB, object metav1.Object, get func() (metav1.Object, er
 // atLeast tells whether what is cached is not older than what is wanted.
 func atLeast(cached, wanted metav1.Object) error {
 	if cached == nil {
-		return absentError{}
+		return absent()
 	}
 	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), wanted.GetResourceVersion())
 	if err != nil {
@@ -110,7 +110,6 @@ func (p *Plane) cached(t TB, informer Informer, o metav1.Object, check func(meta
 	})
 	if err != nil {
 		t.Fatalf("wait for a cache: %v", err)
-		return
 	}
 	defer func() { _ = informer.RemoveEventHandler(handle) }() // the only error is of a handle of another informer
 	defer cancel()
@@ -127,7 +126,6 @@ func (p *Plane) cached(t TB, informer Informer, o metav1.Object, check func(meta
 			lacks = check(now)
 		case <-ctx.Done():
 			t.Fatalf("wait until the cache has %s/%s: %v: %v", o.GetNamespace(), o.GetName(), context.Cause(ctx), lacks)
-			return
 		}
 		if lacks == nil && (now != nil || synced == nil) {
 			return

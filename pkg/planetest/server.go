@@ -40,9 +40,7 @@ const (
 )
 
 // start runs a server until stop. The directory is asked for when a file is needed.
-func (o Options) start(
-	ctx context.Context, name string, log logr.Logger, dir func() (string, error), given []controlplane.Part,
-) (*server, error) {
+func (o Options) start(ctx context.Context, name string, log logr.Logger, dir func() string, given []controlplane.Part) (*server, error) {
 	parts := o.parts(given)
 	if o.Storage == nil {
 		o.Storage = memory.Store{}
@@ -54,11 +52,7 @@ func (o Options) start(
 	parts = append(parts, controlplane.PartFunc(s.install))
 	b := controlplane.New("planetest").Storage(o.Storage)
 	if o.Kubeconfig {
-		in, err := dir()
-		if err != nil {
-			return nil, err
-		}
-		s.kubeconfig = filepath.Join(in, "kubeconfig")
+		s.kubeconfig = filepath.Join(dir(), "kubeconfig")
 		b = b.Listen("127.0.0.1:0")
 		parts = merge([]controlplane.Part{authn.Admin{Kubeconfig: s.kubeconfig}}, parts)
 	}

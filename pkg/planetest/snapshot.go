@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -33,11 +35,7 @@ func (p *Plane) Snapshot(t TB) Snapshot {
 		SetHeader("Accept", "application/json").Do(contextOf(t)).Error(); err != nil {
 		t.Fatalf("snapshot: list the groups: %v", err)
 	}
-	s, err := p.snapshot(t, func(*controlplane.FeedObject) bool { return true }, func(*unstructured.Unstructured) bool { return true })
-	if err != nil {
-		t.Fatalf("snapshot: %v", err)
-	}
-	return s
+	return p.snapshot(t, func(*controlplane.FeedObject) bool { return true }, func(*unstructured.Unstructured) bool { return true })
 }
 
 // Content is the snapshot of what was written since the plane started, without
@@ -45,7 +43,7 @@ func (p *Plane) Snapshot(t TB) Snapshot {
 // the plane's own groups, and default roles.
 func (p *Plane) Content(t TB) Snapshot {
 	t.Helper()
-	s, err := p.snapshot(t, func(o *controlplane.FeedObject) bool {
+	return p.snapshot(t, func(o *controlplane.FeedObject) bool {
 		return o.Revision > p.server.revision && o.Type.Resource.Resource != "events" &&
 			(o.Type.Resource.Resource != "leases" || o.Namespace != metav1.NamespaceSystem)
 	}, func(o *unstructured.Unstructured) bool {
@@ -53,66 +51,64 @@ func (p *Plane) Content(t TB) Snapshot {
 		_, service := o.GetLabels()["kube-aggregator.kubernetes.io/automanaged"]
 		return !role && !service
 	})
-	if err != nil {
+}
+
+// snapshot is of the objects for which both functions hold.
+func (p *Plane) snapshot(t TB, which func(*controlplane.FeedObject) bool, also func(*unstructured.Unstructured) bool) Snapshot {
+	t.Helper()
+	ctx, cancel := p.within(contextOf(t))
+	defer cancel()
+	s := Snapshot{objects: map[string]string{}}
+	if err := p.take(ctx, s, which, also); err != nil {
 		t.Fatalf("snapshot: %v", err)
 	}
 	return s
 }
 
-// place is where the objects of a resource are.
-type place struct {
-	resource  schema.GroupResource
-	namespace string
-}
-
-func (p *Plane) snapshot(
-	t TB, which func(*controlplane.FeedObject) bool, also func(*unstructured.Unstructured) bool,
-) (Snapshot, error) {
-	s := Snapshot{objects: map[string]string{}}
-	ctx, cancel := p.within(contextOf(t))
-	defer cancel()
+func (p *Plane) take(
+	ctx context.Context, s Snapshot, which func(*controlplane.FeedObject) bool, also func(*unstructured.Unstructured) bool,
+) error {
 	feed := p.server.plane.Feed()
 	if err := feed.CatchUp(ctx); err != nil {
-		return s, err
+		return err
 	}
 	// The feed tells what there is, so that nobody asks for all the resources
 	// that have no object.
-	wanted := map[place]map[string]bool{}
+	wanted := map[schema.GroupResource]sets.Set[cache.ObjectName]{}
 	for o := range feed.All() {
 		if (p.namespace != "" && o.Namespace != p.namespace) || !which(o) {
 			continue
 		}
-		at := place{o.Type.Resource, p.namespace}
-		if wanted[at] == nil {
-			wanted[at] = map[string]bool{}
+		if wanted[o.Type.Resource] == nil {
+			wanted[o.Type.Resource] = sets.New[cache.ObjectName]()
 		}
-		wanted[at][o.Namespace+"/"+o.Name] = true
+		wanted[o.Type.Resource].Insert(cache.NewObjectName(o.Namespace, o.Name))
 	}
-	for at, names := range wanted {
-		objects, err := p.list(ctx, at)
+	for resource, names := range wanted {
+		objects, err := p.list(ctx, resource)
 		if err != nil {
-			return s, fmt.Errorf("list %s: %w", at.resource, err)
+			return fmt.Errorf("list %s: %w", resource, err)
 		}
 		for i := range objects {
 			o := &objects[i]
-			if names[o.GetNamespace()+"/"+o.GetName()] && also(o) {
+			if names.Has(cache.MetaObjectToName(o)) && also(o) {
 				if err := s.add(o, p.namespace); err != nil {
-					return s, err
+					return err
 				}
 			}
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // list reads all objects of a resource. One that is not served any more has none.
-func (p *Plane) list(ctx context.Context, at place) ([]unstructured.Unstructured, error) {
+func (p *Plane) list(ctx context.Context, of schema.GroupResource) ([]unstructured.Unstructured, error) {
 	admin := p.admin()
-	resource, err := admin.RESTMapper().ResourceFor(at.resource.WithVersion(""))
+	resource, err := admin.RESTMapper().ResourceFor(of.WithVersion(""))
 	if err != nil {
 		return nil, err
 	}
-	list, err := admin.Dynamic().Resource(resource).Namespace(at.namespace).List(ctx, metav1.ListOptions{})
+	list, err := admin.Dynamic().Resource(resource).Namespace(p.namespace).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

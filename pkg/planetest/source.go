@@ -14,9 +14,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sailplane-dev/sailplane/pkg/crd"
 )
 
 // Source is where objects come from: [YAML], [Files], [FS] or [Objects].
@@ -153,14 +156,11 @@ func toUnstructured(s *runtime.Scheme, o runtime.Object) (*unstructured.Unstruct
 	}
 	u := &unstructured.Unstructured{Object: content}
 	if u.GetKind() == "" || u.GetAPIVersion() == "" {
-		kinds, _, err := s.ObjectKinds(o)
-		if err != nil {
-			kinds, _, err = scheme.Scheme.ObjectKinds(o)
-		}
+		kind, err := kindOf(s, o)
 		if err != nil {
 			return nil, fmt.Errorf("%T has no apiVersion and kind: set them, or start the plane with the Scheme of Options: %w", o, err)
 		}
-		u.SetGroupVersionKind(kinds[0])
+		u.SetGroupVersionKind(kind)
 	}
 	// What Go has no way to leave out is nobody's wish.
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
@@ -168,6 +168,21 @@ func toUnstructured(s *runtime.Scheme, o runtime.Object) (*unstructured.Unstruct
 		delete(u.Object, "status")
 	}
 	return u, nil
+}
+
+// kindOf is what an object is by the scheme, if it is no CRD and no built-in type.
+func kindOf(s *runtime.Scheme, o runtime.Object) (kind schema.GroupVersionKind, err error) {
+	crds := runtime.NewScheme()
+	if err := crd.AddToScheme(crds); err != nil {
+		return kind, err
+	}
+	for _, known := range []*runtime.Scheme{s, crds, scheme.Scheme} {
+		var kinds []schema.GroupVersionKind
+		if kinds, _, err = known.ObjectKinds(o); err == nil {
+			return kinds[0], nil
+		}
+	}
+	return kind, err
 }
 
 // Object names an object, to wait for it for example: Object("example.com/v1",

@@ -3,7 +3,8 @@ package planetest
 import "context"
 
 // TB is what the package needs of a test. *testing.T, *testing.B and *testing.F
-// have it, and so does what GinkgoT() of github.com/onsi/ginkgo/v2 returns.
+// have it, and so does what GinkgoT() of github.com/onsi/ginkgo/v2 returns. Fatalf
+// ends the goroutine that calls it.
 type TB interface {
 	Helper()
 	Name() string

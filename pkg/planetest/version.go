@@ -3,10 +3,13 @@ package planetest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/retry"
 )
 
 // Converts has the test fail when the object, read in another version such as
@@ -15,12 +18,9 @@ import (
 func (d *Definition) Converts(object any, version string, want any) *Definition {
 	d.t.Helper()
 	o, w := d.object(object), d.object(want)
-	if o == nil || w == nil {
-		return d
-	}
 	ctx := contextOf(d.t)
 	var got *unstructured.Unstructured
-	err := d.lend(ctx, o, func(_ dynamic.ResourceInterface, stored *unstructured.Unstructured) (err error) {
+	err := d.lend(ctx, o, func(stored *unstructured.Unstructured) (err error) {
 		got, err = d.readAt(ctx, stored, version)
 		return err
 	})
@@ -37,14 +37,11 @@ func (d *Definition) Converts(object any, version string, want any) *Definition 
 func (d *Definition) RoundTrips(object any, versions ...string) *Definition {
 	d.t.Helper()
 	o := d.object(object)
-	if o == nil {
-		return d
-	}
 	ctx := contextOf(d.t)
 	from := o.GroupVersionKind().Version
 	for _, version := range versions {
 		var before, there, back *unstructured.Unstructured
-		err := d.lend(ctx, o, func(_ dynamic.ResourceInterface, stored *unstructured.Unstructured) (err error) {
+		err := d.lend(ctx, o, func(stored *unstructured.Unstructured) (err error) {
 			if before, err = d.readAt(ctx, stored, from); err == nil {
 				there, err = d.readAt(ctx, stored, version)
 			}
@@ -56,7 +53,7 @@ func (d *Definition) RoundTrips(object any, versions ...string) *Definition {
 			there.SetResourceVersion("")
 			there.SetUID("")
 			there.SetManagedFields(nil)
-			err = d.lend(ctx, there, func(_ dynamic.ResourceInterface, stored *unstructured.Unstructured) (err error) {
+			err = d.lend(ctx, there, func(stored *unstructured.Unstructured) (err error) {
 				back, err = d.readAt(ctx, stored, from)
 				return err
 			})
@@ -66,35 +63,23 @@ func (d *Definition) RoundTrips(object any, versions ...string) *Definition {
 			continue
 		}
 		// What was read first may have lost something on the way into the storage.
-		d.same(describe(o)+" after a round trip by "+version, back, overlay(before, o))
+		want := &unstructured.Unstructured{Object: overlay(before.Object, o.DeepCopy().Object)}
+		d.same(describe(o)+" after a round trip by "+version, back, want)
 	}
 	return d
 }
 
-// overlay is an object with all that a second one says.
-func overlay(o, over *unstructured.Unstructured) *unstructured.Unstructured {
-	return &unstructured.Unstructured{Object: overlayMap(o.DeepCopy().Object, over.DeepCopy().Object)}
-}
-
-func overlayMap(m, over map[string]any) map[string]any {
+// overlay lays all that a second object says over the first one.
+func overlay(object, over map[string]any) map[string]any {
 	for key, value := range over {
 		below, both := value.(map[string]any)
-		if inside, ok := m[key].(map[string]any); ok && both {
-			m[key] = overlayMap(inside, below)
+		if inside, ok := object[key].(map[string]any); ok && both {
+			object[key] = overlay(inside, below)
 			continue
 		}
-		m[key] = value
+		object[key] = value
 	}
-	return m
-}
-
-// readAt reads an object in a version.
-func (d *Definition) readAt(ctx context.Context, stored *unstructured.Unstructured, version string) (*unstructured.Unstructured, error) {
-	resource, err := d.at(stored, version)
-	if err != nil {
-		return nil, err
-	}
-	return resource.Get(ctx, stored.GetName(), metav1.GetOptions{})
+	return object
 }
 
 // Migrate has every object of the CRDs stored in the storage version, and the CRDs
@@ -118,41 +103,32 @@ func (d *Definition) migrate(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	storage := ""
-	for _, v := range versionsOf(crd) {
-		if v.storage {
-			storage = v.name
+	versions := versionsOf(crd)
+	stored := versions[slices.IndexFunc(versions, func(v version) bool { return v.storage })].name // the server wants just one
+	resource := d.plane.admin().Dynamic().Resource(resourceOf(crd, stored))
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return resource.List(ctx, options)
+	})
+	err = pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		// A write that changes nothing is done when the object is stored in another version.
+		o, _ := item.(*unstructured.Unstructured)
+		if _, err := resource.Namespace(o.GetNamespace()).Update(ctx, o, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
+			return fmt.Errorf("%s: %w", describe(o), err)
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	resource := d.plane.admin().Dynamic().Resource(resourceOf(crd, storage))
-	// A write that changes nothing is done when the object is stored in another version.
-	for next := ""; ; {
-		list, err := resource.List(ctx, metav1.ListOptions{Limit: migrationPage, Continue: next})
-		if err != nil {
-			return err
-		}
-		for i := range list.Items {
-			o := &list.Items[i]
-			if _, err := resource.Namespace(o.GetNamespace()).Update(ctx, o, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
-				return fmt.Errorf("%s: %w", describe(o), err)
-			}
-		}
-		if next = list.GetContinue(); next == "" {
-			break
-		}
-	}
-	return retryConflict(ctx, func() error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		crd, err := definitions.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if err := unstructured.SetNestedStringSlice(crd.Object, []string{storage}, "status", "storedVersions"); err != nil {
+		if err := unstructured.SetNestedStringSlice(crd.Object, []string{stored}, "status", "storedVersions"); err != nil {
 			return err
 		}
 		_, err = definitions.UpdateStatus(ctx, crd, metav1.UpdateOptions{FieldManager: FieldManager})
 		return err
 	})
 }
-
-// migrationPage is how many objects are read at once.
-const migrationPage = 500

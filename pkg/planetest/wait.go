@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/yaml"
 )
 
@@ -94,7 +96,19 @@ func (p *Plane) follow(
 			return nil
 		}
 		w, err := resource.Watch(ctx, metav1.ListOptions{FieldSelector: only, ResourceVersion: list.GetResourceVersion()})
-		if err == nil && seen(ctx, w, see) {
+		if err == nil {
+			_, err = watchtools.UntilWithoutRetry(ctx, w, func(e watch.Event) (bool, error) {
+				o, _ := e.Object.(*unstructured.Unstructured)
+				switch e.Type {
+				case watch.Error:
+					return false, apierrors.FromObject(e.Object)
+				case watch.Deleted:
+					o = nil
+				}
+				return see(o), nil
+			})
+		}
+		if err == nil {
 			return nil
 		}
 		select {
@@ -107,25 +121,3 @@ func (p *Plane) follow(
 
 // rewatch paces a watch that ends at once.
 const rewatch = 10 * time.Millisecond
-
-// seen shows the events of a watch, until it ends or see returns true.
-func seen(ctx context.Context, w watch.Interface, see func(*unstructured.Unstructured) bool) bool {
-	defer w.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case e, ok := <-w.ResultChan():
-			if !ok || e.Type == watch.Error {
-				return false
-			}
-			o, _ := e.Object.(*unstructured.Unstructured)
-			if e.Type == watch.Deleted {
-				o = nil
-			}
-			if see(o) {
-				return true
-			}
-		}
-	}
-}

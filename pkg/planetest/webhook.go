@@ -14,9 +14,9 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -96,16 +96,20 @@ func (w webhooks) declare(p *controlplane.Plan) error {
 	probe := &probe{host: "probe." + all[0].GetName() + ".invalid", called: map[string]bool{}}
 	for _, o := range all {
 		names = append(names, describe(o))
-		probe.add(o.GetKind())
+		probe.called[o.GetKind()] = false
 		p.Need("admissionregistration."+o.GetKind()+"s{}", o.GroupVersionKind())
 	}
 	p.Answer(probe.host, probe)
 	name := "webhooks " + strings.Join(names, ", ")
 	p.Work(controlplane.Work{Name: name, Start: func(ctx context.Context, plane *controlplane.Plane) error {
-		if err := applyWebhooks(ctx, plane, all); err != nil {
+		client, err := dynamic.NewForConfig(plane.Config())
+		if err != nil {
 			return err
 		}
-		return probe.run(ctx, plane)
+		if err := applyWebhooks(ctx, client, all); err != nil {
+			return err
+		}
+		return probe.run(ctx, client, plane.Config())
 	}})
 	return nil
 }
@@ -113,8 +117,11 @@ func (w webhooks) declare(p *controlplane.Plan) error {
 // prepareWebhooks returns a configuration without CA bundles, and adds the hosts of
 // its webhooks, as the server asks them.
 func prepareWebhooks(o *unstructured.Unstructured, hosts map[string]bool) (*unstructured.Unstructured, error) {
-	if _, err := webhookResource(o.GroupVersionKind()); err != nil {
-		return nil, err
+	switch kind := o.GroupVersionKind(); kind {
+	case admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
+		admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"):
+	default:
+		return nil, fmt.Errorf("it is of %s, and no webhook configuration of %s", kind.GroupVersion(), admissionv1.SchemeGroupVersion)
 	}
 	if o.GetName() == "" {
 		return nil, errors.New("metadata.name is missing")
@@ -130,11 +137,7 @@ func prepareWebhooks(o *unstructured.Unstructured, hosts map[string]bool) (*unst
 			return nil, fmt.Errorf("webhooks[%d] is %T, not an object", i, hooks[i])
 		}
 		unstructured.RemoveNestedField(hook, "clientConfig", "caBundle")
-		client, err := clientOf(hook)
-		if err != nil {
-			return nil, fmt.Errorf("webhooks[%d].clientConfig: %w", i, err)
-		}
-		host, err := hostOf(client)
+		host, err := hostOf(hook)
 		if err != nil {
 			return nil, fmt.Errorf("webhooks[%d].clientConfig: %w", i, err)
 		}
@@ -143,18 +146,18 @@ func prepareWebhooks(o *unstructured.Unstructured, hosts map[string]bool) (*unst
 	return o, unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
 }
 
-func clientOf(hook map[string]any) (c admissionv1.WebhookClientConfig, err error) {
+// hostOf is where the server would connect to for a webhook, with the port.
+func hostOf(hook map[string]any) (string, error) {
+	const https = "443"
 	// A converter would not take the numbers that YAML has.
 	data, err := json.Marshal(hook["clientConfig"])
-	if err == nil {
-		err = json.Unmarshal(data, &c)
+	if err != nil {
+		return "", err
 	}
-	return c, err
-}
-
-// hostOf is where the server would connect to, with the port.
-func hostOf(c admissionv1.WebhookClientConfig) (string, error) {
-	const https = "443"
+	var c admissionv1.WebhookClientConfig
+	if err := json.Unmarshal(data, &c); err != nil {
+		return "", err
+	}
 	switch {
 	case c.Service != nil:
 		port := https
@@ -175,29 +178,16 @@ func hostOf(c admissionv1.WebhookClientConfig) (string, error) {
 	return "", errors.New("neither a service nor a url")
 }
 
-// webhookResource is the resource of webhook configurations of a kind.
-func webhookResource(kind schema.GroupVersionKind) (schema.GroupVersionResource, error) {
-	switch kind {
-	case admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
-		admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"):
-		return admissionv1.SchemeGroupVersion.WithResource(strings.ToLower(kind.Kind) + "s"), nil
-	}
-	return schema.GroupVersionResource{}, fmt.Errorf("it is of %s, and no webhook configuration of %s",
-		kind.GroupVersion(), admissionv1.SchemeGroupVersion)
+// webhookClient is the client of the configurations of the kind that one is of.
+func webhookClient(client dynamic.Interface, o *unstructured.Unstructured) dynamic.ResourceInterface {
+	resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
+	return client.Resource(resource)
 }
 
-func applyWebhooks(ctx context.Context, plane *controlplane.Plane, all []*unstructured.Unstructured) error {
-	client, err := dynamic.NewForConfig(plane.Config())
-	if err != nil {
-		return err
-	}
+func applyWebhooks(ctx context.Context, client dynamic.Interface, all []*unstructured.Unstructured) error {
 	for _, o := range all {
-		resource, err := webhookResource(o.GroupVersionKind())
-		if err != nil {
-			return err
-		}
 		options := metav1.ApplyOptions{FieldManager: FieldManager, Force: true}
-		if _, err := client.Resource(resource).Apply(ctx, o.GetName(), o, options); err != nil {
+		if _, err := webhookClient(client, o).Apply(ctx, o.GetName(), o, options); err != nil {
 			return fmt.Errorf("%s: %w", describe(o), err)
 		}
 	}

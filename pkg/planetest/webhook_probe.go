@@ -16,11 +16,10 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
 // probe tells when webhook configurations are in force. The server learns of
@@ -35,8 +34,6 @@ type probe struct {
 
 // probePatience is how long configurations may take on a busy machine.
 const probePatience = 30 * time.Second
-
-func (w *probe) add(kind string) { w.called[kind] = false }
 
 // ServeHTTP allows everything.
 func (w *probe) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
@@ -69,28 +66,19 @@ func (w *probe) missing() []string {
 }
 
 // run waits until all configurations that were written before are in force.
-func (w *probe) run(ctx context.Context, plane *controlplane.Plane) error {
-	kinds := slices.Sorted(maps.Keys(w.called))
+func (w *probe) run(ctx context.Context, client dynamic.Interface, config *rest.Config) error {
 	var all []*unstructured.Unstructured
-	for _, kind := range kinds {
+	for _, kind := range slices.Sorted(maps.Keys(w.called)) {
 		all = append(all, w.configuration(kind))
 	}
-	if err := applyWebhooks(ctx, plane, all); err != nil {
+	if err := applyWebhooks(ctx, client, all); err != nil {
 		return err
 	}
-	if err := w.await(ctx, plane.Config()); err != nil {
-		return err
-	}
-	client, err := dynamic.NewForConfig(plane.Config())
-	if err != nil {
+	if err := w.await(ctx, config); err != nil {
 		return err
 	}
 	for _, o := range all {
-		resource, err := webhookResource(o.GroupVersionKind())
-		if err != nil {
-			return err
-		}
-		if err := client.Resource(resource).Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil {
+		if err := webhookClient(client, o).Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil {
 			return err
 		}
 	}
@@ -128,22 +116,18 @@ func (w *probe) await(ctx context.Context, config *rest.Config) error {
 		return err
 	}
 	last := errors.New("the server does not ask: has the plane the webhook parts of package admit?")
-	for {
+	err = wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		ns, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
 		if err == nil {
-			_, err = client.CoreV1().Namespaces().UpdateStatus(ctx, ns, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
-		}
-		missing := w.missing()
-		if len(missing) == 0 {
-			return nil
+			_, err = client.CoreV1().Namespaces().UpdateStatus(ctx, ns, metav1.UpdateOptions{DryRun: dryRun()})
 		}
 		if err != nil && ctx.Err() == nil {
 			last = err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until configurations of kinds %v are in force: %w: %w", missing, context.Cause(ctx), last)
-		case <-time.After(time.Millisecond):
-		}
+		return len(w.missing()) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until configurations of kinds %v are in force: %w: %w", w.missing(), context.Cause(ctx), last)
 	}
+	return nil
 }

@@ -5,9 +5,11 @@ package gotool
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,19 @@ import (
 
 // Module is a module and where it is.
 type Module struct{ Path, Dir string }
+
+// Main runs a program that writes files, or with -check fails when one is stale.
+func Main(name string, run func(ctx context.Context, check bool) error) {
+	check := flag.Bool("check", false, "write nothing; fail when a file is stale")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, *check)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
+}
 
 // Our is the module of the working directory.
 func Our(ctx context.Context) (*Module, error) {

@@ -1,11 +1,12 @@
 package etcdapi
 
 import (
-	"container/heap"
+	"cmp"
 	"context"
 	"sync"
 	"time"
 
+	"github.com/google/btree"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
@@ -16,18 +17,22 @@ type expiry struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
-	keys  map[string]*ending
-	queue endings
+	keys  map[string]ending
+	queue *btree.BTreeG[ending] // the same, the next one first
 }
 
 // ending is a key that has an end, and the revision that said so.
 type ending struct {
-	key           string
-	expires, mod  int64
-	indexInEnding int
+	key          string
+	expires, mod int64
 }
 
-func newExpiry() *expiry { return &expiry{wake: make(chan struct{}, 1), keys: map[string]*ending{}} }
+func newExpiry() *expiry {
+	sooner := func(a, b ending) bool {
+		return cmp.Or(cmp.Compare(a.expires, b.expires), cmp.Compare(a.key, b.key)) < 0
+	}
+	return &expiry{wake: make(chan struct{}, 1), keys: map[string]ending{}, queue: btree.NewG(32, sooner)}
+}
 
 // follow takes in what happened.
 func (x *expiry) follow(events []*revision.Event) {
@@ -40,23 +45,24 @@ func (x *expiry) follow(events []*revision.Event) {
 
 // note takes in the newest state of a key. The caller holds the lock.
 func (x *expiry) note(kv *revision.KeyValue) {
-	known := x.keys[kv.Key]
-	switch {
-	case known != nil && kv.Mod < known.mod:
-	case kv.Expires == 0 && known != nil:
-		heap.Remove(&x.queue, known.indexInEnding)
-		delete(x.keys, kv.Key)
-	case kv.Expires == 0:
-	case known != nil:
-		known.expires, known.mod = kv.Expires, kv.Mod
-		heap.Fix(&x.queue, known.indexInEnding)
-		x.signal()
-	default:
-		e := &ending{key: kv.Key, expires: kv.Expires, mod: kv.Mod}
-		x.keys[kv.Key] = e
-		heap.Push(&x.queue, e)
-		x.signal()
+	if known, ok := x.keys[kv.Key]; ok {
+		if kv.Mod < known.mod {
+			return
+		}
+		x.forget(known)
 	}
+	if kv.Expires == 0 {
+		return
+	}
+	e := ending{key: kv.Key, expires: kv.Expires, mod: kv.Mod}
+	x.keys[kv.Key] = e
+	x.queue.ReplaceOrInsert(e)
+	x.signal()
+}
+
+func (x *expiry) forget(e ending) {
+	x.queue.Delete(e)
+	delete(x.keys, e.key)
 }
 
 func (x *expiry) signal() {
@@ -72,16 +78,14 @@ func (x *expiry) due(now time.Time) (changes []revision.Change, wait time.Durati
 	const long = time.Hour
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for len(x.queue) > 0 && len(changes) < revision.MaxChanges {
-		first := x.queue[0]
+	for first, ok := x.queue.Min(); ok && len(changes) < revision.MaxChanges; first, ok = x.queue.Min() {
 		if left := time.UnixMilli(first.expires).Sub(now); left > 0 {
 			return changes, min(left, long)
 		}
 		changes = append(changes, revision.Change{Kind: revision.Delete, Key: first.key, Expect: first.mod})
-		heap.Pop(&x.queue)
-		delete(x.keys, first.key)
+		x.forget(first)
 	}
-	if len(x.queue) > 0 {
+	if x.queue.Len() > 0 {
 		return changes, 0
 	}
 	return changes, long
@@ -92,7 +96,7 @@ func (x *expiry) again(changes []revision.Change, expires int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, c := range changes {
-		if x.keys[c.Key] == nil {
+		if _, ok := x.keys[c.Key]; !ok {
 			x.note(&revision.KeyValue{Key: c.Key, Mod: c.Expect, Expires: expires})
 		}
 	}
@@ -111,42 +115,13 @@ func (x *expiry) run(ctx context.Context, log revision.Log) {
 			}
 		}
 		if len(changes) > 0 {
-			wait = min(wait, 0)
+			wait = 0
 		}
-		timer := time.NewTimer(wait)
 		select {
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-x.wake:
-			timer.Stop()
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		}
 	}
-}
-
-// endings is a heap.Interface, the next one first.
-type endings []*ending
-
-func (e endings) Len() int           { return len(e) }
-func (e endings) Less(i, j int) bool { return e[i].expires < e[j].expires }
-func (e endings) Swap(i, j int) {
-	e[i], e[j] = e[j], e[i]
-	e[i].indexInEnding, e[j].indexInEnding = i, j
-}
-
-// Push implements heap.Interface.
-func (e *endings) Push(x any) {
-	one, _ := x.(*ending)
-	one.indexInEnding = len(*e)
-	*e = append(*e, one)
-}
-
-// Pop implements heap.Interface.
-func (e *endings) Pop() any {
-	old := *e
-	last := old[len(old)-1]
-	old[len(old)-1] = nil
-	*e = old[:len(old)-1]
-	return last
 }

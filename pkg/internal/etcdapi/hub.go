@@ -1,10 +1,11 @@
 package etcdapi
 
 import (
-	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
@@ -23,21 +24,29 @@ type hub struct {
 	mu sync.Mutex
 	// revision is that up to which every change was handed on.
 	revision int64
-	keys     map[string]group         // watches of one key
-	prefixes map[int]map[string]group // of a prefix, by its length
-	lengths  []int                    // the keys of prefixes, in order
-	spans    group                    // the other ones
+	places   map[place]group
+	lengths  []int // of all prefixes that were watched, in order
+	spans    group // watches that are in no place
 	expiry   *expiry
+}
+
+// place is where the watches of one key are, or those of a prefix.
+type place struct {
+	key      string
+	isPrefix bool
+}
+
+// placeOf returns false for a span that is neither one key nor a prefix.
+func placeOf(span revision.Span) (at place, ok bool) {
+	at = place{key: span.Key, isPrefix: span.End != ""}
+	return at, !at.isPrefix || span.End == clientv3.GetPrefixRangeEnd(span.Key)
 }
 
 // group are watches of the same span.
 type group map[*watch]struct{}
 
 func newHub() *hub {
-	return &hub{
-		stop: make(chan struct{}), keys: map[string]group{}, prefixes: map[int]map[string]group{}, spans: group{},
-		expiry: newExpiry(),
-	}
+	return &hub{stop: make(chan struct{}), places: map[place]group{}, spans: group{}, expiry: newExpiry()}
 }
 
 // follow is a revision.Follower.
@@ -69,14 +78,14 @@ func (h *hub) lag() int64 {
 
 // each calls f with the watches of a key. The caller holds the lock.
 func (h *hub) each(key string, f func(*watch)) {
-	for w := range h.keys[key] {
+	for w := range h.places[place{key: key}] {
 		f(w)
 	}
 	for _, n := range h.lengths {
 		if n > len(key) {
 			break
 		}
-		for w := range h.prefixes[n][key[:n]] {
+		for w := range h.places[place{key: key[:n], isPrefix: true}] {
 			f(w)
 		}
 	}
@@ -89,16 +98,9 @@ func (h *hub) each(key string, f func(*watch)) {
 
 // all calls f with every watch. The caller holds the lock.
 func (h *hub) all(f func(*watch)) {
-	for _, g := range h.keys {
+	for _, g := range h.places {
 		for w := range g {
 			f(w)
-		}
-	}
-	for _, prefixes := range h.prefixes {
-		for _, g := range prefixes {
-			for w := range g {
-				f(w)
-			}
 		}
 	}
 	for w := range h.spans {
@@ -108,18 +110,17 @@ func (h *hub) all(f func(*watch)) {
 
 // add has a watch hear of what happens from now on. The caller holds the lock.
 func (h *hub) add(w *watch) {
-	switch {
-	case w.span.End == "":
-		join(h.keys, w.span.Key, w)
-	case w.span.End == prefixEnd(w.span.Key):
-		n := len(w.span.Key)
-		if h.prefixes[n] == nil {
-			h.prefixes[n] = map[string]group{}
-			h.lengths = slices.Sorted(maps.Keys(h.prefixes))
-		}
-		join(h.prefixes[n], w.span.Key, w)
-	default:
+	at, ok := placeOf(w.span)
+	if !ok {
 		h.spans[w] = struct{}{}
+		return
+	}
+	if h.places[at] == nil {
+		h.places[at] = group{}
+	}
+	h.places[at][w] = struct{}{}
+	if at.isPrefix && !slices.Contains(h.lengths, len(at.key)) {
+		h.lengths = slices.Sorted(slices.Values(append(h.lengths, len(at.key))))
 	}
 }
 
@@ -128,41 +129,10 @@ func (h *hub) remove(w *watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.spans, w)
-	leave(h.keys, w.span.Key, w)
-	n := len(w.span.Key)
-	leave(h.prefixes[n], w.span.Key, w)
-	if prefixes, ok := h.prefixes[n]; ok && len(prefixes) == 0 {
-		delete(h.prefixes, n)
-		h.lengths = slices.Sorted(maps.Keys(h.prefixes))
+	at, _ := placeOf(w.span)
+	if delete(h.places[at], w); len(h.places[at]) == 0 {
+		delete(h.places, at)
 	}
-}
-
-func join(groups map[string]group, key string, w *watch) {
-	if groups[key] == nil {
-		groups[key] = group{}
-	}
-	groups[key][w] = struct{}{}
-}
-
-func leave(groups map[string]group, key string, w *watch) {
-	g, ok := groups[key]
-	if !ok {
-		return
-	}
-	if delete(g, w); len(g) == 0 {
-		delete(groups, key)
-	}
-}
-
-// prefixEnd is the end of the span of all keys with a prefix, as
-// clientv3.GetPrefixRangeEnd has it.
-func prefixEnd(prefix string) string {
-	for i := len(prefix) - 1; i >= 0; i-- {
-		if c := prefix[i]; c < 0xff {
-			return prefix[:i] + string([]byte{c + 1})
-		}
-	}
-	return revision.NoEnd
 }
 
 // notify tells idle watches that asked for it how far they are, until the end.
@@ -177,7 +147,7 @@ func (h *hub) notify() {
 		}
 		h.mu.Lock()
 		h.all(func(w *watch) {
-			if w.options.progress && !w.busy {
+			if w.progress && !w.busy {
 				w.ask(1)
 			}
 			w.busy = false

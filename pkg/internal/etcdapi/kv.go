@@ -63,23 +63,6 @@ func rangeResponse(page revision.Page) *pb.RangeResponse {
 
 // Put implements the etcd KV service.
 func (s *kv) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
-	change, err := put(r)
-	if err != nil {
-		return nil, err
-	}
-	if change.Key == compactKeyStored {
-		return s.putVersion(ctx, r)
-	}
-	change.Expect = revision.AnyRevision
-	result, err := s.append(ctx, []revision.Change{change})
-	if err != nil {
-		return nil, err
-	}
-	return putResponse(r, result.Revision, result.Before[0]), nil
-}
-
-// putVersion puts the key that has a version.
-func (s *kv) putVersion(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
 	response, err := s.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{Request: &pb.RequestOp_RequestPut{RequestPut: r}}}})
 	if err != nil {
 		return nil, err
@@ -103,14 +86,6 @@ func put(r *pb.PutRequest) (revision.Change, error) {
 	return revision.Change{Key: storedKey(r.Key), Value: bytes.Clone(r.Value), Expires: expires}, nil
 }
 
-func putResponse(r *pb.PutRequest, at int64, before *revision.KeyValue) *pb.PutResponse {
-	response := &pb.PutResponse{Header: &pb.ResponseHeader{Revision: at}}
-	if r.PrevKv && before != nil {
-		response.PrevKv = keyValue(before)
-	}
-	return response
-}
-
 // DeleteRange implements the etcd KV service.
 func (s *kv) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
 	response, err := s.Txn(ctx, &pb.TxnRequest{Success: []*pb.RequestOp{{
@@ -119,23 +94,7 @@ func (s *kv) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.Del
 	if err != nil {
 		return nil, err
 	}
-	deleted := response.Responses[0].GetResponseDeleteRange()
-	deleted.Header = response.Header
-	return deleted, nil
-}
-
-func deleteResponse(r *pb.DeleteRangeRequest, at int64, before []*revision.KeyValue) *pb.DeleteRangeResponse {
-	response := &pb.DeleteRangeResponse{Header: &pb.ResponseHeader{Revision: at}}
-	for _, kv := range before {
-		if kv == nil {
-			continue
-		}
-		response.Deleted++
-		if r.PrevKv {
-			response.PrevKvs = append(response.PrevKvs, keyValue(kv))
-		}
-	}
-	return response
+	return response.Responses[0].GetResponseDeleteRange(), nil
 }
 
 // Compact implements the etcd KV service.

@@ -87,13 +87,28 @@ func (s *kv) commitSingle(ctx context.Context, r *pb.TxnRequest, change revision
 	return response, nil
 }
 
+// responseOp is what a write is answered with that was done at a revision, and the
+// values before of the keys it is of.
 func responseOp(op *pb.RequestOp, at int64, before []*revision.KeyValue) *pb.ResponseOp {
+	header := &pb.ResponseHeader{Revision: at}
 	if r := op.GetRequestPut(); r != nil {
-		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: putResponse(r, at, before[0])}}
+		response := &pb.PutResponse{Header: header}
+		if r.PrevKv && before[0] != nil {
+			response.PrevKv = keyValue(before[0])
+		}
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: response}}
 	}
-	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{
-		ResponseDeleteRange: deleteResponse(op.GetRequestDeleteRange(), at, before),
-	}}
+	response := &pb.DeleteRangeResponse{Header: header}
+	for _, kv := range before {
+		if kv == nil {
+			continue
+		}
+		response.Deleted++
+		if op.GetRequestDeleteRange().PrevKv {
+			response.PrevKvs = append(response.PrevKvs, keyValue(kv))
+		}
+	}
+	return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: response}}
 }
 
 // transaction is one try of any transaction.
@@ -114,14 +129,14 @@ type transaction struct {
 func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (response *pb.TxnResponse, again bool, err error) {
 	succeeded, err := t.compare(ctx, r.Compare)
 	if err != nil {
-		return nil, retriable(err), rpcError(err)
+		return nil, errors.Is(err, revision.ErrCompacted), rpcError(err)
 	}
 	ops := r.Failure
 	if succeeded {
 		ops = r.Success
 	}
 	if err := t.plan(ctx, ops); err != nil {
-		return nil, retriable(err), rpcError(err)
+		return nil, errors.Is(err, revision.ErrCompacted), rpcError(err)
 	}
 	result := revision.Result{Revision: t.at, Refused: -1}
 	if len(t.changes) > 0 {
@@ -149,9 +164,6 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (response *pb.T
 	}
 	return response, false, nil
 }
-
-// retriable tells that a read was overtaken by a compaction.
-func retriable(err error) bool { return errors.Is(err, revision.ErrCompacted) }
 
 // read returns what a span has, at the revision of the transaction.
 func (t *transaction) read(ctx context.Context, q revision.Query) (revision.Page, error) {

@@ -43,11 +43,12 @@ func newWatcher(h *hub) *watcher { return &watcher{hub: h, watches: map[*watch]s
 // watch is a span of keys from a revision on. The lock of the hub guards what
 // changes.
 type watch struct {
-	span    revision.Span
-	options watchOptions
-	out     chan clientv3.WatchResponse
-	cancel  context.CancelFunc
-	wake    chan struct{}
+	span   revision.Span
+	out    chan clientv3.WatchResponse
+	cancel context.CancelFunc
+	wake   chan struct{}
+	// What it was asked for beside keys.
+	previous, progress, created, noPut, noDelete bool
 
 	queue []*revision.Event
 	bytes int
@@ -60,21 +61,14 @@ type watch struct {
 	busy   bool // had an event since the last notification
 }
 
-// watchOptions are what a watch was asked for beside keys.
-type watchOptions struct {
-	previous, progress, created, noPut, noDelete bool
-}
-
 // Watch implements clientv3.Watcher.
 func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	op := clientv3.OpGet(key, opts...)
 	ctx, cancel := context.WithCancel(ctx)
 	one := &watch{
-		span: storedSpan(op.KeyBytes(), op.RangeBytes()),
-		options: watchOptions{
-			previous: op.IsPrevKV(), progress: op.IsProgressNotify(), created: op.IsCreatedNotify(),
-			noPut: op.IsFilterPut(), noDelete: op.IsFilterDelete(),
-		},
+		span:     storedSpan(op.KeyBytes(), op.RangeBytes()),
+		previous: op.IsPrevKV(), progress: op.IsProgressNotify(), created: op.IsCreatedNotify(),
+		noPut: op.IsFilterPut(), noDelete: op.IsFilterDelete(),
 		out: make(chan clientv3.WatchResponse), cancel: cancel, wake: make(chan struct{}, 1), next: op.Rev(),
 	}
 	w.mu.Lock()
@@ -147,7 +141,7 @@ func (w *watch) offer(e *revision.Event) {
 		return
 	}
 	w.next = e.KV.Mod + 1
-	if e.Delete && w.options.noDelete || !e.Delete && w.options.noPut {
+	if e.Delete && w.noDelete || !e.Delete && w.noPut {
 		return
 	}
 	w.queue = append(w.queue, e)
@@ -171,7 +165,7 @@ func (w *watch) signal() {
 
 // serve delivers a watch until it ends.
 func (h *hub) serve(ctx context.Context, w *watch) {
-	if w.options.created && !w.send(ctx, h, clientv3.WatchResponse{Header: header(h.reached()), Created: true}) {
+	if w.created && !w.send(ctx, h, clientv3.WatchResponse{Header: header(h.reached()), Created: true}) {
 		return
 	}
 	for {
@@ -253,7 +247,7 @@ func (h *hub) catchUp(ctx context.Context, w *watch) bool {
 		}
 	}
 	events = slices.DeleteFunc(events, func(e *revision.Event) bool {
-		return e.Delete && w.options.noDelete || !e.Delete && w.options.noPut
+		return e.Delete && w.noDelete || !e.Delete && w.noPut
 	})
 	if len(events) > 0 && !w.sendEvents(ctx, h, events) {
 		return false
@@ -283,7 +277,7 @@ func (w *watch) event(e *revision.Event) *clientv3.Event {
 	} else {
 		event.Kv = keyValue(&e.KV)
 	}
-	if w.options.previous && e.Previous != nil {
+	if w.previous && e.Previous != nil {
 		event.PrevKv = keyValue(e.Previous)
 	}
 	return event

@@ -3,7 +3,6 @@ package storagetest
 import (
 	"bytes"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -61,22 +60,18 @@ func BenchmarkCreate(b *testing.B, open func(testing.TB) controlplane.Storage) {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
 			h := newSuite(open, nil).start(b, open(b))
 			var next atomic.Int64
-			var group sync.WaitGroup
 			b.ResetTimer()
 			before := cpuTime()
-			for range writers {
-				group.Go(func() {
-					for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
-						key := fmt.Sprintf("/registry/configmaps/default/%d", i)
-						r, err := h.client.OptimisticPut(b.Context(), key, value, 0, kubernetes.PutOptions{})
-						if err != nil || !r.Succeeded {
-							b.Error(r, err)
-							return
-						}
+			together(writers, func(int) {
+				for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
+					key := fmt.Sprintf("/registry/configmaps/default/%d", i)
+					r, err := h.client.OptimisticPut(b.Context(), key, value, 0, kubernetes.PutOptions{})
+					if err != nil || !r.Succeeded {
+						b.Error(r, err)
+						return
 					}
-				})
-			}
-			group.Wait()
+				}
+			})
 			b.ReportMetric(float64((cpuTime()-before).Microseconds())/float64(b.N), "cpu-us/op")
 		})
 	}

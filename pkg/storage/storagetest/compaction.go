@@ -1,12 +1,10 @@
 package storagetest
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
@@ -18,29 +16,21 @@ func testCompaction(t *testing.T, h *harness) {
 	gone := h.create(t, "/t/gone", "1")
 	gone = h.remove(t, "/t/gone", gone)
 	three := h.update(t, "/t/a", "3", two)
-	if _, err := h.client.Compact(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.client.Kubernetes.Get(t.Context(), "/t/a", kubernetes.GetOptions{Revision: one}); !errors.Is(err, rpctypes.ErrCompacted) {
-		t.Errorf("get before the compacted revision: got %v, want %v", err, rpctypes.ErrCompacted)
-	}
-	if _, err := h.client.List(t.Context(), "/t/", kubernetes.ListOptions{Revision: one}); !errors.Is(err, rpctypes.ErrCompacted) {
-		t.Errorf("list before the compacted revision: got %v, want %v", err, rpctypes.ErrCompacted)
-	}
-	if _, err := h.client.Compact(t.Context(), gone); !errors.Is(err, rpctypes.ErrCompacted) {
-		t.Errorf("compact twice: got %v, want %v", err, rpctypes.ErrCompacted)
-	}
-	if _, err := h.client.Compact(t.Context(), three+1000); !errors.Is(err, rpctypes.ErrFutureRev) {
-		t.Errorf("compact in the future: got %v, want %v", err, rpctypes.ErrFutureRev)
-	}
+	h.compact(t, gone)
+	_, err := h.client.Kubernetes.Get(t.Context(), "/t/a", kubernetes.GetOptions{Revision: one})
+	expectError(t, "get before the compacted revision", err, rpctypes.ErrCompacted)
+	_, err = h.client.List(t.Context(), "/t/", kubernetes.ListOptions{Revision: one})
+	expectError(t, "list before the compacted revision", err, rpctypes.ErrCompacted)
+	_, err = h.client.Compact(t.Context(), gone)
+	expectError(t, "compact twice", err, rpctypes.ErrCompacted)
+	_, err = h.client.Compact(t.Context(), three+1000)
+	expectError(t, "compact in the future", err, rpctypes.ErrFutureRev)
 	if kv := h.get(t, "/t/a", gone).KV; kv == nil || string(kv.Value) != "2" {
 		t.Errorf("get at the compacted revision: got %v, want 2", kv)
 	}
 	// Compact up to a deletion that is the last write: revisions go on rising.
 	last := h.remove(t, "/t/a", three)
-	if _, err := h.client.Compact(t.Context(), last); err != nil {
-		t.Fatal(err)
-	}
+	h.compact(t, last)
 	if r := h.list(t, "/t/", kubernetes.ListOptions{}); r.Revision < last || len(r.Kvs) != 0 {
 		t.Errorf("list: got %v at %d, want nothing at %d or later", r.Kvs, r.Revision, last)
 	}
@@ -97,12 +87,9 @@ func testCleanList(t *testing.T, h *harness) {
 	gone := h.create(t, "/t/gone", "1")
 	two := h.update(t, "/t/a", "2", one)
 	last := h.remove(t, "/t/gone", gone)
-	if _, err := h.client.Compact(t.Context(), last); err != nil {
-		t.Fatal(err)
-	}
-	if r := h.watch(t, "/t/", one).next(t); !errors.Is(r.Err(), rpctypes.ErrCompacted) {
-		t.Fatalf("watch of what was compacted: got %v, want %v", r.Err(), rpctypes.ErrCompacted)
-	}
+	h.compact(t, last)
+	r := h.watch(t, "/t/", one).next(t)
+	expectError(t, "watch of what was compacted", r.Err(), rpctypes.ErrCompacted)
 	list := h.list(t, "/t/", kubernetes.ListOptions{})
 	if len(list.Kvs) != 1 || string(list.Kvs[0].Value) != "2" || list.Kvs[0].ModRevision != two ||
 		list.Kvs[0].CreateRevision != one || list.Revision != last {
@@ -110,7 +97,5 @@ func testCleanList(t *testing.T, h *harness) {
 	}
 	three := h.update(t, "/t/a", "3", two)
 	want := []string{fmt.Sprintf("put /t/a=3 at %d was 2", three)}
-	if diff := cmp.Diff(want, describeAll(h.record(t, "/t/", list.Revision+1, 1))); diff != "" {
-		t.Errorf("a watch from the list on (-want +got):\n%s", diff)
-	}
+	expectSame(t, "a watch from the list on", want, describeAll(h.record(t, "/t/", list.Revision+1, 1)))
 }

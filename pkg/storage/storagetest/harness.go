@@ -1,12 +1,16 @@
 package storagetest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"sync"
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 
@@ -81,16 +85,11 @@ func hangUp(t testing.TB, c *kubernetes.Client) {
 // create writes a new key and returns its revision.
 func (h *harness) create(t testing.TB, key, value string) int64 {
 	t.Helper()
-	return h.put(t, key, value, 0)
+	return h.update(t, key, value, 0)
 }
 
-// update writes a key that has the revision given.
+// update writes a key that has the revision given, a new one for 0.
 func (h *harness) update(t testing.TB, key, value string, revision int64) int64 {
-	t.Helper()
-	return h.put(t, key, value, revision)
-}
-
-func (h *harness) put(t testing.TB, key, value string, revision int64) int64 {
 	t.Helper()
 	r, err := h.client.OptimisticPut(t.Context(), key, []byte(value), revision,
 		kubernetes.PutOptions{GetOnFailure: revision != 0})
@@ -134,6 +133,72 @@ func (h *harness) list(t testing.TB, prefix string, o kubernetes.ListOptions) ku
 		t.Fatalf("list %s %+v: %v", prefix, o, err)
 	}
 	return r
+}
+
+// refused has a write refused that expects another revision than the key has, and
+// returns the answer.
+func (h *harness) refused(t testing.TB, key string, revision int64) kubernetes.PutResponse {
+	t.Helper()
+	r, err := h.client.OptimisticPut(t.Context(), key, []byte("x"), revision, kubernetes.PutOptions{GetOnFailure: true})
+	if err != nil || r.Succeeded {
+		t.Fatalf("put %s at revision %d: got %+v, %v, want a refusal", key, revision, r, err)
+	}
+	return r
+}
+
+// expectCount counts the keys below a prefix.
+func (h *harness) expectCount(t testing.TB, prefix string, want int) {
+	t.Helper()
+	if n, err := h.client.Count(t.Context(), prefix, kubernetes.CountOptions{}); err != nil || n != int64(want) {
+		t.Errorf("count: got %d, %v, want %d", n, err, want)
+	}
+}
+
+// compact drops the history before a revision.
+func (h *harness) compact(t testing.TB, revision int64) {
+	t.Helper()
+	if _, err := h.client.Compact(t.Context(), revision); err != nil {
+		t.Fatalf("compact to revision %d: %v", revision, err)
+	}
+}
+
+// pages reads the keys below a prefix in pages of the size given, or in one for
+// 0, as they were at the first page.
+func (h *harness) pages(t testing.TB, prefix string, limit int64) iter.Seq[kubernetes.ListResponse] {
+	return func(yield func(kubernetes.ListResponse) bool) {
+		o := kubernetes.ListOptions{Limit: limit}
+		for {
+			page := h.list(t, prefix, o)
+			if !yield(page) || page.Count <= int64(len(page.Kvs)) {
+				return
+			}
+			o.Revision = cmp.Or(o.Revision, page.Revision)
+			o.Continue = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+		}
+	}
+}
+
+// together runs a function n times at once, and waits until all have returned.
+func together(n int, f func(i int)) {
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() { f(i) })
+	}
+	group.Wait()
+}
+
+func expectSame(t testing.TB, what string, want, got []string) {
+	t.Helper()
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+func expectError(t testing.TB, what string, err, want error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Errorf("%s: got %v, want %v", what, err, want)
+	}
 }
 
 // watcher collects what a watch delivers.

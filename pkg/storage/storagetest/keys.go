@@ -35,13 +35,10 @@ func testKeyBytes(t *testing.T, h *harness) {
 		}
 	}
 	slices.Sort(keys)
-	if diff := cmp.Diff(keys, h.pages(t, "/t/", 50)); diff != "" {
-		t.Errorf("list in pages (-want +got):\n%s", diff)
-	}
+	expectSame(t, "list in pages", keys, h.keysInPages(t, "/t/", 50))
 	for _, key := range keys {
-		r, err := h.client.OptimisticPut(t.Context(), key, nil, 0, kubernetes.PutOptions{GetOnFailure: true})
-		if err != nil || r.Succeeded || r.KV == nil || string(r.KV.Key) != key {
-			t.Fatalf("create %q again: got %+v, %v, want a refusal with what is there", key, r, err)
+		if r := h.refused(t, key, 0); r.KV == nil || string(r.KV.Key) != key {
+			t.Fatalf("create %q again: got %+v, want what is there", key, r)
 		}
 		kv := h.get(t, key, 0).KV
 		if kv == nil || string(kv.Key) != key || string(kv.Value) != string(value) {
@@ -54,22 +51,14 @@ func testKeyBytes(t *testing.T, h *harness) {
 	}
 }
 
-// pages lists the keys below a prefix, some at a time.
-func (h *harness) pages(t testing.TB, prefix string, limit int64) []string {
+// keysInPages lists the keys below a prefix, some at a time.
+func (h *harness) keysInPages(t testing.TB, prefix string, limit int64) []string {
 	t.Helper()
 	var keys []string
-	o := kubernetes.ListOptions{Limit: limit}
-	for {
-		r := h.list(t, prefix, o)
-		keys = append(keys, keysOf(r)...)
-		if r.Count <= int64(len(r.Kvs)) {
-			return keys
-		}
-		if o.Revision == 0 {
-			o.Revision = r.Revision
-		}
-		o.Continue = keys[len(keys)-1] + "\x00"
+	for page := range h.pages(t, prefix, limit) {
+		keys = append(keys, keysOf(page)...)
 	}
+	return keys
 }
 
 // lookalikes are keys that other orders, and patterns, take for each other.
@@ -90,7 +79,7 @@ func testKeyOrder(t *testing.T, h *harness) {
 	h.create(t, "/u", "after")
 	slices.Sort(keys)
 	for _, limit := range []int64{0, 1, 7} {
-		if diff := cmp.Diff(keys, h.pages(t, "/t/", limit), cmp.Transformer("quoted", func(s string) string { return fmt.Sprintf("%q", s) })); diff != "" {
+		if diff := cmp.Diff(keys, h.keysInPages(t, "/t/", limit), cmp.Transformer("quoted", func(s string) string { return fmt.Sprintf("%q", s) })); diff != "" {
 			t.Errorf("keys, %d at a time (-want +got):\n%s", limit, diff)
 		}
 	}
@@ -117,19 +106,13 @@ func testPrefixes(t *testing.T, h *harness) {
 			}
 			want = append(want, written...)
 			slices.Sort(want)
-			if diff := cmp.Diff(want, keysOf(h.list(t, prefix, kubernetes.ListOptions{}))); diff != "" {
-				t.Errorf("list (-want +got):\n%s", diff)
-			}
-			if n, err := h.client.Count(t.Context(), prefix, kubernetes.CountOptions{}); err != nil || n != int64(len(want)) {
-				t.Errorf("count: got %d, %v, want %d", n, err, len(want))
-			}
+			expectSame(t, "list", want, keysOf(h.list(t, prefix, kubernetes.ListOptions{})))
+			h.expectCount(t, prefix, len(want))
 			var watched []string
 			for _, e := range h.record(t, prefix, begin, len(want)) {
 				watched = append(watched, string(e.Kv.Key))
 			}
-			if diff := cmp.Diff(written, watched); diff != "" {
-				t.Errorf("watch (-want +got):\n%s", diff)
-			}
+			expectSame(t, "watch", written, watched)
 			end := clientv3.GetPrefixRangeEnd(prefix)
 			r, err := h.client.KV.Get(t.Context(), prefix, clientv3.WithRange(end), clientv3.WithLimit(1))
 			if err != nil || len(r.Kvs) != min(1, len(want)) || r.Count != int64(len(want)) || r.More != (len(want) > 1) {

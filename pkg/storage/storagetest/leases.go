@@ -152,9 +152,7 @@ func testLeaseUnknown(t *testing.T, h *harness) {
 	t.Parallel() // they wait, each on a storage of its own
 	l := h.grant(t, 60)
 	_, err := h.client.OptimisticPut(t.Context(), "/t/a", []byte("1"), 0, kubernetes.PutOptions{LeaseID: l.id + 1})
-	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		t.Errorf("got %v, want %v", err, rpctypes.ErrLeaseNotFound)
-	}
+	expectError(t, "put with an unknown lease", err, rpctypes.ErrLeaseNotFound)
 	if r := h.get(t, "/t/a", 0); r.KV != nil {
 		t.Errorf("got %v, want nothing written", r.KV)
 	}

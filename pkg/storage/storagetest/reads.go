@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,9 +20,8 @@ func testMissingKeys(t *testing.T, h *harness) {
 	if r := h.list(t, "/t/", kubernetes.ListOptions{}); len(r.Kvs) != 0 || r.Count != 0 || r.Revision < revision {
 		t.Errorf("list: got %+v, want nothing at revision %d or later", r, revision)
 	}
-	put, err := h.client.OptimisticPut(t.Context(), "/t/none", []byte("x"), revision, kubernetes.PutOptions{GetOnFailure: true})
-	if err != nil || put.Succeeded || put.KV != nil {
-		t.Errorf("update: got %+v, %v, want a refusal", put, err)
+	if put := h.refused(t, "/t/none", revision); put.KV != nil {
+		t.Errorf("update: got %+v, want nothing there", put)
 	}
 	del, err := h.client.OptimisticDelete(t.Context(), "/t/none", revision, kubernetes.DeleteOptions{GetOnFailure: true})
 	if err != nil || del.Succeeded || del.KV != nil {
@@ -37,34 +35,25 @@ func testPages(t *testing.T, h *harness) {
 		h.create(t, fmt.Sprintf("/t/%03d", i), fmt.Sprint(i))
 	}
 	h.create(t, "/u", "after the prefix")
-	first := h.list(t, "/t/", kubernetes.ListOptions{Limit: limit})
-	if len(first.Kvs) != limit || first.Count != keys {
-		t.Fatalf("first page: got %d of %d keys, want %d of %d", len(first.Kvs), first.Count, limit, keys)
-	}
-	// What changes between pages is not seen: they are read at one revision.
-	h.remove(t, "/t/020", h.get(t, "/t/020", 0).KV.ModRevision)
-	h.create(t, "/t/0205", "new")
 	var got, want []string
-	page := first
-	for {
+	for page := range h.pages(t, "/t/", limit) {
+		if len(got) == 0 {
+			if len(page.Kvs) != limit || page.Count != keys {
+				t.Fatalf("first page: got %d of %d keys, want %d of %d", len(page.Kvs), page.Count, limit, keys)
+			}
+			// What changes between pages is not seen: they are read at one revision.
+			h.remove(t, "/t/020", h.get(t, "/t/020", 0).KV.ModRevision)
+			h.create(t, "/t/0205", "new")
+		}
 		for _, kv := range page.Kvs {
 			got = append(got, string(kv.Key)+"="+string(kv.Value))
 		}
-		if page.Count <= int64(len(page.Kvs)) {
-			break
-		}
-		last := string(page.Kvs[len(page.Kvs)-1].Key)
-		page = h.list(t, "/t/", kubernetes.ListOptions{Limit: limit, Continue: last + "\x00", Revision: first.Revision})
 	}
 	for i := range keys {
 		want = append(want, fmt.Sprintf("/t/%03d=%d", i, i))
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("pages (-want +got):\n%s", diff)
-	}
-	if n, err := h.client.Count(t.Context(), "/t/", kubernetes.CountOptions{}); err != nil || n != keys {
-		t.Errorf("count: got %d, %v, want %d", n, err, keys)
-	}
+	expectSame(t, "pages", want, got)
+	h.expectCount(t, "/t/", keys)
 }
 
 // testStreams compares streams (KEP-5966) with ranges, and has one stay at its revision
@@ -103,9 +92,7 @@ func testStreams(t *testing.T, h *harness) {
 			t.Errorf("%s: revision %d, count %d, more %v, want %d, %d, %v", name,
 				got.Header.GetRevision(), got.Count, got.More, want.Header.GetRevision(), want.Count, want.More)
 		}
-		if diff := cmp.Diff(texts(want.Kvs), texts(got.Kvs)); diff != "" {
-			t.Errorf("%s (-range +stream):\n%s", name, diff)
-		}
+		expectSame(t, name+", as a stream beside a range", texts(want.Kvs), texts(got.Kvs))
 	}
 	stream, err := h.client.KV.GetStream(t.Context(), "/t/", clientv3.WithRange(clientv3.GetPrefixRangeEnd("/t/")))
 	if err != nil {
@@ -151,9 +138,7 @@ func testOldRevisions(t *testing.T, h *harness) {
 		t.Errorf("get at %d: got %v, want nothing", gone, kv)
 	}
 	_, err := h.client.Kubernetes.Get(t.Context(), "/t/a", kubernetes.GetOptions{Revision: gone + 1000})
-	if !errors.Is(err, rpctypes.ErrFutureRev) {
-		t.Errorf("get in the future: got %v, want %v", err, rpctypes.ErrFutureRev)
-	}
+	expectError(t, "get in the future", err, rpctypes.ErrFutureRev)
 }
 
 // testEmptyLists lists what is empty while the first key comes: the list has
@@ -219,13 +204,9 @@ func testPagesCompacted(t *testing.T, h *harness) {
 	if got := fmt.Sprint(keysOf(next)); got != "[/t/004 /t/005 /t/006 /t/007]" {
 		t.Errorf("second page: got %s, want the keys at the revision of the first", got)
 	}
-	if _, err := h.client.Compact(t.Context(), removed); err != nil {
-		t.Fatal(err)
-	}
+	h.compact(t, removed)
 	_, err := h.client.List(t.Context(), "/t/", kubernetes.ListOptions{Limit: limit, Continue: from, Revision: first.Revision})
-	if !errors.Is(err, rpctypes.ErrCompacted) {
-		t.Errorf("page at a compacted revision: got %v, want %v", err, rpctypes.ErrCompacted)
-	}
+	expectError(t, "page at a compacted revision", err, rpctypes.ErrCompacted)
 	next = h.list(t, "/t/", kubernetes.ListOptions{Limit: limit, Continue: from})
 	if got := fmt.Sprint(keysOf(next)); got != "[/t/004 /t/006 /t/007 /t/008]" || next.Count != 5 {
 		t.Errorf("newest page: got %s of %d, want 4 of the 5 keys that are left", got, next.Count)

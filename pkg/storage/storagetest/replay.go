@@ -5,7 +5,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -16,19 +15,15 @@ func testWatchReplay(t *testing.T, h *harness) {
 	keys := busyKeys()
 	before := h.create(t, "/t/first", "1")
 	live := h.watch(t, "/t/", before+1)
-	var group sync.WaitGroup
 	var mu sync.Mutex
 	wrote := map[int64]string{}
-	for _, key := range keys {
-		group.Go(func() {
-			h.write(t, key, 0, rounds, func(revision int64) {
-				mu.Lock()
-				defer mu.Unlock()
-				wrote[revision] = key
-			})
+	together(len(keys), func(i int) {
+		h.write(t, keys[i], 0, rounds, func(revision int64) {
+			mu.Lock()
+			defer mu.Unlock()
+			wrote[revision] = keys[i]
 		})
-	}
-	group.Wait()
+	})
 	n := len(keys) * rounds
 	all := history(live.events(t, n))
 	last := before
@@ -51,9 +46,7 @@ func testWatchReplay(t *testing.T, h *harness) {
 	}
 	for _, from := range []int{0, 1, n / 3, n / 2, n - 1} {
 		again := h.record(t, "/t/", all[from].Kv.ModRevision, n-from)
-		if diff := cmp.Diff(describeAll(all[from:]), describeAll(again)); diff != "" {
-			t.Fatalf("from event %d on, once more (-want +got):\n%s", from, diff)
-		}
+		expectSame(t, fmt.Sprintf("from event %d on, once more", from), describeAll(all[from:]), describeAll(again))
 	}
 	for _, key := range keys[:2] {
 		var own []string
@@ -62,9 +55,7 @@ func testWatchReplay(t *testing.T, h *harness) {
 				own = append(own, describe(e))
 			}
 		}
-		if diff := cmp.Diff(own, describeAll(h.record(t, key, before, len(own)))); diff != "" {
-			t.Errorf("a watch of %s alone (-want +got):\n%s", key, diff)
-		}
+		expectSame(t, "a watch of "+key+" alone", own, describeAll(h.record(t, key, before, len(own))))
 	}
 	// Nothing comes after the last one.
 	h.create(t, "/t/last", "1")

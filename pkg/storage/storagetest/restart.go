@@ -1,7 +1,6 @@
 package storagetest
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -47,7 +46,7 @@ func testRestart(t *testing.T, suite *suite) {
 			if kv := h.get(t, key, 0).KV; kv != nil {
 				revision = kv.ModRevision
 			}
-			last = h.put(t, key, value, revision)
+			last = h.update(t, key, value, revision)
 			want[key] = value
 		}
 		stop(t, s)
@@ -83,18 +82,13 @@ func testCompactedRestart(t *testing.T, suite *suite) {
 	one := before.create(t, "/t/a", "1")
 	two := before.update(t, "/t/a", "2", one)
 	three := before.update(t, "/t/a", "3", two)
-	if _, err := before.client.Compact(t.Context(), two); err != nil {
-		t.Fatal(err)
-	}
+	before.compact(t, two)
 	stop(t, before.storage)
 	h := suite.start(t, d)
 	_, err := h.client.List(t.Context(), "/t/", kubernetes.ListOptions{Revision: one})
-	if !errors.Is(err, rpctypes.ErrCompacted) {
-		t.Errorf("list at a compacted revision: got %v, want %v", err, rpctypes.ErrCompacted)
-	}
-	if r := h.watch(t, "/t/", one).next(t); !errors.Is(r.Err(), rpctypes.ErrCompacted) {
-		t.Errorf("watch from a compacted revision: got %v, want %v", r.Err(), rpctypes.ErrCompacted)
-	}
+	expectError(t, "list at a compacted revision", err, rpctypes.ErrCompacted)
+	r := h.watch(t, "/t/", one).next(t)
+	expectError(t, "watch from a compacted revision", r.Err(), rpctypes.ErrCompacted)
 	if kv := h.get(t, "/t/a", two).KV; kv == nil || string(kv.Value) != "2" {
 		t.Errorf("get at %d: got %v, want 2", two, kv)
 	}

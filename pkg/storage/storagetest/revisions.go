@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
@@ -28,9 +29,8 @@ func testRevisions(t *testing.T, h *harness) {
 			t.Fatalf("write %d has revision %d, want %d", i+1, got, want)
 		}
 		// What is refused, and what reads, takes no revision.
-		refused, err := h.client.OptimisticPut(t.Context(), "/t/a", []byte("x"), want+5, kubernetes.PutOptions{GetOnFailure: true})
-		if err != nil || refused.Succeeded || refused.Revision != want {
-			t.Errorf("refused write: got %+v, %v, want a refusal at %d", refused, err, want)
+		if refused := h.refused(t, "/t/a", want+5); refused.Revision != want {
+			t.Errorf("refused write: got %+v, want it at %d", refused, want)
 		}
 		if got := h.get(t, "/u/a", 0).Revision; got != want {
 			t.Errorf("get is at revision %d, want %d", got, want)
@@ -47,15 +47,11 @@ func testRevisionsOnce(t *testing.T, h *harness) {
 	const writers, rounds = 16, 40
 	before := h.create(t, "/t/first", "1")
 	revisions := make([][]int64, writers)
-	var group sync.WaitGroup
-	for i := range writers {
-		group.Go(func() {
-			for j := range rounds {
-				revisions[i] = append(revisions[i], h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1"))
-			}
-		})
-	}
-	group.Wait()
+	together(writers, func(i int) {
+		for j := range rounds {
+			revisions[i] = append(revisions[i], h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1"))
+		}
+	})
 	for i, own := range revisions {
 		if !slices.IsSorted(own) {
 			t.Errorf("the revisions of writer %d do not grow: %v", i, own)
@@ -93,7 +89,7 @@ func (h *harness) write(t testing.TB, key string, revision int64, n int, wrote f
 			wrote(h.remove(t, key, revision))
 			exists, revision = false, 0
 		default:
-			revision = h.put(t, key, fmt.Sprint(i), revision)
+			revision = h.update(t, key, fmt.Sprint(i), revision)
 			wrote(revision)
 			exists = true
 		}
@@ -174,9 +170,14 @@ func (r *reader) read(t testing.TB) bool {
 
 func (r *reader) get(t testing.TB, key string) sight {
 	a := r.harness.get(t, key, 0)
-	s := sight{what: "GET", revision: a.Revision, key: key, found: map[string]int64{}}
-	if a.KV != nil {
-		s.found[key] = a.KV.ModRevision
+	return sightOf("GET", a.Revision, key, a.KV)
+}
+
+// sightOf is what a read of one key saw, which is nil where there is none.
+func sightOf(what string, revision int64, key string, kv *mvccpb.KeyValue) sight {
+	s := sight{what: what, revision: revision, key: key, found: map[string]int64{}}
+	if kv != nil {
+		s.found[key] = kv.ModRevision
 	}
 	return s
 }
@@ -192,15 +193,8 @@ func (r *reader) list(t testing.TB, _ string) sight {
 
 // txn is a write that is refused, which answers with what there is.
 func (r *reader) txn(t testing.TB, key string) sight {
-	a, err := r.client.OptimisticPut(t.Context(), key, nil, r.stale[key], kubernetes.PutOptions{GetOnFailure: true})
-	if err != nil || a.Succeeded {
-		t.Fatalf("put %s at a revision it no longer has: got %+v, %v, want a refusal", key, a, err)
-	}
-	s := sight{what: "TXN", revision: a.Revision, key: key, found: map[string]int64{}}
-	if a.KV != nil {
-		s.found[key] = a.KV.ModRevision
-	}
-	return s
+	a := r.refused(t, key, r.stale[key])
+	return sightOf("TXN", a.Revision, key, a.KV)
 }
 
 func (r *reader) count(t testing.TB, _ string) sight {

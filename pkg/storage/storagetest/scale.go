@@ -18,25 +18,29 @@ func (h *harness) fill(t testing.TB, n int, value string) {
 	t.Helper()
 	batch := min(max(h.described.Traits().MaxOps, 1), 100)
 	var next atomic.Int64
-	var group sync.WaitGroup
-	for range 32 {
-		group.Go(func() {
-			for i := int(next.Add(int64(batch))) - batch; i < n; i = int(next.Add(int64(batch))) - batch {
-				var compares []clientv3.Cmp
-				var puts []clientv3.Op
-				for j := i; j < min(i+batch, n); j++ {
-					key := fmt.Sprintf("/t/%06d", j)
-					compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", 0))
-					puts = append(puts, clientv3.OpPut(key, value))
-				}
-				if r, err := h.client.Txn(t.Context()).If(compares...).Then(puts...).Commit(); err != nil || !r.Succeeded {
-					t.Errorf("create keys from %d on: %v, %v", i, r, err)
-					return
-				}
+	together(32, func(int) {
+		for i := int(next.Add(int64(batch))) - batch; i < n; i = int(next.Add(int64(batch))) - batch {
+			var keys []string
+			for j := i; j < min(i+batch, n); j++ {
+				keys = append(keys, fmt.Sprintf("/t/%06d", j))
 			}
-		})
+			if r, err := h.createAll(t, value, keys); err != nil || !r.Succeeded {
+				t.Errorf("create keys from %d on: %v, %v", i, r, err)
+				return
+			}
+		}
+	})
+}
+
+// createAll creates keys in one transaction.
+func (h *harness) createAll(t testing.TB, value string, keys []string) (*clientv3.TxnResponse, error) {
+	var compares []clientv3.Cmp
+	var puts []clientv3.Op
+	for _, key := range keys {
+		compares = append(compares, clientv3.Compare(clientv3.ModRevision(key), "=", 0))
+		puts = append(puts, clientv3.OpPut(key, value))
 	}
-	group.Wait()
+	return h.client.Txn(t.Context()).If(compares...).Then(puts...).Commit()
 }
 
 // testManyObjects has 50,000 keys below a prefix: a watch beside them has them
@@ -58,14 +62,10 @@ func testManyObjects(t *testing.T, h *harness) {
 			seen[string(e.Kv.Key)], last = true, e.Kv.ModRevision
 		}
 	}
-	if n, err := h.client.Count(t.Context(), "/t/", kubernetes.CountOptions{}); err != nil || n != keys {
-		t.Errorf("count: got %d, %v, want %d", n, err, keys)
-	}
+	h.expectCount(t, "/t/", keys)
 	// One comes between the pages, and none of them has it.
-	o := kubernetes.ListOptions{Limit: limit}
 	found := 0
-	for {
-		r := h.list(t, "/t/", o)
+	for r := range h.pages(t, "/t/", limit) {
 		for _, kv := range r.Kvs {
 			if want := fmt.Sprintf("/t/%06d", found); string(kv.Key) != want {
 				t.Fatalf("key %d is %s, want %s", found, kv.Key, want)
@@ -75,14 +75,9 @@ func testManyObjects(t *testing.T, h *harness) {
 		if want := int64(keys - found + len(r.Kvs)); r.Count != want {
 			t.Fatalf("page that ends at key %d: %d keys from its start on, want %d", found, r.Count, want)
 		}
-		if o.Revision == 0 {
-			o.Revision = r.Revision
+		if found == limit {
 			h.create(t, "/t/000999a", "between")
 		}
-		if r.Count <= int64(len(r.Kvs)) {
-			break
-		}
-		o.Continue = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
 	}
 	if found != keys {
 		t.Errorf("the pages have %d keys, want %d", found, keys)
@@ -146,20 +141,14 @@ func testDay(t *testing.T, h *harness) {
 	var took [rounds]time.Duration // told, and not judged
 	for round := range rounds {
 		begin := time.Now()
-		var group sync.WaitGroup
-		for writer := range 16 {
-			group.Go(func() {
-				for i := writer; i < keys; i += 16 {
-					revisions[i] = h.put(t, fmt.Sprintf("/t/%d", i), value, revisions[i])
-				}
-			})
-		}
-		group.Wait()
+		together(16, func(writer int) {
+			for i := writer; i < keys; i += 16 {
+				revisions[i] = h.update(t, fmt.Sprintf("/t/%d", i), value, revisions[i])
+			}
+		})
 		took[round] = time.Since(begin)
 		if last > 0 { // up to what was newest a round ago, as API servers do
-			if _, err := h.client.Compact(t.Context(), last); err != nil {
-				t.Fatalf("compaction %d: %v", round, err)
-			}
+			h.compact(t, last)
 		}
 		last = h.get(t, "/t/0", 0).Revision
 		w.events(t, keys)

@@ -11,21 +11,7 @@ import (
 // end with that test.
 func Run(t *testing.T, open func(testing.TB) controlplane.Storage, options ...Option) {
 	s := newSuite(open, options)
-	s.run(t, dataTests())
-	s.run(t, watchTests())
-	s.run(t, timeTests())
-	s.run(t, tests{
-		"traits": {
-			"MaxOps keys fit one transaction": testMaxOps,
-			"Shared is seen by other servers": testShared,
-			"CheapProgress answers at once":   testCheapProgress,
-		},
-		"scale": {
-			"50000 objects under a prefix":         testManyObjects,
-			"a watcher that stops reading":         testSlowWatcher,
-			"a day of compactions bounds the size": testDay,
-		},
-	})
+	s.run(t, promises())
 	t.Run("lifecycle", func(t *testing.T) { testLifecycle(t, s) })
 	t.Run("lifecycle/starts and stops leave nothing", func(t *testing.T) { testCycles(t, s) })
 }
@@ -43,8 +29,8 @@ func RunPersistent(t *testing.T, open func(testing.TB) controlplane.Storage, opt
 	}
 }
 
-// dataTests are about what reads and writes answer.
-func dataTests() tests {
+// promises are the tests of what every storage promises while it runs.
+func promises() tests {
 	return tests{
 		"revisions": {
 			"are global and one for each write": testRevisions,
@@ -81,12 +67,6 @@ func dataTests() tests {
 			"is agreed on by servers":       testCompactionProtocol,
 			"leaves a clean list and watch": testCleanList,
 		},
-	}
-}
-
-// watchTests are about what watches deliver.
-func watchTests() tests {
-	return tests{
 		"watches": {
 			"begin at their revision":                  testWatchHistory,
 			"replay what came after, in order":         testWatchReplay,
@@ -101,17 +81,21 @@ func watchTests() tests {
 			"reaches the newest revision": testProgress,
 			"comes after its events":      testProgressOrder,
 		},
-	}
-}
-
-// timeTests are about keys that go by themselves.
-func timeTests() tests {
-	return tests{
 		"leases": {
 			"end the keys they hold, not before their time": testLeases,
 			"end in the order of their time":                testLeaseOrder,
 			"spare what was written again":                  testLeaseLeft,
 			"that nobody granted are refused":               testLeaseUnknown,
+		},
+		"traits": {
+			"MaxOps keys fit one transaction": testMaxOps,
+			"Shared is seen by other servers": testShared,
+			"CheapProgress answers at once":   testCheapProgress,
+		},
+		"scale": {
+			"50000 objects under a prefix":         testManyObjects,
+			"a watcher that stops reading":         testSlowWatcher,
+			"a day of compactions bounds the size": testDay,
 		},
 	}
 }

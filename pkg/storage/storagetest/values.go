@@ -50,11 +50,11 @@ func testSizes(t *testing.T, h *harness) {
 			second := h.update(t, key, string(two), first)
 			same("list", two, h.list(t, key, kubernetes.ListOptions{}).Kvs[0].Value)
 			same("list of an old revision", one, h.list(t, key, kubernetes.ListOptions{Revision: first}).Kvs[0].Value)
-			r, err := h.client.OptimisticPut(t.Context(), key, nil, first, kubernetes.PutOptions{GetOnFailure: true})
-			if err != nil || r.KV == nil {
-				t.Fatalf("refused write: got %+v, %v, want what is there", r, err)
+			refused := h.refused(t, key, first)
+			if refused.KV == nil {
+				t.Fatalf("refused write: got %+v, want what is there", refused)
 			}
-			same("refused write", two, r.KV.Value)
+			same("refused write", two, refused.KV.Value)
 			events := w.events(t, 1)
 			if len(events) < 2 {
 				events = append(events, w.events(t, 1)...)

@@ -1,6 +1,7 @@
 package storagetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -8,10 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
 func testWatchHistory(t *testing.T, h *harness) {
@@ -38,9 +37,7 @@ func testWatchHistory(t *testing.T, h *harness) {
 		"future": {future, []string{created}, "a watch from the future has none before it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, describeAll(c.watch.events(t, len(c.want)))); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", c.reason, diff)
-			}
+			expectSame(t, c.reason, c.want, describeAll(c.watch.events(t, len(c.want))))
 		})
 	}
 	// The watch without a revision began at some time before the last events.
@@ -64,9 +61,7 @@ func testWatchPrevious(t *testing.T, h *harness) {
 	deletes := h.watch(t, "/t/", one, clientv3.WithFilterPut())
 	gone := h.remove(t, "/t/a", two)
 	want := []string{fmt.Sprintf("delete /t/a= at %d was 2", gone)}
-	if diff := cmp.Diff(want, describeAll(deletes.events(t, 1))); diff != "" {
-		t.Errorf("deletions only (-want +got):\n%s", diff)
-	}
+	expectSame(t, "deletions only", want, describeAll(deletes.events(t, 1)))
 }
 
 // testWatchFarBack starts a watch further back than any storage remembers in
@@ -74,16 +69,12 @@ func testWatchPrevious(t *testing.T, h *harness) {
 func testWatchFarBack(t *testing.T, h *harness) {
 	const old, fresh = 5000, 200
 	first := h.create(t, "/t/start", "0")
-	var group sync.WaitGroup
 	const writers = 8
-	for i := range writers {
-		group.Go(func() {
-			for j := range old / writers {
-				h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1")
-			}
-		})
-	}
-	group.Wait()
+	together(writers, func(i int) {
+		for j := range old / writers {
+			h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1")
+		}
+	})
 	w := h.watch(t, "/t/", first)
 	for i := range fresh {
 		h.create(t, fmt.Sprintf("/t/fresh/%d", i), "1")
@@ -134,12 +125,7 @@ func testWatchStorm(t *testing.T, h *harness) {
 				t.Error("the writes have stopped")
 				return
 			}
-			found, revision, err := listAll(t, h, int64(i%2*5))
-			close(listed[i])
-			if err != nil {
-				t.Error(err)
-				return
-			}
+			found, revision := h.listAll(t, int64(i%2*5), listed[i])
 			for _, e := range h.watch(t, "/t/", revision+1).events(t, writers*rounds-found) {
 				if e.Kv.ModRevision <= revision {
 					t.Errorf("%s after revision %d", describe(e), revision)
@@ -153,32 +139,21 @@ func testWatchStorm(t *testing.T, h *harness) {
 }
 
 // listAll counts the keys below /t/ in pages of the size given, or in one, and
-// returns the revision to watch from.
-func listAll(t testing.TB, h *harness, limit int64) (found int, revision int64, err error) {
-	o := kubernetes.ListOptions{Limit: limit}
-	for {
-		r, err := h.client.List(t.Context(), "/t/", o)
-		if err != nil {
-			return 0, 0, err
-		}
-		found += len(r.Kvs)
-		if o.Revision == 0 {
-			o.Revision = r.Revision
-		}
-		if r.Count <= int64(len(r.Kvs)) {
-			return found, o.Revision, nil
-		}
-		o.Continue = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+// returns the revision to watch from. It closes done, also after an error.
+func (h *harness) listAll(t testing.TB, limit int64, done chan struct{}) (found int, revision int64) {
+	defer close(done)
+	for page := range h.pages(t, "/t/", limit) {
+		found += len(page.Kvs)
+		revision = cmp.Or(revision, page.Revision)
 	}
+	return found, revision
 }
 
 func testWatchCompacted(t *testing.T, h *harness) {
 	one := h.create(t, "/t/a", "1")
 	two := h.update(t, "/t/a", "2", one)
 	three := h.update(t, "/t/a", "3", two)
-	if _, err := h.client.Compact(t.Context(), three); err != nil {
-		t.Fatal(err)
-	}
+	h.compact(t, three)
 	r := h.watch(t, "/t/", one).next(t)
 	if !errors.Is(r.Err(), rpctypes.ErrCompacted) || r.CompactRevision < three {
 		t.Errorf("got %v at %d, want %v at %d", r.Err(), r.CompactRevision, rpctypes.ErrCompacted, three)
@@ -193,9 +168,7 @@ func testWatchAfterCompact(t *testing.T, h *harness) {
 	for i := range rounds {
 		before := revision
 		revision = h.update(t, "/t/a", fmt.Sprint(i+1), revision)
-		if _, err := h.client.Compact(t.Context(), before); err != nil {
-			t.Fatal(err)
-		}
+		h.compact(t, before)
 	}
 	for i, e := range w.events(t, rounds) {
 		if got, want := string(e.Kv.Value), fmt.Sprint(i+1); got != want {

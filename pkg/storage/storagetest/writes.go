@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
@@ -22,9 +20,8 @@ func testTransactions(t *testing.T, h *harness) {
 	if updated <= created {
 		t.Errorf("revision went from %d to %d", created, updated)
 	}
-	stale, err := h.client.OptimisticPut(t.Context(), "/t/a", []byte("x"), created, kubernetes.PutOptions{GetOnFailure: true})
-	if err != nil || stale.Succeeded || stale.KV == nil || string(stale.KV.Value) != "2" || stale.KV.ModRevision != updated {
-		t.Errorf("stale update: got %+v, %v, want a refusal with the present value", stale, err)
+	if stale := h.refused(t, "/t/a", created); stale.KV == nil || string(stale.KV.Value) != "2" || stale.KV.ModRevision != updated {
+		t.Errorf("stale update: got %+v, want the present value", stale)
 	}
 	kv := h.get(t, "/t/a", 0).KV
 	if kv == nil || string(kv.Value) != "2" || kv.CreateRevision != created || kv.ModRevision != updated {
@@ -49,18 +46,14 @@ func testConcurrentWriters(t *testing.T, h *harness) {
 	const writers, rounds = 32, 10
 	revision := h.create(t, "/t/counter", "0")
 	w := h.watch(t, "/t/", revision+1)
-	var group sync.WaitGroup
-	for range writers {
-		group.Go(func() {
-			for range rounds {
-				if err := increment(t, h); err != nil {
-					t.Error(err)
-					return
-				}
+	together(writers, func(int) {
+		for range rounds {
+			if err := increment(t, h); err != nil {
+				t.Error(err)
+				return
 			}
-		})
-	}
-	group.Wait()
+		}
+	})
 	if got, want := string(h.get(t, "/t/counter", 0).KV.Value), fmt.Sprint(writers*rounds); got != want {
 		t.Errorf("counter is %s, want %s: writes were lost", got, want)
 	}
@@ -100,22 +93,18 @@ func testConcurrentDeletes(t *testing.T, h *harness) {
 	for i := range 20 {
 		key := fmt.Sprintf("/t/%d", i)
 		revision := h.create(t, key, "1")
-		var deletes sync.WaitGroup
 		var deleted atomic.Int32
-		for range 8 {
-			deletes.Go(func() {
-				r, err := h.client.OptimisticDelete(t.Context(), key, revision, kubernetes.DeleteOptions{GetOnFailure: true})
-				switch {
-				case err != nil:
-					t.Errorf("delete %s: %v", key, err)
-				case r.Succeeded:
-					deleted.Add(1)
-				case r.KV != nil && r.KV.ModRevision != revision:
-					t.Errorf("delete %s: it is gone, and there is %q of revision %d", key, r.KV.Value, r.KV.ModRevision)
-				}
-			})
-		}
-		deletes.Wait()
+		together(8, func(int) {
+			r, err := h.client.OptimisticDelete(t.Context(), key, revision, kubernetes.DeleteOptions{GetOnFailure: true})
+			switch {
+			case err != nil:
+				t.Errorf("delete %s: %v", key, err)
+			case r.Succeeded:
+				deleted.Add(1)
+			case r.KV != nil && r.KV.ModRevision != revision:
+				t.Errorf("delete %s: it is gone, and there is %q of revision %d", key, r.KV.Value, r.KV.ModRevision)
+			}
+		})
 		if n := deleted.Load(); n != 1 {
 			t.Errorf("%s was deleted %d times", key, n)
 		}
@@ -145,9 +134,7 @@ func testSeveralKeys(t *testing.T, h *harness) {
 	for i, revision := range updated {
 		want = append(want, fmt.Sprintf("put %s=2 at %d was 1", numbered(i), revision))
 	}
-	if diff := cmp.Diff(want, describeAll(h.record(t, "/t/", created[0], 2*n))); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	expectSame(t, "events", want, describeAll(h.record(t, "/t/", created[0], 2*n)))
 	for revision, want := range map[int64]string{created[n-1]: "1", updated[n-1]: "2"} {
 		for _, kv := range h.list(t, "/t/0", kubernetes.ListOptions{Revision: revision}).Kvs {
 			if string(kv.Value) != want {

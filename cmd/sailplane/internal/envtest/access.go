@@ -16,7 +16,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 )
 
 // The values of --authorization-mode.
@@ -58,20 +57,11 @@ func (s *apiServer) serving(private files) ([]controlplane.Part, error) {
 		return nil, fmt.Errorf("serving certificate: %w", err)
 	}
 	parts := []controlplane.Part{authn.ServingCertificate{CertFile: cert, KeyFile: key}}
-	for i, value := range s.sni {
-		pair, names, _ := strings.Cut(value, ":")
-		cert, key, found := strings.Cut(pair, ",")
-		if !found {
-			return nil, fmt.Errorf("--tls-sni-cert-key %q: want CERT,KEY or CERT,KEY:NAME,NAME", value)
-		}
-		if key, err = private.copy(fmt.Sprintf("sni-%d.key", i), key); err != nil {
+	for i, pair := range s.sni {
+		if key, err = private.copy(fmt.Sprintf("sni-%d.key", i), pair.KeyFile); err != nil {
 			return nil, fmt.Errorf("--tls-sni-cert-key: %w", err)
 		}
-		named := authn.ServingCertificate{CertFile: cert, KeyFile: key}
-		if names != "" {
-			named.Names = strings.Split(names, ",")
-		}
-		parts = append(parts, named)
+		parts = append(parts, authn.ServingCertificate{CertFile: pair.CertFile, KeyFile: key, Names: pair.Names})
 	}
 	return parts, nil
 }
@@ -79,11 +69,8 @@ func (s *apiServer) serving(private files) ([]controlplane.Part, error) {
 // callers is how the server knows who calls, in the order of kube-apiserver.
 func (s *apiServer) callers(private files, log io.Writer) ([]controlplane.Part, error) {
 	var parts []controlplane.Part
-	if p := s.authn.proxy; p.ca != "" {
-		parts = append(parts, authn.Proxy{
-			ClientCAFile: p.ca, AllowedNames: p.names, UsernameHeaders: p.users,
-			GroupHeaders: p.groups, UIDHeaders: p.ids, ExtraHeaderPrefixes: p.ex,
-		})
+	if s.authn.proxy.ClientCAFile != "" {
+		parts = append(parts, s.authn.proxy)
 	}
 	if s.authn.clientCA != "" {
 		parts = append(parts, authn.ClientCA{File: s.authn.clientCA})
@@ -142,7 +129,7 @@ func anybody(p *controlplane.Plan) error {
 
 // tokens is what makes service account tokens and knows them.
 func (a accountFlags) tokens(private files, log io.Writer) (controlplane.Part, error) {
-	part := serviceaccount.Tokens{Audiences: a.audiences, MaxExpiration: a.longest}
+	part := a.part
 	if len(a.issuers) > 1 {
 		warn(log, "--service-account-issuer: only the first has an effect: %s", a.issuers[0])
 	}
@@ -153,8 +140,7 @@ func (a accountFlags) tokens(private files, log io.Writer) (controlplane.Part, e
 			part.Issuer = a.issuers[0]
 		}
 	}
-	signing := a.signing
-	if signing == "" {
+	if a.signing == "" {
 		part.Dir = private.dir
 		if len(a.keys) > 0 {
 			warn(log, "--service-account-key-file has no effect without --service-account-signing-key-file")
@@ -162,7 +148,7 @@ func (a accountFlags) tokens(private files, log io.Writer) (controlplane.Part, e
 		return part, nil
 	}
 	var err error
-	part.KeyFile, err = private.accountKeys(signing, a.keys)
+	part.KeyFile, err = private.accountKeys(a.signing, a.keys)
 	return part, err
 }
 

@@ -19,7 +19,6 @@ import (
 	"k8s.io/component-base/featuregate"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
-	"github.com/sailplane-dev/sailplane/pkg/audit"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authorization"
@@ -34,13 +33,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
-	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 )
 
 // run serves until the context ends.
 func (s *apiServer) run(ctx context.Context, log io.Writer) (err error) {
 	ctx = s.log(ctx, log, s.verbosity)
-	if len(s.etcdServers) == 0 {
+	if len(s.etcd.Endpoints) == 0 {
 		return errors.New("--etcd-servers is empty: name one, such as http://127.0.0.1:2379")
 	}
 	// Files for parts that refuse those which every user may read: suites
@@ -59,7 +57,7 @@ func (s *apiServer) run(ctx context.Context, log io.Writer) (err error) {
 	}
 	server, err := controlplane.New(apiServerName).
 		Listen(net.JoinHostPort(s.address, strconv.Itoa(s.port))).
-		Storage(sole{etcd.Cluster{Endpoints: s.etcdServers, CAFile: s.etcdCA, CertFile: s.etcdCert, KeyFile: s.etcdKey}}).
+		Storage(sole{s.etcd}).
 		Prefix("/" + strings.Trim(s.etcdPrefix, "/")).
 		With(parts...).
 		Build()
@@ -80,12 +78,10 @@ func bounded(ctx context.Context, run func(context.Context) error) error {
 		return err
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(stopTimeout)
-	defer late.Stop()
 	select {
 	case err := <-done:
 		return err
-	case <-late.C:
+	case <-time.After(stopTimeout):
 		return fmt.Errorf("not stopped after %v: is etcd gone?", stopTimeout)
 	}
 }
@@ -122,8 +118,8 @@ func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, er
 	if s.fairness {
 		parts = append(parts, fairness.PriorityAndFairness{Concurrency: s.requests + s.mutating})
 	}
-	if s.auditLog != "" && s.auditPolicy != "" {
-		parts = append(parts, audit.Log{Path: s.auditLog, PolicyFile: s.auditPolicy})
+	if s.audit.Path != "" && s.audit.PolicyFile != "" {
+		parts = append(parts, s.audit)
 	}
 	if s.encryption != "" {
 		file, err := private.copy("encryption", s.encryption)
@@ -143,7 +139,7 @@ func (s *apiServer) warnings(log io.Writer) {
 	if !s.privileged {
 		warn(log, "--allow-privileged=false is not supported: privileged containers are not refused")
 	}
-	if s.auditLog != "" && s.auditPolicy == "" {
+	if s.audit.Path != "" && s.audit.PolicyFile == "" {
 		warn(log, "--audit-log-path has no effect without --audit-policy-file")
 	}
 	known := utilfeature.DefaultMutableFeatureGate.DeepCopy().GetAll()

@@ -16,13 +16,9 @@ const stopTimeout = 10 * time.Second
 
 // member is what the flags of etcd say.
 type member struct {
-	log       Logging
-	dir       string
-	listen    []string
-	noFsync   bool
-	quota     int64
-	snapshots uint64
-	version   bool
+	log     Logging
+	storage etcd.Embedded
+	version bool
 	// What is taken and means nothing to a member without peers.
 	advertise, peers, name string
 }
@@ -41,24 +37,22 @@ server as a library, at the flags below; others are taken and have no effect.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&m.dir, "data-dir", "default.etcd", "directory of the data")
-	f.StringSliceVar(&m.listen, "listen-client-urls", []string{"http://localhost:2379"},
+	f.StringVar(&m.storage.Dir, "data-dir", "default.etcd", "directory of the data")
+	f.StringSliceVar(&m.storage.Listen, "listen-client-urls", []string{"http://localhost:2379"},
 		"URLs to serve clients and /health at, without TLS")
 	f.StringVar(&m.advertise, "advertise-client-urls", "", "taken for compatibility: they are those that are listened at")
 	f.StringVar(&m.peers, "listen-peer-urls", "", "taken for compatibility: nobody listens, as there are no peers")
 	f.StringVar(&m.name, "name", "", "taken for compatibility: there is one member")
-	f.BoolVar(&m.noFsync, "unsafe-no-fsync", false, "leave it to the operating system when writes reach the disk")
-	f.Int64Var(&m.quota, "quota-backend-bytes", 0, "size of the database from which on writes are refused (0: 2 GiB)")
-	f.Uint64Var(&m.snapshots, "snapshot-count", 0, "after how many writes the log before them is dropped (0: 10000)")
+	f.BoolVar(&m.storage.UnsafeNoSync, "unsafe-no-fsync", false, "leave it to the operating system when writes reach the disk")
+	f.Int64Var(&m.storage.QuotaBytes, "quota-backend-bytes", 0, "size of the database from which on writes are refused (0: 2 GiB)")
+	f.Uint64Var(&m.storage.SnapshotCount, "snapshot-count", 0, "after how many writes the log before them is dropped (0: 10000)")
 	f.BoolVar(&m.version, "version", false, "print the version")
 	return c
 }
 
 func (m *member) run(ctx context.Context, log io.Writer) error {
 	ctx = m.log(ctx, log, 0)
-	storage := etcd.Embedded{
-		Dir: m.dir, Listen: m.listen, UnsafeNoSync: m.noFsync, QuotaBytes: m.quota, SnapshotCount: m.snapshots,
-	}.Open()
+	storage := m.storage.Open()
 	if err := storage.Start(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // it was told to stop while it started

@@ -31,14 +31,7 @@ func finalized(p *controlplane.Plan) error {
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			answer := &answer{header: http.Header{}}
-			next.ServeHTTP(answer, r)
-			if answer.code == http.StatusNotFound || answer.code == http.StatusConflict {
-				w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
-				_, _ = w.Write(body)
-				return
-			}
-			answer.send(w)
+			next.ServeHTTP(&echo{ResponseWriter: w, request: r, body: body}, r)
 		})
 	})
 	return nil
@@ -55,35 +48,30 @@ func finalizes(r *http.Request) bool {
 	return ok && caller.GetName() != user.APIServerUser
 }
 
-// answer keeps what a handler answers.
-type answer struct {
-	header http.Header
-	code   int
-	body   bytes.Buffer
+// echo answers with what was sent, in place of the answer that the namespace is
+// gone, or was changed.
+type echo struct {
+	http.ResponseWriter
+	request *http.Request
+	body    []byte // of the request
+	isSent  bool
 }
 
-// Header implements http.ResponseWriter.
-func (a *answer) Header() http.Header { return a.header }
-
 // WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(code int) {
-	if a.code == 0 {
-		a.code = code
+func (e *echo) WriteHeader(code int) {
+	if code != http.StatusNotFound && code != http.StatusConflict {
+		e.ResponseWriter.WriteHeader(code)
+		return
 	}
+	e.Header().Set("Content-Type", e.request.Header.Get("Content-Type"))
+	_, _ = e.ResponseWriter.Write(e.body)
+	e.isSent = true
 }
 
 // Write implements http.ResponseWriter.
-func (a *answer) Write(b []byte) (int, error) {
-	a.WriteHeader(http.StatusOK)
-	return a.body.Write(b)
-}
-
-func (a *answer) send(w http.ResponseWriter) {
-	for name, values := range a.header {
-		w.Header()[name] = values
+func (e *echo) Write(b []byte) (int, error) {
+	if e.isSent {
+		return len(b), nil
 	}
-	if a.code != 0 {
-		w.WriteHeader(a.code)
-	}
-	_, _ = w.Write(a.body.Bytes())
+	return e.ResponseWriter.Write(b)
 }

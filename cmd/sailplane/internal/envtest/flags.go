@@ -3,11 +3,15 @@ package envtest
 import (
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
 
+	"github.com/sailplane-dev/sailplane/pkg/audit"
+	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 )
 
 // apiServer is what the flags of kube-apiserver say. Each has the name and the
@@ -21,11 +25,10 @@ type apiServer struct {
 	port               int
 	certDir            string
 	cert, key          string
-	sni                []string
+	sni                []cliflag.NamedCertKey
 
-	etcdServers                []string
+	etcd                       etcd.Cluster
 	etcdPrefix                 string
-	etcdCA, etcdCert, etcdKey  string
 	storageBackend             string
 	encryption                 string
 	serviceRange, serviceNodes string
@@ -41,8 +44,7 @@ type apiServer struct {
 	garbage            bool
 	fairness           bool
 	requests, mutating int
-	auditLog           string
-	auditPolicy        string
+	audit              audit.Log
 	features           []string
 }
 
@@ -53,22 +55,15 @@ type authnFlags struct {
 	tokens    string
 	config    string
 	webhook   string
-	proxy     proxyFlags
-}
-
-// proxyFlags say which proxy is believed, and what its headers are.
-type proxyFlags struct {
-	ca                            string
-	names, users, groups, ids, ex []string
+	proxy     authn.Proxy
 }
 
 // accountFlags say what signs and verifies the tokens of service accounts.
 type accountFlags struct {
-	issuers   []string
-	keys      []string
-	signing   string
-	audiences []string
-	longest   time.Duration
+	issuers []string
+	keys    []string
+	signing string
+	part    serviceaccount.Tokens
 }
 
 func (s *apiServer) command() *cobra.Command {
@@ -88,11 +83,11 @@ other is answered with one warning and has no effect.`,
 	s.servingFlags(c)
 	s.accessFlags(c)
 	f := c.Flags()
-	f.StringSliceVar(&s.etcdServers, "etcd-servers", nil, "etcd servers to keep objects in, URL,URL")
+	f.StringSliceVar(&s.etcd.Endpoints, "etcd-servers", nil, "etcd servers to keep objects in, URL,URL")
 	f.StringVar(&s.etcdPrefix, "etcd-prefix", "/registry", "what every key begins with")
-	f.StringVar(&s.etcdCA, "etcd-cafile", "", "authorities of the etcd servers")
-	f.StringVar(&s.etcdCert, "etcd-certfile", "", "client certificate for the etcd servers")
-	f.StringVar(&s.etcdKey, "etcd-keyfile", "", "key of that certificate")
+	f.StringVar(&s.etcd.CAFile, "etcd-cafile", "", "authorities of the etcd servers")
+	f.StringVar(&s.etcd.CertFile, "etcd-certfile", "", "client certificate for the etcd servers")
+	f.StringVar(&s.etcd.KeyFile, "etcd-keyfile", "", "key of that certificate")
 	f.StringVar(&s.storageBackend, "storage-backend", "etcd3", "etcd3")
 	f.StringVar(&s.encryption, "encryption-provider-config", "", "EncryptionConfiguration file")
 	f.StringVar(&s.serviceRange, "service-cluster-ip-range", "10.0.0.0/24", "network of the addresses of services")
@@ -101,8 +96,8 @@ other is answered with one warning and has no effect.`,
 	f.BoolVar(&s.fairness, "enable-priority-and-fairness", true, "obey FlowSchemas and PriorityLevelConfigurations")
 	f.IntVar(&s.requests, "max-requests-inflight", 400, "requests served at a time, with the next one in sum")
 	f.IntVar(&s.mutating, "max-mutating-requests-inflight", 200, "see above")
-	f.StringVar(&s.auditLog, "audit-log-path", "", "file to write audit events to, or -")
-	f.StringVar(&s.auditPolicy, "audit-policy-file", "", "what is audited")
+	f.StringVar(&s.audit.Path, "audit-log-path", "", "file to write audit events to, or -")
+	f.StringVar(&s.audit.PolicyFile, "audit-policy-file", "", "what is audited")
 	f.StringSliceVar(&s.features, "feature-gates", nil, "gates that differ from the defaults are answered with a warning")
 	f.BoolVar(&s.privileged, "allow-privileged", true, "true")
 	f.IntVarP(&s.verbosity, "v", "v", 0, "verbosity of the log")
@@ -118,7 +113,7 @@ func (s *apiServer) servingFlags(c *cobra.Command) {
 	f.StringVar(&s.certDir, "cert-dir", "/var/run/kubernetes", "directory of apiserver.crt and apiserver.key, made if need be")
 	f.StringVar(&s.cert, "tls-cert-file", "", "serving certificate (default in the directory above)")
 	f.StringVar(&s.key, "tls-private-key-file", "", "its key")
-	f.StringArrayVar(&s.sni, "tls-sni-cert-key", nil, "further certificate for names: CERT,KEY or CERT,KEY:NAME,NAME")
+	f.Var(cliflag.NewNamedCertKeyArray(&s.sni), "tls-sni-cert-key", "further certificate for names: CERT,KEY or CERT,KEY:NAME,NAME")
 }
 
 func (s *apiServer) accessFlags(c *cobra.Command) {
@@ -129,17 +124,17 @@ func (s *apiServer) accessFlags(c *cobra.Command) {
 	f.StringVar(&a.tokens, "token-auth-file", "", "file of tokens and users")
 	f.StringVar(&a.config, "authentication-config", "", "AuthenticationConfiguration file")
 	f.StringVar(&a.webhook, "authentication-token-webhook-config-file", "", "kubeconfig of a webhook that reviews tokens")
-	f.StringVar(&p.ca, "requestheader-client-ca-file", "", "authorities of front proxies")
-	f.StringSliceVar(&p.names, "requestheader-allowed-names", nil, "names of front proxies")
-	f.StringSliceVar(&p.users, "requestheader-username-headers", nil, "headers with the user")
-	f.StringSliceVar(&p.groups, "requestheader-group-headers", nil, "headers with the groups")
-	f.StringSliceVar(&p.ids, "requestheader-uid-headers", nil, "headers with the UID")
-	f.StringSliceVar(&p.ex, "requestheader-extra-headers-prefix", nil, "how headers with more begin")
+	f.StringVar(&p.ClientCAFile, "requestheader-client-ca-file", "", "authorities of front proxies")
+	f.StringSliceVar(&p.AllowedNames, "requestheader-allowed-names", nil, "names of front proxies")
+	f.StringSliceVar(&p.UsernameHeaders, "requestheader-username-headers", nil, "headers with the user")
+	f.StringSliceVar(&p.GroupHeaders, "requestheader-group-headers", nil, "headers with the groups")
+	f.StringSliceVar(&p.UIDHeaders, "requestheader-uid-headers", nil, "headers with the UID")
+	f.StringSliceVar(&p.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil, "how headers with more begin")
 	f.StringArrayVar(&t.issuers, "service-account-issuer", nil, "issuer of service account tokens, an https URL; the first is used")
 	f.StringArrayVar(&t.keys, "service-account-key-file", nil, "keys or certificates that verify their tokens")
 	f.StringVar(&t.signing, "service-account-signing-key-file", "", "key that signs them")
-	f.StringSliceVar(&t.audiences, "api-audiences", nil, "for whom they are (default the issuer)")
-	f.DurationVar(&t.longest, "service-account-max-token-expiration", 0, "how long they may last")
+	f.StringSliceVar(&t.part.Audiences, "api-audiences", nil, "for whom they are (default the issuer)")
+	f.DurationVar(&t.part.MaxExpiration, "service-account-max-token-expiration", 0, "how long they may last")
 	f.StringSliceVar(&s.modes, "authorization-mode", nil, "RBAC, Webhook, AlwaysAllow, AlwaysDeny (default AlwaysAllow)")
 	f.StringVar(&s.authzWebhook, "authorization-webhook-config-file", "", "kubeconfig of the authorization webhook")
 	f.StringVar(&s.authzConfig, "authorization-config", "", "AuthorizationConfiguration file")
