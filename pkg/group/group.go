@@ -90,6 +90,16 @@ func (g *Group) Install(plan *controlplane.Plan) error {
 	return nil
 }
 
+// Serve adds one resource of the group to a plane, for parts that each serve one.
+// Its types must be among those of the group.
+func (g *Group) Serve(plan *controlplane.Plan, r *resource.Definition) error {
+	if err := r.Err(); err != nil {
+		return err
+	}
+	plan.Serve(g.api, r.Resource(g.hub))
+	return nil
+}
+
 func (g *Group) check() error {
 	var errs []error
 	if g.hub.Version == "" {

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // statusField is the Go field behind /status.
@@ -49,6 +50,15 @@ func (d *Definition) desiredStateChanged(obj, old runtime.Object) bool {
 
 func isMeta(t reflect.Type) bool {
 	return t == reflect.TypeFor[metav1.TypeMeta]() || t == reflect.TypeFor[metav1.ObjectMeta]()
+}
+
+// pathOf is the path of a field named with dots, "spec.replicas".
+func pathOf(name string) fieldpath.Path {
+	var path fieldpath.Path
+	for part := range strings.SplitSeq(name, ".") {
+		path = append(path, fieldpath.PathElement{FieldName: &part})
+	}
+	return path
 }
 
 // jsonFields are the names of the top-level JSON fields of a struct type.

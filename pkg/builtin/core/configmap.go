@@ -19,9 +19,7 @@ import (
 type ConfigMaps struct{}
 
 // Install adds configmaps to the core group.
-func (ConfigMaps) Install(p *controlplane.Plan) error {
-	return serve(p, configMaps())
-}
+func (ConfigMaps) Install(p *controlplane.Plan) error { return shared().Serve(p, configMaps()) }
 
 func configMaps() *resource.Definition {
 	return resource.Of[corev1.ConfigMap, corev1.ConfigMapList]("configmaps",

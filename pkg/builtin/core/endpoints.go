@@ -23,9 +23,7 @@ import (
 type Endpoints struct{}
 
 // Install adds endpoints to the core group.
-func (Endpoints) Install(p *controlplane.Plan) error {
-	return serve(p, endpoints())
-}
+func (Endpoints) Install(p *controlplane.Plan) error { return shared().Serve(p, endpoints()) }
 
 func endpoints() *resource.Definition {
 	return resource.Of[corev1.Endpoints, corev1.EndpointsList]("endpoints",

@@ -22,9 +22,7 @@ import (
 type Secrets struct{}
 
 // Install adds secrets to the core group.
-func (Secrets) Install(p *controlplane.Plan) error {
-	return serve(p, secrets())
-}
+func (Secrets) Install(p *controlplane.Plan) error { return shared().Serve(p, secrets()) }
 
 func secrets() *resource.Definition {
 	docs := corev1.Secret{}.SwaggerDoc()

@@ -35,17 +35,11 @@ import (
 type Services struct{}
 
 // Install adds services to the core group.
-func (Services) Install(p *controlplane.Plan) error {
-	return serve(p, services())
-}
+func (Services) Install(p *controlplane.Plan) error { return shared().Serve(p, services()) }
 
 func services() *resource.Definition {
-	status := statusRules[corev1.Service]{
-		keepSpec:   func(s, old *corev1.Service) { s.Spec = old.Spec },
-		keepStatus: func(s, old *corev1.Service) { s.Status = old.Status },
-		validate:   validateServiceStatus,
-	}
-	return resource.Of[corev1.Service, corev1.ServiceList]("services", append(status.options(),
+	return resource.Of[corev1.Service, corev1.ServiceList]("services",
+		resource.StatusAndMetadata(),
 		resource.ShortNames("svc"),
 		resource.Categories("all"),
 		resource.NoGeneration(),
@@ -63,7 +57,7 @@ func services() *resource.Definition {
 			"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },
 		}),
 		serviceColumns(),
-	)...)
+	)
 }
 
 func serviceColumns() resource.Option {

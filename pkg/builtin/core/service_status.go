@@ -8,9 +8,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// validateServiceStatus is for /status.
 func validateServiceStatus(s *corev1.Service) field.ErrorList {
-	errs := validateMetaFinalizers(&s.ObjectMeta)
+	var errs field.ErrorList
 	path := field.NewPath("status", "loadBalancer", "ingress")
 	if !isLoadBalancer(s) {
 		if len(s.Status.LoadBalancer.Ingress) > 0 {

@@ -44,7 +44,8 @@ func validateService(_ context.Context, s *corev1.Service) field.ErrorList {
 	errs = append(errs, validatePortNumbers(s, spec.Child("ports"))...)
 	errs = append(errs, validateSourceRanges(s, spec)...)
 	errs = append(errs, validateLoadBalancer(s, spec)...)
-	return append(errs, validateTraffic(s, spec)...)
+	errs = append(errs, validateTraffic(s, spec)...)
+	return append(errs, validateServiceStatus(s)...)
 }
 
 func validateTopologyMode(s *corev1.Service) field.ErrorList {

@@ -21,7 +21,9 @@ import (
 type ServiceAccounts struct{}
 
 // Install adds serviceaccounts to the core group.
-func (ServiceAccounts) Install(p *controlplane.Plan) error { return serve(p, serviceAccounts()) }
+func (ServiceAccounts) Install(p *controlplane.Plan) error {
+	return shared().Serve(p, serviceAccounts())
+}
 
 // enforceMountableSecrets was for the kubelet's sake, and is deprecated.
 const enforceMountableSecrets = "kubernetes.io/enforce-mountable-secrets"
