@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	// Parts.
 	"pkg/builtin/core":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/coordination":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/authentication":        {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/authorization":         {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/certificates":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rules/..."},

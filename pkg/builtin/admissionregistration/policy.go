@@ -21,7 +21,7 @@ type ValidatingAdmissionPolicies struct{}
 // Install adds validatingadmissionpolicies to the group.
 func (ValidatingAdmissionPolicies) Install(p *controlplane.Plan) error {
 	p.Admit("ValidatingAdmissionPolicyParams", newPermission(validatingKinds()))
-	return serve(p, validatingPolicies())
+	return shared().Serve(p, validatingPolicies())
 }
 
 // ValidatingAdmissionPolicyBindings is the part that serves
@@ -32,7 +32,7 @@ type ValidatingAdmissionPolicyBindings struct{}
 // Install adds validatingadmissionpolicybindings to the group.
 func (ValidatingAdmissionPolicyBindings) Install(p *controlplane.Plan) error {
 	p.Admit("ValidatingAdmissionPolicyBindingParams", newPermission(validatingBindingKinds()))
-	return serve(p, validatingBindings())
+	return shared().Serve(p, validatingBindings())
 }
 
 // MutatingAdmissionPolicies is the part that serves mutatingadmissionpolicies
@@ -44,7 +44,7 @@ type MutatingAdmissionPolicies struct{}
 // Install adds mutatingadmissionpolicies to the group.
 func (MutatingAdmissionPolicies) Install(p *controlplane.Plan) error {
 	p.Admit("MutatingAdmissionPolicyParams", newPermission(mutatingKinds()))
-	return serve(p, mutatingPolicies())
+	return shared().Serve(p, mutatingPolicies())
 }
 
 // MutatingAdmissionPolicyBindings is the part that serves
@@ -55,7 +55,7 @@ type MutatingAdmissionPolicyBindings struct{}
 // Install adds mutatingadmissionpolicybindings to the group.
 func (MutatingAdmissionPolicyBindings) Install(p *controlplane.Plan) error {
 	p.Admit("MutatingAdmissionPolicyBindingParams", newPermission(mutatingBindingKinds()))
-	return serve(p, mutatingBindings())
+	return shared().Serve(p, mutatingBindings())
 }
 
 func validatingPolicies() *resource.Definition {

@@ -26,7 +26,7 @@ type ValidatingWebhookConfigurations struct{}
 
 // Install adds validatingwebhookconfigurations to the group.
 func (ValidatingWebhookConfigurations) Install(p *controlplane.Plan) error {
-	return serve(p, validatingWebhooks())
+	return shared().Serve(p, validatingWebhooks())
 }
 
 // MutatingWebhookConfigurations is the part that serves
@@ -36,7 +36,7 @@ type MutatingWebhookConfigurations struct{}
 
 // Install adds mutatingwebhookconfigurations to the group.
 func (MutatingWebhookConfigurations) Install(p *controlplane.Plan) error {
-	return serve(p, mutatingWebhooks())
+	return shared().Serve(p, mutatingWebhooks())
 }
 
 func validatingWebhooks() *resource.Definition {

@@ -19,9 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
@@ -74,14 +72,16 @@ func podRequests(s *signers) *resource.Definition {
 			"spec.nodeName":   func(r *podRequest) string { return string(r.Spec.NodeName) },
 		}),
 		resource.Table(podRow, podColumns()...),
-		resource.Store(func(store *registry.Store) {
-			store.CreateStrategy = create[podRequest]{store.CreateStrategy, validatePodSpec}
-			store.ResetFieldsStrategy = resetFields{fieldpath.MakePathOrDie("status")}
-		}),
+		resource.ValidateCreate(func(_ context.Context, r *podRequest) field.ErrorList { return validatePodSpec(r) }),
+		resource.Ignores("status"),
 		// Not resource.Status: the error for a missing permission is one of the spec.
-		resource.Subresource("status", func(store *registry.Store) rest.Storage {
-			return newSubresource(store, podStatus{store.UpdateStrategy, s},
-				resetFields{fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")})
+		resource.UpdateSubresource("status", resource.Update[podRequest]{
+			Keep: func(r, old *podRequest) {
+				old.Spec.DeepCopyInto(&r.Spec)
+				metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &old.ObjectMeta)
+			},
+			Ignores:  []string{"metadata", "spec"},
+			Validate: s.validatePodUpdate,
 		}),
 	)
 }

@@ -90,12 +90,8 @@ func serve(p *controlplane.Plan, name string) error {
 	g := shared()
 	i := slices.IndexFunc(g.Resources(), func(d *resource.Definition) bool { return d.Name() == name })
 	d := g.Resources()[i]
-	if err := d.Err(); err != nil {
-		return err
-	}
-	p.Serve(g.API(), d.Resource(g.GroupVersion()))
 	p.Admit(d.Kind()+"Escalation", newGuard(name))
-	return nil
+	return g.Serve(p, d)
 }
 
 func defineRoles() *resource.Definition {
