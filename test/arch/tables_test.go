@@ -22,15 +22,15 @@ var mayImport = map[string][]string{
 	"pkg/group":                           {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
 
 	// Parts.
-	"pkg/builtin/core":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/core":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/check"},
 	"pkg/builtin/coordination":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/check"},
 	"pkg/builtin/authentication":        {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
 	"pkg/builtin/authorization":         {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/certificates":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rules/..."},
-	"pkg/builtin/rbac":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rbac"},
-	"pkg/builtin/discovery":             {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/..."},
+	"pkg/builtin/certificates":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rules/...", "pkg/internal/check"},
+	"pkg/builtin/rbac":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rbac", "pkg/internal/check"},
+	"pkg/builtin/discovery":             {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/check"},
+	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/...", "pkg/internal/check"},
 
 	"pkg/crd": {
 		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
@@ -72,6 +72,7 @@ var mayImport = map[string][]string{
 	"pkg/storage/kine/t4":       {"pkg/controlplane", "pkg/storage/kine"},
 
 	// Inside.
+	"pkg/internal/check":             {},
 	"pkg/internal/dialing":           {},
 	"pkg/internal/etcdclient":        {},
 	"pkg/internal/feed":              {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -84,13 +85,9 @@ func validateBundle(b *bundle) field.ErrorList {
 	path, signer := field.NewPath("metadata"), b.Spec.SignerName
 	var errs field.ErrorList
 	if b.GenerateName != "" {
-		for _, msg := range bundleName(b.GenerateName, signer, true) {
-			errs = append(errs, field.Invalid(path.Child("generateName"), b.GenerateName, msg))
-		}
+		errs = append(errs, check.Messages(path.Child("generateName"), b.GenerateName, bundleName(b.GenerateName, signer, true))...)
 	}
-	for _, msg := range bundleName(b.Name, signer, false) {
-		errs = append(errs, field.Invalid(path.Child("name"), b.Name, msg))
-	}
+	errs = append(errs, check.Messages(path.Child("name"), b.Name, bundleName(b.Name, signer, false))...)
 	if signer == "" {
 		return errs
 	}

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -130,9 +131,7 @@ func validatePodSpec(r *podRequest) field.ErrorList {
 		{"serviceAccount", s.ServiceAccountName, string(s.ServiceAccountUID)},
 		{"node", string(s.NodeName), string(s.NodeUID)},
 	} {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(who.name, false) {
-			errs = append(errs, field.Invalid(path.Child(who.kind+"Name"), who.name, msg))
-		}
+		errs = append(errs, check.Messages(path.Child(who.kind+"Name"), who.name, apivalidation.NameIsDNSSubdomain(who.name, false))...)
 		if who.uid == "" {
 			errs = append(errs, field.Invalid(path.Child(who.kind+"UID"), who.uid, "must not be empty"))
 		}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -67,7 +68,7 @@ func validateDeployment(_ context.Context, d *appsv1.Deployment) field.ErrorList
 		errs = append(errs, field.Invalid(spec.Child("progressDeadlineSeconds"), *limit, "must be greater than minReadySeconds"))
 	}
 	strategy, path := d.Spec.Strategy, spec.Child("strategy")
-	errs = append(errs, oneOf(path.Child("type"), strategy.Type,
+	errs = append(errs, check.OneOf(path.Child("type"), strategy.Type,
 		appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType)...)
 	rolling, at := strategy.RollingUpdate, path.Child("rollingUpdate")
 	if rolling == nil {
@@ -162,9 +163,9 @@ func validateStatefulSet(_ context.Context, s *appsv1.StatefulSet) field.ErrorLi
 	errs := optionalNotNegative(spec, map[string]*int32{
 		"replicas": s.Spec.Replicas, "minReadySeconds": &s.Spec.MinReadySeconds, "revisionHistoryLimit": s.Spec.RevisionHistoryLimit,
 	})
-	errs = append(errs, oneOf(spec.Child("podManagementPolicy"), s.Spec.PodManagementPolicy,
+	errs = append(errs, check.OneOf(spec.Child("podManagementPolicy"), s.Spec.PodManagementPolicy,
 		appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement)...)
-	errs = append(errs, oneOf(spec.Child("updateStrategy", "type"), s.Spec.UpdateStrategy.Type,
+	errs = append(errs, check.OneOf(spec.Child("updateStrategy", "type"), s.Spec.UpdateStrategy.Type,
 		appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType)...)
 	// Containers mount the claims as volumes.
 	template := s.Spec.Template.DeepCopy()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	autoscalingrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/autoscaling"
 	sailplane "github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -69,13 +70,8 @@ func defaultRules(rules **autoscalingv2.HPAScalingRules) *autoscalingv2.HPAScali
 
 func validateAutoscaler(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	spec := field.NewPath("spec")
-	target := spec.Child("scaleTargetRef")
-	errs := required(target.Child("kind"), h.Spec.ScaleTargetRef.Kind)
-	errs = append(errs, required(target.Child("name"), h.Spec.ScaleTargetRef.Name)...)
+	var errs field.ErrorList
 	least := value(h.Spec.MinReplicas)
-	if least < 0 {
-		errs = append(errs, field.Invalid(spec.Child("minReplicas"), least, "must be greater than or equal to 0"))
-	}
 	if h.Spec.MaxReplicas < 1 {
 		errs = append(errs, field.Invalid(spec.Child("maxReplicas"), h.Spec.MaxReplicas, "must be greater than 0"))
 	}
@@ -83,7 +79,7 @@ func validateAutoscaler(_ context.Context, h *autoscalingv2.HorizontalPodAutosca
 		errs = append(errs, field.Invalid(spec.Child("maxReplicas"), h.Spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))
 	}
 	for i, m := range h.Spec.Metrics {
-		errs = append(errs, oneOf(spec.Child("metrics").Index(i).Child("type"), m.Type,
+		errs = append(errs, check.OneOf(spec.Child("metrics").Index(i).Child("type"), m.Type,
 			autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType, autoscalingv2.ObjectMetricSourceType,
 			autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType)...)
 	}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	batchrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/batch"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -107,7 +108,7 @@ func validateJobSpec(s *batchv1.JobSpec, complete bool, path *field.Path) field.
 	})
 	errs = append(errs, notNegative(path.Child("activeDeadlineSeconds"), value(s.ActiveDeadlineSeconds))...)
 	if mode := s.CompletionMode; mode != nil {
-		errs = append(errs, oneOf(path.Child("completionMode"), *mode, batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)...)
+		errs = append(errs, check.OneOf(path.Child("completionMode"), *mode, batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)...)
 		if *mode == batchv1.IndexedCompletion && s.Completions == nil {
 			errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
 		}

@@ -97,8 +97,7 @@ func replicationControllers() *resource.Definition {
 
 func validateController(_ context.Context, c *corev1.ReplicationController) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := notNegative(spec.Child("replicas"), value(c.Spec.Replicas))
-	errs = append(errs, notNegative(spec.Child("minReadySeconds"), c.Spec.MinReadySeconds)...)
+	var errs field.ErrorList
 	if len(c.Spec.Selector) == 0 {
 		errs = append(errs, field.Required(spec.Child("selector"), ""))
 	}

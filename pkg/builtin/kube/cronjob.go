@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -35,15 +36,14 @@ func cronJobs() *resource.Definition {
 
 func validateCronJob(_ context.Context, c *batchv1.CronJob) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := required(spec.Child("schedule"), c.Spec.Schedule)
+	errs := notNegative(spec.Child("startingDeadlineSeconds"), value(c.Spec.StartingDeadlineSeconds))
 	if len(c.Name) > cronJobName {
 		errs = append(errs, field.Invalid(field.NewPath("metadata").Child("name"), c.Name, "must be no more than 52 characters"))
 	}
-	errs = append(errs, notNegative(spec.Child("startingDeadlineSeconds"), value(c.Spec.StartingDeadlineSeconds))...)
 	errs = append(errs, optionalNotNegative(spec, map[string]*int32{
 		"successfulJobsHistoryLimit": c.Spec.SuccessfulJobsHistoryLimit, "failedJobsHistoryLimit": c.Spec.FailedJobsHistoryLimit,
 	})...)
-	errs = append(errs, oneOf(spec.Child("concurrencyPolicy"), c.Spec.ConcurrencyPolicy,
+	errs = append(errs, check.OneOf(spec.Child("concurrencyPolicy"), c.Spec.ConcurrencyPolicy,
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
 	return append(errs, validateJobSpec(&c.Spec.JobTemplate.Spec, false, spec.Child("jobTemplate", "spec"))...)
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -53,7 +54,7 @@ func validateDaemonSet(_ context.Context, d *appsv1.DaemonSet) field.ErrorList {
 	})
 	errs = append(errs, validateWorkload("daemonset", d.Spec.Selector, &d.Spec.Template)...)
 	path := spec.Child("updateStrategy")
-	errs = append(errs, oneOf(path.Child("type"), d.Spec.UpdateStrategy.Type,
+	errs = append(errs, check.OneOf(path.Child("type"), d.Spec.UpdateStrategy.Type,
 		appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType)...)
 	if rolling := d.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 		errs = append(errs, share(rolling.MaxUnavailable, path.Child("rollingUpdate", "maxUnavailable"))...)

@@ -7,6 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	devicesrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/devices"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -109,7 +110,7 @@ func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.Erro
 			errs = append(errs, field.Invalid(at, nil,
 				"exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
 		case r.Exactly != nil:
-			errs = append(errs, required(at.Child("exactly", "deviceClassName"), r.Exactly.DeviceClassName)...)
+			errs = append(errs, check.Required(at.Child("exactly", "deviceClassName"), r.Exactly.DeviceClassName)...)
 			errs = append(errs, notNegative(at.Child("exactly", "count"), r.Exactly.Count)...)
 		}
 	}
@@ -130,7 +131,8 @@ func resourceSlices() *resource.Definition {
 		}),
 		resource.Validate(func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
 			spec := field.NewPath("spec")
-			errs := append(required(spec.Child("driver"), s.Spec.Driver), required(spec.Child("pool", "name"), s.Spec.Pool.Name)...)
+			errs := check.Required(spec.Child("driver"), s.Spec.Driver)
+			errs = append(errs, check.Required(spec.Child("pool", "name"), s.Spec.Pool.Name)...)
 			where := 0
 			for _, set := range []bool{
 				s.Spec.NodeName != nil, s.Spec.NodeSelector != nil, value(s.Spec.AllNodes), value(s.Spec.PerDeviceNodeSelection),

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/util/dryrun"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 // podBinding is /binding, where schedulers say on which node a pod is to run.
@@ -76,7 +78,7 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	if kind := b.Target.Kind; kind != "" && kind != "Node" {
 		errs = append(errs, field.NotSupported(target.Child("kind"), kind, []string{"Node", "<empty>"}))
 	}
-	return append(errs, required(target.Child("name"), b.Target.Name)...)
+	return append(errs, check.Required(target.Child("name"), b.Target.Name)...)
 }
 
 // assign gives a pod its node, which it has only once. What schedulers keep in
