@@ -31,7 +31,7 @@ func jobs() *resource.Definition {
 		resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
 		resource.Default(defaultJob),
-		gatedPods(func(j *batchv1.Job) *corev1.PodSpec { return &j.Spec.Template.Spec }),
+		gated[batchv1.Job](podSpecGates()),
 		resource.PrepareForCreate(selectOwnPods),
 		resource.Validate(func(_ context.Context, j *batchv1.Job) field.ErrorList {
 			return validateJobSpec(&j.Spec, true, field.NewPath("spec"))

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,7 +20,7 @@ func cronJobs() *resource.Definition {
 	return resource.Of[batchv1.CronJob, batchv1.CronJobList]("cronjobs",
 		resource.ShortNames("cj"), resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
-		gatedPods(func(c *batchv1.CronJob) *corev1.PodSpec { return &c.Spec.JobTemplate.Spec.Template.Spec }),
+		gated[batchv1.CronJob](podSpecGates()),
 		resource.Default(func(c *batchv1.CronJob) {
 			fill(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
 			set(&c.Spec.Suspend, false)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,7 +19,7 @@ func daemonSets() *resource.Definition {
 	return resource.Of[appsv1.DaemonSet, appsv1.DaemonSetList]("daemonsets",
 		resource.ShortNames("ds"), resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.Default(defaultDaemonSet),
-		gatedPods(func(d *appsv1.DaemonSet) *corev1.PodSpec { return &d.Spec.Template.Spec }),
+		gated[appsv1.DaemonSet](podSpecGates()),
 		resource.Validate(validateDaemonSet),
 		resource.ValidateUpdate(func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
 			return immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)

@@ -32,7 +32,7 @@ func resourceClaims() *resource.Definition {
 	return resource.Of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList]("resourceclaims",
 		resource.Status(), resource.NoGeneration(),
 		resource.Default(func(c *resourcev1.ResourceClaim) { defaultDeviceClaim(&c.Spec.Devices) }),
-		gated(claimAttributes, claimOperations),
+		gated[resourcev1.ResourceClaim](deviceClaimGates()),
 		resource.Validate(func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
 			return validateDeviceClaim(&c.Spec.Devices, field.NewPath("spec", "devices"))
 		}),
@@ -63,7 +63,7 @@ func resourceClaimTemplates() *resource.Definition {
 	return resource.Of[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList]("resourceclaimtemplates",
 		resource.NoGeneration(),
 		resource.Default(func(t *resourcev1.ResourceClaimTemplate) { defaultDeviceClaim(&t.Spec.Spec.Devices) }),
-		gated(templateAttributes),
+		gated[resourcev1.ResourceClaimTemplate](deviceClaimGates()),
 		resource.Validate(func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 			return validateDeviceClaim(&t.Spec.Spec.Devices, field.NewPath("spec", "spec", "devices"))
 		}),
@@ -121,7 +121,7 @@ func resourceSlices() *resource.Definition {
 	return resource.Of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList]("resourceslices",
 		resource.ClusterScoped(),
 		resource.RuleOptions(map[string]bool{"DRAPartitionableDevicesType": false}),
-		gated(partitionType, skippedOperations, allocatableResources, compatibilityGroups),
+		gated[resourcev1.ResourceSlice](sliceGates()),
 		resource.Default(func(s *resourcev1.ResourceSlice) {
 			for _, device := range s.Spec.Devices {
 				for i := range device.Taints {

@@ -152,7 +152,7 @@ func csiDriverRow(d *storagev1.CSIDriver) []any {
 func csiNodes() *resource.Definition {
 	return resource.Of[storagev1.CSINode, storagev1.CSINodeList]("csinodes",
 		resource.ClusterScoped(), resource.Status(), resource.NoGeneration(),
-		gated(storageHealth),
+		gated[storagev1.CSINode](csiNodeGates()),
 		resource.Validate(func(_ context.Context, n *storagev1.CSINode) field.ErrorList {
 			var errs field.ErrorList
 			names := map[string]bool{}
