@@ -20,7 +20,7 @@ type ValidatingAdmissionPolicies struct{}
 
 // Install adds validatingadmissionpolicies to the group.
 func (ValidatingAdmissionPolicies) Install(p *controlplane.Plan) error {
-	p.Admit("ValidatingAdmissionPolicyParams", newPermission(validatingKinds()))
+	p.Admit("ValidatingAdmissionPolicyParams", newPermission(validatingPolicyKind))
 	return shared().Serve(p, validatingPolicies())
 }
 
@@ -31,7 +31,7 @@ type ValidatingAdmissionPolicyBindings struct{}
 
 // Install adds validatingadmissionpolicybindings to the group.
 func (ValidatingAdmissionPolicyBindings) Install(p *controlplane.Plan) error {
-	p.Admit("ValidatingAdmissionPolicyBindingParams", newPermission(validatingBindingKinds()))
+	p.Admit("ValidatingAdmissionPolicyBindingParams", newPermission(validatingBindingKind))
 	return shared().Serve(p, validatingBindings())
 }
 
@@ -43,7 +43,7 @@ type MutatingAdmissionPolicies struct{}
 
 // Install adds mutatingadmissionpolicies to the group.
 func (MutatingAdmissionPolicies) Install(p *controlplane.Plan) error {
-	p.Admit("MutatingAdmissionPolicyParams", newPermission(mutatingKinds()))
+	p.Admit("MutatingAdmissionPolicyParams", newPermission(mutatingPolicyKind))
 	return shared().Serve(p, mutatingPolicies())
 }
 
@@ -54,7 +54,7 @@ type MutatingAdmissionPolicyBindings struct{}
 
 // Install adds mutatingadmissionpolicybindings to the group.
 func (MutatingAdmissionPolicyBindings) Install(p *controlplane.Plan) error {
-	p.Admit("MutatingAdmissionPolicyBindingParams", newPermission(mutatingBindingKinds()))
+	p.Admit("MutatingAdmissionPolicyBindingParams", newPermission(mutatingBindingKind))
 	return shared().Serve(p, mutatingBindings())
 }
 

@@ -40,35 +40,27 @@ func (MutatingWebhookConfigurations) Install(p *controlplane.Plan) error {
 }
 
 func validatingWebhooks() *resource.Definition {
-	type configuration = admissionv1.ValidatingWebhookConfiguration
-	return resource.Of[configuration, admissionv1.ValidatingWebhookConfigurationList]("validatingwebhookconfigurations",
-		options(func(c, old *configuration) field.ErrorList {
-			if old == nil {
-				return validateHooks(validatingHooks(c), nil)
-			}
-			return validateHooks(validatingHooks(c), validatingHooks(old))
-		}, resource.Default(func(c *configuration) {
-			for _, h := range validatingHooks(c) {
-				h.setDefaults()
-			}
-		}), resource.Warn(func(_ context.Context, c *configuration) []string { return withoutEffect(validatingHooks(c)) }),
-			resource.Columns(func(c *configuration) []any { return []any{int64(len(c.Webhooks))} }, columns("Webhooks")...))...)
+	return resource.Of[admissionv1.ValidatingWebhookConfiguration, admissionv1.ValidatingWebhookConfigurationList](
+		"validatingwebhookconfigurations", webhookOptions(validatingHooks)...)
 }
 
 func mutatingWebhooks() *resource.Definition {
-	type configuration = admissionv1.MutatingWebhookConfiguration
-	return resource.Of[configuration, admissionv1.MutatingWebhookConfigurationList]("mutatingwebhookconfigurations",
-		options(func(c, old *configuration) field.ErrorList {
-			if old == nil {
-				return validateHooks(mutatingHooks(c), nil)
-			}
-			return validateHooks(mutatingHooks(c), mutatingHooks(old))
-		}, resource.Default(func(c *configuration) {
-			for _, h := range mutatingHooks(c) {
-				h.setDefaults()
-			}
-		}), resource.Warn(func(_ context.Context, c *configuration) []string { return withoutEffect(mutatingHooks(c)) }),
-			resource.Columns(func(c *configuration) []any { return []any{int64(len(c.Webhooks))} }, columns("Webhooks")...))...)
+	return resource.Of[admissionv1.MutatingWebhookConfiguration, admissionv1.MutatingWebhookConfigurationList](
+		"mutatingwebhookconfigurations", webhookOptions(mutatingHooks)...)
+}
+
+func webhookOptions[T any](hooks func(*T) []hook) []resource.Option {
+	return options(func(c, old *T) field.ErrorList {
+		if old == nil {
+			return validateHooks(hooks(c), nil)
+		}
+		return validateHooks(hooks(c), hooks(old))
+	}, resource.Default(func(c *T) {
+		for _, h := range hooks(c) {
+			h.setDefaults()
+		}
+	}), resource.Warn(func(_ context.Context, c *T) []string { return withoutEffect(hooks(c)) }),
+		resource.Columns(func(c *T) []any { return []any{int64(len(hooks(c)))} }, columns("Webhooks")...))
 }
 
 // hook is a webhook of either kind: the fields of a MutatingWebhook are those of

@@ -19,10 +19,8 @@ import (
 // in common that ask it.
 type signers struct{ authorizer authorizer.Authorizer }
 
-// SetAuthorizer implements initializer.WantsAuthorizer.
 func (s *signers) SetAuthorizer(a authorizer.Authorizer) { s.authorizer = a }
 
-// ValidateInitialization implements admission.InitializationValidator.
 func (s *signers) ValidateInitialization() error {
 	if s.authorizer == nil {
 		return errors.New("it has no authorizer")
@@ -65,7 +63,6 @@ func newAttestation() *attestation {
 	return &attestation{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
-// Validate implements admission.ValidationInterface.
 func (p *attestation) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != certificatesv1.Resource("clustertrustbundles") {
 		return nil

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	metatable "k8s.io/apimachinery/pkg/api/meta/table"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -121,7 +122,7 @@ func columns() []metav1.TableColumnDefinition {
 	meta, spec := metav1.ObjectMeta{}.SwaggerDoc(), certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
 	status := certificatesv1.CertificateSigningRequestStatus{}.SwaggerDoc()
 	return []metav1.TableColumnDefinition{
-		{Name: "Name", Type: "string", Format: "name", Description: meta["name"]},
+		nameColumn(),
 		{Name: "Age", Type: "string", Description: meta["creationTimestamp"]},
 		{Name: "SignerName", Type: "string", Description: spec["signerName"]},
 		{Name: "Requestor", Type: "string", Description: spec["request"]},
@@ -131,10 +132,7 @@ func columns() []metav1.TableColumnDefinition {
 }
 
 func row(r *csr) []any {
-	age, requested := "<unknown>", "<none>"
-	if !r.CreationTimestamp.IsZero() {
-		age = duration.HumanDuration(time.Since(r.CreationTimestamp.Time))
-	}
+	age, requested := metatable.ConvertToHumanReadableDateType(r.CreationTimestamp), "<none>"
 	if s := r.Spec.ExpirationSeconds; s != nil {
 		requested = duration.HumanDuration(time.Duration(*s) * time.Second)
 	}

@@ -128,49 +128,26 @@ func metricsText(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.Metr
 func metricText(m *autoscalingv2.MetricSpec, now *autoscalingv2.MetricStatus) string {
 	switch {
 	case m.External != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if now.External != nil {
-			current = &now.External.Current
-		}
-		return targetText(m.External.Target, current)
+		return targetText(m.External.Target, value(now.External).Current)
 	case m.Pods != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if now.Pods != nil {
-			current = &now.Pods.Current
-		}
-		return targetText(m.Pods.Target, current)
+		return targetText(m.Pods.Target, value(now.Pods).Current)
 	case m.Object != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if now.Object != nil {
-			current = &now.Object.Current
-		}
-		return targetText(m.Object.Target, current)
+		return targetText(m.Object.Target, value(now.Object).Current)
 	case m.Resource != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if now.Resource != nil {
-			current = &now.Resource.Current
-		}
-		return string(m.Resource.Name) + ": " + targetText(m.Resource.Target, current)
+		return string(m.Resource.Name) + ": " + targetText(m.Resource.Target, value(now.Resource).Current)
 	case m.ContainerResource != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if now.ContainerResource != nil {
-			current = &now.ContainerResource.Current
-		}
-		return string(m.ContainerResource.Name) + ": " + targetText(m.ContainerResource.Target, current)
+		return string(m.ContainerResource.Name) + ": " + targetText(m.ContainerResource.Target, value(now.ContainerResource).Current)
 	}
 	return "<unknown type>"
 }
 
 // targetText is a metric as current/wanted.
-func targetText(target autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
+func targetText(target autoscalingv2.MetricTarget, now autoscalingv2.MetricValueStatus) string {
 	is := func(q *resource.Quantity) string {
 		if q == nil {
 			return "<unknown>"
 		}
 		return q.String()
-	}
-	if now == nil {
-		now = &autoscalingv2.MetricValueStatus{}
 	}
 	switch {
 	case target.AverageUtilization != nil:

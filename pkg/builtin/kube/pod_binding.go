@@ -29,7 +29,6 @@ var (
 
 func newPodBinding(s *registry.Store) rest.Storage { return podBinding{podStore{s}} }
 
-// New implements rest.Storage.
 func (podBinding) New() runtime.Object { return &corev1.Binding{} }
 
 // Destroy does nothing: the resource destroys what it shares.
@@ -39,7 +38,6 @@ func (podBinding) Destroy() {}
 // the resource version, which say what pod the scheduler has seen.
 func (podBinding) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
-// Create implements rest.NamedCreater.
 func (b podBinding) Create(
 	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
@@ -115,19 +113,15 @@ var (
 	_ rest.SingularNameProvider = bindings{}
 )
 
-// New implements rest.Storage.
 func (bindings) New() runtime.Object { return &corev1.Binding{} }
 
 // Destroy does nothing: the resource destroys what it shares.
 func (bindings) Destroy() {}
 
-// NamespaceScoped implements rest.Scoper.
 func (bindings) NamespaceScoped() bool { return true }
 
-// GetSingularName implements rest.SingularNameProvider.
 func (bindings) GetSingularName() string { return "binding" }
 
-// Create implements rest.Creater.
 func (b bindings) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {

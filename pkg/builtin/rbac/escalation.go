@@ -45,13 +45,10 @@ func newGuard(resource string) *guard {
 	return &guard{Handler: admission.NewHandler(admission.Create, admission.Update), resource: resource}
 }
 
-// SetAuthorizer implements initializer.WantsAuthorizer.
 func (g *guard) SetAuthorizer(a authorizer.Authorizer) { g.authorizer = a }
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
 func (g *guard) SetExternalKubeClientSet(c kubernetes.Interface) { g.client = c.RbacV1() }
 
-// ValidateInitialization implements admission.InitializationValidator.
 func (g *guard) ValidateInitialization() error {
 	if g.authorizer == nil || g.client == nil {
 		return errors.New("it has no authorizer or no client")
@@ -59,7 +56,6 @@ func (g *guard) ValidateInitialization() error {
 	return nil
 }
 
-// Validate implements admission.ValidationInterface.
 func (g *guard) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != rbacv1.Resource(g.resource) || a.GetSubresource() != "" ||
 		onlyForCollection(a.GetObject(), a.GetOldObject()) {
