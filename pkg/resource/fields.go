@@ -14,13 +14,14 @@ import (
 const statusField = "Status"
 
 // statusOf is the Status field of an object that has one; Err checks that.
-func statusOf(obj runtime.Object) reflect.Value {
-	return reflect.ValueOf(obj).Elem().FieldByName(statusField)
-}
+func statusOf(obj runtime.Object) reflect.Value { return embedded(obj, statusField) }
 
 // metadataOf is the embedded metadata of an object.
-func metadataOf(obj runtime.Object) reflect.Value {
-	return reflect.ValueOf(obj).Elem().FieldByName("ObjectMeta")
+func metadataOf(obj runtime.Object) reflect.Value { return embedded(obj, "ObjectMeta") }
+
+// embedded is a field of what obj points to, invalid where there is none.
+func embedded(obj any, name string) reflect.Value {
+	return reflect.ValueOf(obj).Elem().FieldByName(name)
 }
 
 // metaFields put a field of metadata back, by its JSON name.

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -121,7 +122,7 @@ func validateJobSpec(s *batchv1.JobSpec, complete bool, path *field.Path) field.
 			errs = append(errs, field.Required(path.Child("selector"), ""))
 		case err != nil:
 			errs = append(errs, field.Invalid(path.Child("selector"), s.Selector, err.Error()))
-		case !selector.Matches(labelSet(s.Template.Labels)):
+		case !selector.Matches(labels.Set(s.Template.Labels)):
 			errs = append(errs, field.Invalid(template.Child("metadata", "labels"), s.Template.Labels,
 				"`selector` does not match template `labels`"))
 		}

@@ -5,7 +5,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
@@ -54,5 +53,3 @@ func cronJobRow(c *batchv1.CronJob) []any {
 		since(c.Status.LastScheduleTime, none), names, images, metav1.FormatLabelSelector(c.Spec.JobTemplate.Spec.Selector),
 	}
 }
-
-func labelSet(set map[string]string) labels.Set { return set }
