@@ -60,6 +60,16 @@ func New(gv schema.GroupVersion, addToScheme func(*runtime.Scheme) error,
 	return g
 }
 
+// Kinds registers kinds that are no resources of the group, in one version: what
+// actions and sub-resources are sent.
+func Kinds(gv schema.GroupVersion, objects ...runtime.Object) func(*runtime.Scheme) error {
+	return func(s *runtime.Scheme) error {
+		s.AddKnownTypes(gv, objects...)
+		s.AddKnownTypes(schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}, objects...)
+		return nil
+	}
+}
+
 // PartName is what errors call the group.
 func (g *Group) PartName() string {
 	if g.hub.Group == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,30 +16,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
+	"github.com/sailplane-dev/sailplane/pkg/group"
 )
 
 // newEventsAPI is the group events.k8s.io, the same for every plane.
 var newEventsAPI = sync.OnceValue(func() *controlplane.API {
-	return controlplane.NewAPI(eventsv1.GroupName, []string{eventsv1.SchemeGroupVersion.Version}, controlplane.APIConfig{
-		AddToScheme: addNewEvents,
-		Definitions: func() (common.GetOpenAPIDefinitions, error) { return meta.And(newEventDefinitions), nil },
-		Protobuf:    true,
-	})
+	gv := eventsv1.SchemeGroupVersion
+	return group.New(gv, func(s *runtime.Scheme) error {
+		return errors.Join(group.Kinds(gv, &eventsv1.Event{}, &eventsv1.EventList{})(s),
+			s.AddFieldLabelConversionFunc(gv.WithKind("Event"), newEventLabel))
+	}, newEventDefinitions).API()
 })
-
-func addNewEvents(s *runtime.Scheme) error {
-	for _, version := range []string{eventsv1.SchemeGroupVersion.Version, runtime.APIVersionInternal} {
-		gv := eventsv1.SchemeGroupVersion
-		gv.Version = version
-		s.AddKnownTypeWithName(gv.WithKind("Event"), &eventsv1.Event{})
-		s.AddKnownTypeWithName(gv.WithKind("EventList"), &eventsv1.EventList{})
-	}
-	return s.AddFieldLabelConversionFunc(eventsv1.SchemeGroupVersion.WithKind("Event"), newEventLabel)
-}
 
 // newEventLabel says which fields of events.k8s.io/v1 can be selected by, and
 // what they are called in v1.
@@ -49,9 +39,8 @@ func newEventLabel(label, value string) (string, string, error) {
 	case "reportingController":
 		return "reportingComponent", value, nil
 	}
-	const regarding = "regarding."
-	if len(label) > len(regarding) && label[:len(regarding)] == regarding {
-		switch name := label[len(regarding):]; name {
+	if name, ok := strings.CutPrefix(label, "regarding."); ok {
+		switch name {
 		case "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath":
 			return "involvedObject." + name, value, nil
 		}
