@@ -61,6 +61,16 @@ func New(gv schema.GroupVersion, addToScheme func(*runtime.Scheme) error,
 	return g
 }
 
+// Kinds registers kinds that are no resources of the group, in one version: what
+// actions and sub-resources are sent.
+func Kinds(gv schema.GroupVersion, objects ...runtime.Object) func(*runtime.Scheme) error {
+	return func(s *runtime.Scheme) error {
+		s.AddKnownTypes(gv, objects...)
+		s.AddKnownTypes(schema.GroupVersion{Group: gv.Group, Version: runtime.APIVersionInternal}, objects...)
+		return nil
+	}
+}
+
 // PartName is what errors call the group.
 func (g *Group) PartName() string {
 	if g.hub.Group == "" {
@@ -88,6 +98,16 @@ func (g *Group) Install(plan *controlplane.Plan) error {
 		served = append(served, r.Resource(g.hub))
 	}
 	plan.Serve(g.api, served...)
+	return nil
+}
+
+// Serve adds one resource of the group to a plane, for parts that each serve one.
+// Its types must be among those of the group.
+func (g *Group) Serve(plan *controlplane.Plan, r *resource.Definition) error {
+	if err := r.Err(); err != nil {
+		return err
+	}
+	plan.Serve(g.api, r.Resource(g.hub))
 	return nil
 }
 

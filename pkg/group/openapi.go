@@ -29,11 +29,7 @@ func (g *Group) openAPI() (common.GetOpenAPIDefinitions, error) {
 			return nil, err
 		}
 	}
-	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		all := meta.Definitions(ref)
-		maps.Copy(all, own(ref))
-		return all
-	}, nil
+	return meta.And(own), nil
 }
 
 // goTypes are the Go types of the group's own kinds: those of the resources and

@@ -16,6 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 	"github.com/sailplane-dev/sailplane/pkg/internal/terminator"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
@@ -75,7 +76,11 @@ func start(t *testing.T, d controlplane.Storage, more ...controlplane.Part) *pla
 // deletion is that of namespaces, with another patience than theirs.
 func deletion(patience time.Duration) controlplane.Part {
 	return controlplane.PartFunc(func(p *controlplane.Plan) error {
-		terminator.Declare(p, patience)
+		p.Feed()
+		p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
+			known := &catalog.Catalog{Config: plane.Config(), Changed: plane.DiscoveryChanged}
+			return terminator.Run(ctx, known, plane.Feed(), plane.Stored, patience)
+		}})
 		return nil
 	})
 }

@@ -46,13 +46,15 @@ type Definition struct {
 	defaults             []func(runtime.Object)
 	spokeDefaults        []spokeDefault
 	validate             []func(context.Context, runtime.Object) field.ErrorList
+	validateCreate       []func(context.Context, runtime.Object) field.ErrorList
 	validateUpdate       []func(ctx context.Context, obj, old runtime.Object) field.ErrorList
 	ruleOptions          map[string]bool
 	drops                []func(obj, old runtime.Object)
 	prepareCreate        []func(context.Context, runtime.Object)
 	prepareUpdate        []func(ctx context.Context, obj, old runtime.Object)
 	warn                 []func(context.Context, runtime.Object) []string
-	subresources         map[string]func(*registry.Store) rest.Storage
+	ignores              []string
+	subresources         map[string]func(*registry.Store, strategy) rest.Storage
 	storeHooks           []func(*registry.Store)
 	schema               []reflected.Option
 	optionErrs           []error

@@ -7,19 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
 // statusField is the Go field behind /status.
 const statusField = "Status"
 
 // statusOf is the Status field of an object that has one; Err checks that.
-func statusOf(obj runtime.Object) reflect.Value {
-	return reflect.ValueOf(obj).Elem().FieldByName(statusField)
-}
+func statusOf(obj runtime.Object) reflect.Value { return embedded(obj, statusField) }
 
 // metadataOf is the embedded metadata of an object.
-func metadataOf(obj runtime.Object) reflect.Value {
-	return reflect.ValueOf(obj).Elem().FieldByName("ObjectMeta")
+func metadataOf(obj runtime.Object) reflect.Value { return embedded(obj, "ObjectMeta") }
+
+// embedded is a field of what obj points to, invalid where there is none.
+func embedded(obj any, name string) reflect.Value {
+	return reflect.ValueOf(obj).Elem().FieldByName(name)
 }
 
 // metaFields put a field of metadata back, by its JSON name.
@@ -49,6 +51,15 @@ func (d *Definition) desiredStateChanged(obj, old runtime.Object) bool {
 
 func isMeta(t reflect.Type) bool {
 	return t == reflect.TypeFor[metav1.TypeMeta]() || t == reflect.TypeFor[metav1.ObjectMeta]()
+}
+
+// pathOf is the path of a field named with dots, "spec.replicas".
+func pathOf(name string) fieldpath.Path {
+	var path fieldpath.Path
+	for part := range strings.SplitSeq(name, ".") {
+		path = append(path, fieldpath.PathElement{FieldName: &part})
+	}
+	return path
 }
 
 // jsonFields are the names of the top-level JSON fields of a struct type.

@@ -120,15 +120,27 @@ func RuleOptions(on map[string]bool) Option {
 // the store alone, and a copy of the store is the way to another strategy.
 func Subresource(name string, build func(*registry.Store) rest.Storage) Option {
 	return option(func(d *Definition) {
-		if _, taken := d.subresources[name]; taken {
-			d.optionErrs = append(d.optionErrs, fmt.Errorf("sub-resource %q: defined twice", name))
-			return
-		}
-		if d.subresources == nil {
-			d.subresources = map[string]func(*registry.Store) rest.Storage{}
-		}
-		d.subresources[name] = build
+		d.addSubresource(name, func(store *registry.Store, _ strategy) rest.Storage { return build(store) })
 	})
+}
+
+func (d *Definition) addSubresource(name string, build func(*registry.Store, strategy) rest.Storage) {
+	if _, taken := d.subresources[name]; taken {
+		d.optionErrs = append(d.optionErrs, fmt.Errorf("sub-resource %q: defined twice", name))
+		return
+	}
+	if d.subresources == nil {
+		d.subresources = map[string]func(*registry.Store, strategy) rest.Storage{}
+	}
+	d.subresources[name] = build
+}
+
+// Ignores names the fields that a write to the resource ignores, "status" or
+// "spec.finalizers", so that server-side apply does not own them: those that
+// [PrepareForCreate] and [PrepareForUpdate] put back. The status of [Status] and
+// [StatusAndMetadata] is among them without it.
+func Ignores(fields ...string) Option {
+	return option(func(d *Definition) { d.ignores = append(d.ignores, fields...) })
 }
 
 // Store gives the last word on the store, for what has no option: it is called

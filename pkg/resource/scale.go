@@ -71,7 +71,6 @@ func newScaleStorage(store *registry.Store, s *scale, served []schema.GroupVersi
 	}
 }
 
-// New returns an empty Scale.
 func (s *scaleStorage) New() runtime.Object { return &autoscalingv1.Scale{} }
 
 // Destroy does nothing: the resource destroys what it shares.
@@ -82,7 +81,6 @@ func (s *scaleStorage) GroupVersionKind(schema.GroupVersion) schema.GroupVersion
 	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 }
 
-// Get returns the Scale of the object.
 func (s *scaleStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	obj, err := s.store.Get(ctx, name, options)
 	if err != nil {

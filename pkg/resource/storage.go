@@ -1,11 +1,9 @@
 package resource
 
 import (
-	"context"
 	"fmt"
 	"maps"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,7 +12,6 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/names"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -71,13 +68,13 @@ func (d *Definition) build(hub schema.GroupVersion, env controlplane.Env) (map[s
 		d.name: verbs.restrict(&storage{Store: store, shortNames: d.shortNames, categories: d.categories}),
 	}
 	if d.status {
-		paths[d.name+"/status"] = newStatusStorage(store, statusStrategy{s})
+		paths[d.name+"/status"] = newSubresource(store, statusStrategy{s})
 	}
 	if d.scale != nil {
 		paths[d.name+"/scale"] = newScaleStorage(store, d.scale, d.served(hub))
 	}
 	for name, build := range d.subresources {
-		paths[d.name+"/"+name] = build(store)
+		paths[d.name+"/"+name] = build(store, s)
 	}
 	return paths, nil
 }
@@ -119,45 +116,4 @@ func (d *Definition) attributes() apistorage.AttrFunc {
 		}
 		return nil
 	})
-}
-
-// statusStorage serves /status from a copy of the store with its own strategy.
-type statusStorage struct {
-	rest.TableConvertor
-	store *registry.Store
-}
-
-var (
-	_ rest.Patcher             = &statusStorage{}
-	_ rest.ResetFieldsStrategy = &statusStorage{}
-)
-
-func newStatusStorage(store *registry.Store, s statusStrategy) *statusStorage {
-	status := *store
-	status.UpdateStrategy = s
-	status.ResetFieldsStrategy = s
-	return &statusStorage{TableConvertor: store, store: &status}
-}
-
-// New returns an empty object.
-func (s *statusStorage) New() runtime.Object { return s.store.New() }
-
-// Destroy does nothing: the resource destroys what it shares.
-func (s *statusStorage) Destroy() {}
-
-// Get returns the object.
-func (s *statusStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
-	return s.store.Get(ctx, name, options)
-}
-
-// Update changes the status of an object that exists.
-func (s *statusStorage) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo,
-	createValidation rest.ValidateObjectFunc, updateValidation rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions,
-) (runtime.Object, bool, error) {
-	return s.store.Update(ctx, name, info, createValidation, updateValidation, false, options)
-}
-
-// GetResetFields are the fields that a write to /status ignores.
-func (s *statusStorage) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	return s.store.GetResetFields()
 }

@@ -83,6 +83,9 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	for _, check := range s.d.validate {
 		errs = append(errs, check(ctx, obj)...)
 	}
+	for _, check := range s.d.validateCreate {
+		errs = append(errs, check(ctx, obj)...)
+	}
 	return declared(errs, s.Scheme.Validate(ctx, s.d.ruleOptions, obj))
 }
 
@@ -126,14 +129,14 @@ func (s strategy) WarningsOnUpdate(ctx context.Context, obj, _ runtime.Object) [
 
 // GetResetFields keeps server-side apply from owning what a write ignores.
 func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
-	if !s.d.status {
+	ignored := slices.Clone(s.d.ignores)
+	if s.d.status {
+		ignored = append(ignored, "status")
+	}
+	if len(ignored) == 0 {
 		return nil
 	}
-	reset := map[fieldpath.APIVersion]*fieldpath.Set{}
-	for _, gv := range s.d.served(s.hub) {
-		reset[fieldpath.APIVersion(gv.String())] = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
-	}
-	return reset
+	return reset(s.d.served(s.hub), ignored)
 }
 
 // statusStrategy is what the registry asks when /status is written: everything
@@ -162,11 +165,16 @@ func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Obj
 func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	var errs field.ErrorList
 	for _, err := range s.strategy.ValidateUpdate(ctx, obj, old) {
-		if err.Field == "status" || strings.HasPrefix(err.Field, "status.") || strings.HasPrefix(err.Field, "status[") {
+		if below("status", err.Field) || s.d.statusMetadata && below("metadata", err.Field) {
 			errs = append(errs, err)
 		}
 	}
 	return errs
+}
+
+// below tells whether the path of an error is that of a field or of a part of it.
+func below(name, path string) bool {
+	return path == name || strings.HasPrefix(path, name+".") || strings.HasPrefix(path, name+"[")
 }
 
 func (statusStrategy) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {

@@ -24,13 +24,24 @@ func Default[T any](fill func(*T)) Option {
 
 // Validate checks an object on create and on update and returns all that is
 // wrong with it; the client gets 422 Unprocessable Entity with a cause for
-// each. On a write to /status only errors of fields below "status" count: the
-// rest is not the client's to mend there.
+// each. On a write to /status only errors of fields below "status", with
+// [StatusAndMetadata] also those below "metadata", count: the rest is not the
+// client's to mend there.
 //
 // Metadata is validated without it.
 func Validate[T any](check func(context.Context, *T) field.ErrorList) Option {
 	return typed[T]("Validate", func(d *Definition) {
 		d.validate = append(d.validate, func(ctx context.Context, obj runtime.Object) field.ErrorList {
+			return check(ctx, hubType[T](obj))
+		})
+	})
+}
+
+// ValidateCreate checks, after Validate, an object that is created, and it alone:
+// the place for rules that stored objects need not keep.
+func ValidateCreate[T any](check func(context.Context, *T) field.ErrorList) Option {
+	return typed[T]("ValidateCreate", func(d *Definition) {
+		d.validateCreate = append(d.validateCreate, func(ctx context.Context, obj runtime.Object) field.ErrorList {
 			return check(ctx, hubType[T](obj))
 		})
 	})

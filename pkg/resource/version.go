@@ -5,7 +5,6 @@ import (
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -68,26 +67,8 @@ func DefaultVersion[V any](fill func(*V)) Option {
 
 func converter[A, B any](fill func(*A, *B) error) convert {
 	return func(from, to runtime.Object) error {
-		copyObjectMeta(from, to)
+		metadataOf(to).Set(metadataOf(from)) // forgotten in a conversion, it would lose the object's name
 		return fill(any(from).(*A), any(to).(*B))
-	}
-}
-
-// copyObjectMeta copies all metadata between types that embed
-// metav1.ObjectMeta: forgetting it in a conversion would lose the object's name.
-func copyObjectMeta(from, to runtime.Object) {
-	source, ok := from.(metav1.ObjectMetaAccessor)
-	if !ok {
-		return
-	}
-	target, ok := to.(metav1.ObjectMetaAccessor)
-	if !ok {
-		return
-	}
-	s, sok := source.GetObjectMeta().(*metav1.ObjectMeta)
-	t, tok := target.GetObjectMeta().(*metav1.ObjectMeta)
-	if sok && tok {
-		*t = *s
 	}
 }
 
@@ -102,7 +83,9 @@ func (c convert) list(from, to any, _ conversion.Scope) error {
 	if err != nil {
 		return err
 	}
-	copyListMeta(from, to)
+	if have := embedded(from, "ListMeta"); have.IsValid() {
+		embedded(to, "ListMeta").Set(have)
+	}
 	if source.IsNil() {
 		target.SetZero()
 		return nil
@@ -114,22 +97,6 @@ func (c convert) list(from, to any, _ conversion.Scope) error {
 		}
 	}
 	return nil
-}
-
-func copyListMeta(from, to any) {
-	source, ok := from.(metav1.ListMetaAccessor)
-	if !ok {
-		return
-	}
-	target, ok := to.(metav1.ListMetaAccessor)
-	if !ok {
-		return
-	}
-	s, sok := source.GetListMeta().(*metav1.ListMeta)
-	t, tok := target.GetListMeta().(*metav1.ListMeta)
-	if sok && tok {
-		*t = *s
-	}
 }
 
 // itemsOf returns the Items fields of two lists.

@@ -22,15 +22,18 @@ var mayImport = map[string][]string{
 	"pkg/group":                           {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
 
 	// Parts.
-	"pkg/builtin/core":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/terminator"},
+	"pkg/builtin/core": {
+		"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/catalog", "pkg/internal/check",
+		"pkg/internal/terminator",
+	},
 	"pkg/builtin/coordination":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/authentication":        {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/authorization":         {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/certificates":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rules/..."},
-	"pkg/builtin/rbac":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rbac"},
-	"pkg/builtin/discovery":             {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/..."},
+	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/check"},
+	"pkg/builtin/authentication":        {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/authorization":         {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/builtin/certificates":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rules/...", "pkg/internal/check"},
+	"pkg/builtin/rbac":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rbac", "pkg/internal/check"},
+	"pkg/builtin/discovery":             {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/check"},
+	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/...", "pkg/internal/check"},
 
 	"pkg/crd": {
 		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
@@ -72,8 +75,9 @@ var mayImport = map[string][]string{
 	"pkg/storage/kine/t4":       {"pkg/controlplane", "pkg/storage/kine"},
 
 	// Inside.
-	"pkg/internal/catalog":           {"pkg/controlplane"},
-	"pkg/internal/terminator":        {"pkg/controlplane", "pkg/internal/catalog"},
+	"pkg/internal/catalog":           {},
+	"pkg/internal/check":             {},
+	"pkg/internal/terminator":        {"pkg/internal/catalog", "pkg/internal/feed"},
 	"pkg/internal/dialing":           {},
 	"pkg/internal/etcdclient":        {},
 	"pkg/internal/feed":              {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 func validateValidatingBinding(b, _ *admissionv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
@@ -15,7 +17,7 @@ func validateValidatingBinding(b, _ *admissionv1.ValidatingAdmissionPolicyBindin
 	errs = append(errs, validateMatch(b.Spec.MatchResources, operations(), at.Child("matchResources"))...)
 	actions, at := b.Spec.ValidationActions, at.Child("validationActions")
 	for i, a := range actions {
-		errs = append(errs, oneOf(at.Index(i), &a, admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)...)
+		errs = append(errs, check.OptionalOneOf(at.Index(i), &a, admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)...)
 		if slices.Contains(actions[:i], a) {
 			errs = append(errs, field.Duplicate(at.Index(i), a))
 		}
@@ -42,7 +44,7 @@ func validateBinding(policy string, ref *admissionv1.ParamRef, at *field.Path) f
 	if policy == "" {
 		errs = append(errs, field.Required(at.Child("policyName"), ""))
 	} else {
-		errs = append(errs, invalid(at.Child("policyName"), policy, apivalidation.NameIsDNSSubdomain(policy, false))...)
+		errs = append(errs, check.Messages(at.Child("policyName"), policy, apivalidation.NameIsDNSSubdomain(policy, false))...)
 	}
 	if ref == nil {
 		return errs
@@ -55,13 +57,13 @@ func validateBinding(policy string, ref *admissionv1.ParamRef, at *field.Path) f
 		const message = "name and selector are mutually exclusive"
 		errs = append(errs, field.Forbidden(at.Child("name"), message), field.Forbidden(at.Child("selector"), message))
 	case ref.Name != "":
-		errs = append(errs, invalid(at.Child("name"), ref.Name, content.IsPathSegmentName(ref.Name))...)
+		errs = append(errs, check.Messages(at.Child("name"), ref.Name, content.IsPathSegmentName(ref.Name))...)
 	default:
-		errs = append(errs, validateSelector(ref.Selector, at.Child("selector"))...)
+		errs = append(errs, check.Selector(at.Child("selector"), ref.Selector)...)
 	}
 	if ref.ParameterNotFoundAction == nil || *ref.ParameterNotFoundAction == "" {
 		return append(errs, field.Required(at.Child("parameterNotFoundAction"), ""))
 	}
-	return append(errs, oneOf(at.Child("parameterNotFoundAction"), ref.ParameterNotFoundAction,
+	return append(errs, check.OptionalOneOf(at.Child("parameterNotFoundAction"), ref.ParameterNotFoundAction,
 		admissionv1.DenyAction, admissionv1.AllowAction)...)
 }

@@ -16,17 +16,12 @@
 package admissionregistration
 
 import (
-	"errors"
-	"maps"
 	"sync"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
+	"github.com/sailplane-dev/sailplane/pkg/group"
 )
 
 // All is every part of the package.
@@ -42,38 +37,9 @@ func All() controlplane.Parts {
 	}
 }
 
-// sharedAPI is the group, made once per process: its scheme, codecs and
+// shared is the group, made once per process: its scheme, codecs and
 // definitions are the same for every plane.
-var sharedAPI = sync.OnceValue(func() *controlplane.API {
-	return controlplane.NewAPI(admissionv1.GroupName, []string{admissionv1.SchemeGroupVersion.Version}, controlplane.APIConfig{
-		AddToScheme: addToScheme,
-		Definitions: func() (common.GetOpenAPIDefinitions, error) { return definitions, nil },
-		Protobuf:    true,
-	})
+var shared = sync.OnceValue(func() *group.Group {
+	return group.New(admissionv1.SchemeGroupVersion, nil, admissionregistrationDefinitions, validatingWebhooks(), mutatingWebhooks(),
+		validatingPolicies(), validatingBindings(), mutatingPolicies(), mutatingBindings())
 })
-
-func addToScheme(s *runtime.Scheme) error {
-	var errs []error
-	for _, d := range []*resource.Definition{
-		validatingWebhooks(), mutatingWebhooks(),
-		validatingPolicies(), validatingBindings(), mutatingPolicies(), mutatingBindings(),
-	} {
-		errs = append(errs, d.Register(s, admissionv1.SchemeGroupVersion))
-	}
-	return errors.Join(errs...)
-}
-
-func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	all := meta.Definitions(ref)
-	maps.Copy(all, admissionregistrationDefinitions(ref))
-	return all
-}
-
-// serve adds a resource to the group of a plane.
-func serve(p *controlplane.Plan, d *resource.Definition) error {
-	if err := d.Err(); err != nil {
-		return err
-	}
-	p.Serve(sharedAPI(), d.Resource(admissionv1.SchemeGroupVersion))
-	return nil
-}

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 // expressions are those of an object that is stored.
@@ -150,7 +152,7 @@ func validateConditions(conditions []admissionv1.MatchCondition, params bool, kn
 			errs = append(errs, field.Required(at.Child("name"), ""))
 			continue
 		}
-		errs = append(errs, invalid(at.Child("name"), m.Name, validation.IsQualifiedName(m.Name))...)
+		errs = append(errs, check.Messages(at.Child("name"), m.Name, validation.IsQualifiedName(m.Name))...)
 		if names[m.Name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), m.Name))
 		}

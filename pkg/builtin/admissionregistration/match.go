@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 // operations are what rules can match.
@@ -55,9 +57,9 @@ func validateMatch(m *admissionv1.MatchResources, can []admissionv1.OperationTyp
 	if m == nil {
 		return nil
 	}
-	errs := oneOf(at.Child("matchPolicy"), m.MatchPolicy, admissionv1.Equivalent, admissionv1.Exact)
-	errs = append(errs, validateSelector(m.NamespaceSelector, at.Child("namespaceSelector"))...)
-	errs = append(errs, validateSelector(m.ObjectSelector, at.Child("objectSelector"))...)
+	errs := check.OptionalOneOf(at.Child("matchPolicy"), m.MatchPolicy, admissionv1.Equivalent, admissionv1.Exact)
+	errs = append(errs, check.Selector(at.Child("namespaceSelector"), m.NamespaceSelector)...)
+	errs = append(errs, check.Selector(at.Child("objectSelector"), m.ObjectSelector)...)
 	for i, rule := range m.ResourceRules {
 		errs = append(errs, validateNamedRule(rule, can, at.Child("resourceRules").Index(i))...)
 	}
@@ -70,7 +72,7 @@ func validateMatch(m *admissionv1.MatchResources, can []admissionv1.OperationTyp
 func validateNamedRule(r admissionv1.NamedRuleWithOperations, can []admissionv1.OperationType, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, name := range r.ResourceNames {
-		errs = append(errs, invalid(at.Child("resourceNames").Index(i), name, content.IsPathSegmentName(name))...)
+		errs = append(errs, check.Messages(at.Child("resourceNames").Index(i), name, content.IsPathSegmentName(name))...)
 		if slices.Contains(r.ResourceNames[:i], name) {
 			errs = append(errs, field.Duplicate(at.Child("resourceNames").Index(i), name))
 		}
@@ -81,7 +83,7 @@ func validateNamedRule(r admissionv1.NamedRuleWithOperations, can []admissionv1.
 func validateRule(r admissionv1.RuleWithOperations, can []admissionv1.OperationType, at *field.Path) field.ErrorList {
 	errs := alone(at.Child("operations"), r.Operations, "operations")
 	for i, o := range r.Operations {
-		errs = append(errs, oneOf(at.Child("operations").Index(i), &o, can...)...)
+		errs = append(errs, check.OptionalOneOf(at.Child("operations").Index(i), &o, can...)...)
 	}
 	errs = append(errs, alone(at.Child("apiGroups"), r.APIGroups, "API groups")...)
 	errs = append(errs, alone(at.Child("apiVersions"), r.APIVersions, "API versions")...)
@@ -91,7 +93,8 @@ func validateRule(r admissionv1.RuleWithOperations, can []admissionv1.OperationT
 		}
 	}
 	errs = append(errs, validateResources(r.Resources, at.Child("resources"))...)
-	return append(errs, oneOf(at.Child("scope"), r.Scope, admissionv1.AllScopes, admissionv1.ClusterScope, admissionv1.NamespacedScope)...)
+	return append(errs, check.OptionalOneOf(at.Child("scope"), r.Scope,
+		admissionv1.AllScopes, admissionv1.ClusterScope, admissionv1.NamespacedScope)...)
 }
 
 // alone checks that a list is not empty, and that "*" is alone in it.

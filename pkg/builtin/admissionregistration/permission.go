@@ -19,12 +19,20 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
+// The kinds whose parameters are asked about.
+const (
+	validatingPolicyKind  = "ValidatingAdmissionPolicy"
+	validatingBindingKind = "ValidatingAdmissionPolicyBinding"
+	mutatingPolicyKind    = "MutatingAdmissionPolicy"
+	mutatingBindingKind   = "MutatingAdmissionPolicyBinding"
+)
+
 // permission is an admission plugin that asks whether the user may read the
-// parameters of a policy: who writes policies could otherwise see them in
+// parameters that objects of one kind name: who writes policies could otherwise see them in
 // answers. It is a part of validation in kube-apiserver, and its errors are.
 type permission struct {
 	*admission.Handler
-	kinds      paramKinds
+	kind       string
 	authorizer authorizer.Authorizer
 	mapper     meta.RESTMapper
 	client     kubernetes.Interface
@@ -37,15 +45,6 @@ var (
 	_ initializer.WantsExternalKubeClientSet = &permission{}
 )
 
-// paramKinds is what differs between policies and bindings, validating and mutating.
-type paramKinds struct {
-	kind string
-	// params are those an object names, and false for objects of other kinds.
-	params func(runtime.Object) (params, bool)
-	// policy reads the paramKind of a binding's policy.
-	policy func(ctx context.Context, client kubernetes.Interface, name string) (*admissionv1.ParamKind, error)
-}
-
 // params is what an object says of its parameters.
 type params struct {
 	kind   *admissionv1.ParamKind
@@ -53,72 +52,48 @@ type params struct {
 	ref    *admissionv1.ParamRef
 }
 
-func validatingKinds() paramKinds {
-	return paramKinds{kind: "ValidatingAdmissionPolicy", params: func(obj runtime.Object) (params, bool) {
-		p, ok := obj.(*admissionv1.ValidatingAdmissionPolicy)
-		if !ok {
-			return params{}, false
-		}
-		return params{kind: p.Spec.ParamKind}, true
-	}}
+// paramsOf are those that a policy or a binding names, and false for other objects.
+func paramsOf(obj runtime.Object) (params, bool) {
+	switch o := obj.(type) {
+	case *admissionv1.ValidatingAdmissionPolicy:
+		return params{kind: o.Spec.ParamKind}, true
+	case *admissionv1.MutatingAdmissionPolicy:
+		return params{kind: o.Spec.ParamKind}, true
+	case *admissionv1.ValidatingAdmissionPolicyBinding:
+		return params{policy: o.Spec.PolicyName, ref: o.Spec.ParamRef}, true
+	case *admissionv1.MutatingAdmissionPolicyBinding:
+		return params{policy: o.Spec.PolicyName, ref: o.Spec.ParamRef}, true
+	}
+	return params{}, false
 }
 
-func mutatingKinds() paramKinds {
-	return paramKinds{kind: "MutatingAdmissionPolicy", params: func(obj runtime.Object) (params, bool) {
-		p, ok := obj.(*admissionv1.MutatingAdmissionPolicy)
-		if !ok {
-			return params{}, false
-		}
-		return params{kind: p.Spec.ParamKind}, true
-	}}
-}
-
-func validatingBindingKinds() paramKinds {
-	return paramKinds{kind: "ValidatingAdmissionPolicyBinding", params: func(obj runtime.Object) (params, bool) {
-		b, ok := obj.(*admissionv1.ValidatingAdmissionPolicyBinding)
-		if !ok {
-			return params{}, false
-		}
-		return params{policy: b.Spec.PolicyName, ref: b.Spec.ParamRef}, true
-	}, policy: func(ctx context.Context, client kubernetes.Interface, name string) (*admissionv1.ParamKind, error) {
-		p, err := client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+// paramKind is that of the policy of a binding.
+func (p *permission) paramKind(ctx context.Context, name string) (*admissionv1.ParamKind, error) {
+	policies := p.client.AdmissionregistrationV1()
+	if p.kind == validatingBindingKind {
+		policy, err := policies.ValidatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
-		return p.Spec.ParamKind, nil
-	}}
+		return policy.Spec.ParamKind, nil
+	}
+	policy, err := policies.MutatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return policy.Spec.ParamKind, nil
 }
 
-func mutatingBindingKinds() paramKinds {
-	return paramKinds{kind: "MutatingAdmissionPolicyBinding", params: func(obj runtime.Object) (params, bool) {
-		b, ok := obj.(*admissionv1.MutatingAdmissionPolicyBinding)
-		if !ok {
-			return params{}, false
-		}
-		return params{policy: b.Spec.PolicyName, ref: b.Spec.ParamRef}, true
-	}, policy: func(ctx context.Context, client kubernetes.Interface, name string) (*admissionv1.ParamKind, error) {
-		p, err := client.AdmissionregistrationV1().MutatingAdmissionPolicies().Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		return p.Spec.ParamKind, nil
-	}}
+func newPermission(kind string) *permission {
+	return &permission{Handler: admission.NewHandler(admission.Create, admission.Update), kind: kind}
 }
 
-func newPermission(kinds paramKinds) *permission {
-	return &permission{Handler: admission.NewHandler(admission.Create, admission.Update), kinds: kinds}
-}
-
-// SetAuthorizer implements initializer.WantsAuthorizer.
 func (p *permission) SetAuthorizer(a authorizer.Authorizer) { p.authorizer = a }
 
-// SetRESTMapper implements initializer.WantsRESTMapper.
 func (p *permission) SetRESTMapper(m meta.RESTMapper) { p.mapper = m }
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
 func (p *permission) SetExternalKubeClientSet(c kubernetes.Interface) { p.client = c }
 
-// ValidateInitialization implements admission.InitializationValidator.
 func (p *permission) ValidateInitialization() error {
 	if p.authorizer == nil || p.mapper == nil || p.client == nil {
 		return errors.New("it was given no authorizer, RESTMapper or client")
@@ -128,11 +103,11 @@ func (p *permission) ValidateInitialization() error {
 
 // Validate refuses parameters that the user may not read.
 func (p *permission) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	now, ok := p.kinds.params(a.GetObject())
-	if !ok || a.GetSubresource() != "" || now.kind == nil && now.ref == nil {
+	now, ok := paramsOf(a.GetObject())
+	if !ok || a.GetKind().Kind != p.kind || a.GetSubresource() != "" || now.kind == nil && now.ref == nil {
 		return nil
 	}
-	if old, ok := p.kinds.params(a.GetOldObject()); ok && reflect.DeepEqual(now, old) {
+	if old, ok := paramsOf(a.GetOldObject()); ok && reflect.DeepEqual(now, old) {
 		return nil
 	}
 	refused, at := "", field.NewPath("spec", "paramKind")
@@ -142,7 +117,7 @@ func (p *permission) Validate(ctx context.Context, a admission.Attributes, _ adm
 	} else {
 		at = field.NewPath("spec", "paramRef")
 		refused = fmt.Sprintf(`user %v does not have %q permission on the object referenced by paramRef`, a.GetUserInfo(), now.verb())
-		if kind, err := p.kinds.policy(ctx, p.client, now.policy); err == nil {
+		if kind, err := p.paramKind(ctx, now.policy); err == nil {
 			now.kind = kind
 		}
 	}
@@ -155,7 +130,7 @@ func (p *permission) Validate(ctx context.Context, a admission.Attributes, _ adm
 	case reason != "":
 		refused += ": " + reason
 	}
-	kind := schema.GroupKind{Group: admissionv1.GroupName, Kind: p.kinds.kind}
+	kind := schema.GroupKind{Group: admissionv1.GroupName, Kind: p.kind}
 	return apierrors.NewInvalid(kind, a.GetName(), field.ErrorList{field.Forbidden(at, refused)})
 }
 

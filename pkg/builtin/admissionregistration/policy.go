@@ -20,8 +20,8 @@ type ValidatingAdmissionPolicies struct{}
 
 // Install adds validatingadmissionpolicies to the group.
 func (ValidatingAdmissionPolicies) Install(p *controlplane.Plan) error {
-	p.Admit("ValidatingAdmissionPolicyParams", newPermission(validatingKinds()))
-	return serve(p, validatingPolicies())
+	p.Admit("ValidatingAdmissionPolicyParams", newPermission(validatingPolicyKind))
+	return shared().Serve(p, validatingPolicies())
 }
 
 // ValidatingAdmissionPolicyBindings is the part that serves
@@ -31,8 +31,8 @@ type ValidatingAdmissionPolicyBindings struct{}
 
 // Install adds validatingadmissionpolicybindings to the group.
 func (ValidatingAdmissionPolicyBindings) Install(p *controlplane.Plan) error {
-	p.Admit("ValidatingAdmissionPolicyBindingParams", newPermission(validatingBindingKinds()))
-	return serve(p, validatingBindings())
+	p.Admit("ValidatingAdmissionPolicyBindingParams", newPermission(validatingBindingKind))
+	return shared().Serve(p, validatingBindings())
 }
 
 // MutatingAdmissionPolicies is the part that serves mutatingadmissionpolicies
@@ -43,8 +43,8 @@ type MutatingAdmissionPolicies struct{}
 
 // Install adds mutatingadmissionpolicies to the group.
 func (MutatingAdmissionPolicies) Install(p *controlplane.Plan) error {
-	p.Admit("MutatingAdmissionPolicyParams", newPermission(mutatingKinds()))
-	return serve(p, mutatingPolicies())
+	p.Admit("MutatingAdmissionPolicyParams", newPermission(mutatingPolicyKind))
+	return shared().Serve(p, mutatingPolicies())
 }
 
 // MutatingAdmissionPolicyBindings is the part that serves
@@ -54,8 +54,8 @@ type MutatingAdmissionPolicyBindings struct{}
 
 // Install adds mutatingadmissionpolicybindings to the group.
 func (MutatingAdmissionPolicyBindings) Install(p *controlplane.Plan) error {
-	p.Admit("MutatingAdmissionPolicyBindingParams", newPermission(mutatingBindingKinds()))
-	return serve(p, mutatingBindings())
+	p.Admit("MutatingAdmissionPolicyBindingParams", newPermission(mutatingBindingKind))
+	return shared().Serve(p, mutatingBindings())
 }
 
 func validatingPolicies() *resource.Definition {

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/policy/mutating/patch"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/client-go/util/jsonpath"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 const (
@@ -41,7 +43,7 @@ func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) fie
 		}
 	}
 	spec, at := &p.Spec, field.NewPath("spec")
-	errs := oneOf(at.Child("failurePolicy"), spec.FailurePolicy, admissionv1.Fail, admissionv1.Ignore)
+	errs := check.OptionalOneOf(at.Child("failurePolicy"), spec.FailurePolicy, admissionv1.Fail, admissionv1.Ignore)
 	errs = append(errs, validateParamKind(spec.ParamKind, at.Child("paramKind"))...)
 	errs = append(errs, validateConstraints(spec.MatchConstraints, operations(), at.Child("matchConstraints"))...)
 	errs = append(errs, validateConditions(spec.MatchConditions, spec.ParamKind != nil, known, at.Child("matchConditions"))...)
@@ -78,7 +80,7 @@ func (c compiler) validation(v admissionv1.Validation, at *field.Path) field.Err
 	case strings.ContainsAny(strings.TrimSpace(v.Message), "\n\r"):
 		errs = append(errs, field.Invalid(at.Child("message"), v.Message, "message must not contain line breaks"))
 	}
-	return append(errs, oneOf(at.Child("reason"), v.Reason, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid,
+	return append(errs, check.OptionalOneOf(at.Child("reason"), v.Reason, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid,
 		metav1.StatusReasonRequestEntityTooLarge)...)
 }
 
@@ -93,7 +95,7 @@ func (c compiler) annotations(policy string, all []admissionv1.AuditAnnotation, 
 		if policy == "" {
 			errs = append(errs, field.Invalid(key, a.Key, "requires metadata.name be non-empty"))
 		} else {
-			errs = append(errs, invalid(key, policy+"/"+a.Key, validation.IsQualifiedName(policy+"/"+a.Key))...)
+			errs = append(errs, check.Messages(key, policy+"/"+a.Key, validation.IsQualifiedName(policy+"/"+a.Key))...)
 		}
 		value := at.Child("valueExpression")
 		switch trimmed := strings.TrimSpace(a.ValueExpression); {
@@ -129,7 +131,7 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 		}
 	}
 	spec, at := &p.Spec, field.NewPath("spec")
-	errs := oneOf(at.Child("failurePolicy"), spec.FailurePolicy, admissionv1.Fail, admissionv1.Ignore)
+	errs := check.OptionalOneOf(at.Child("failurePolicy"), spec.FailurePolicy, admissionv1.Fail, admissionv1.Ignore)
 	errs = append(errs, validateParamKind(spec.ParamKind, at.Child("paramKind"))...)
 	errs = append(errs, validateConstraints(spec.MatchConstraints, mutable(), at.Child("matchConstraints"))...)
 	errs = append(errs, validateConditions(spec.MatchConditions, spec.ParamKind != nil, known, at.Child("matchConditions"))...)
@@ -144,7 +146,7 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 	if spec.ReinvocationPolicy == "" {
 		return append(errs, field.Required(at.Child("reinvocationPolicy"), ""))
 	}
-	return append(errs, oneOf(at.Child("reinvocationPolicy"), &spec.ReinvocationPolicy,
+	return append(errs, check.OptionalOneOf(at.Child("reinvocationPolicy"), &spec.ReinvocationPolicy,
 		admissionv1.NeverReinvocationPolicy, admissionv1.IfNeededReinvocationPolicy)...)
 }
 
@@ -173,7 +175,7 @@ func (c compiler) mutation(m admissionv1.Mutation, at *field.Path) field.ErrorLi
 		e := &patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}
 		errs = append(errs, c.patch(e, jsonPatch.Child("expression"))...)
 	default:
-		errs = append(errs, oneOf(at.Child("patchType"), &m.PatchType,
+		errs = append(errs, check.OptionalOneOf(at.Child("patchType"), &m.PatchType,
 			admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch)...)
 	}
 	return errs
@@ -204,9 +206,9 @@ func validateParamKind(k *admissionv1.ParamKind, at *field.Path) field.ErrorList
 		errs = append(errs, field.Invalid(version, k.APIVersion, "version must be specified"))
 	default:
 		if gv.Group != "" {
-			errs = append(errs, invalid(version, gv.Group, validation.IsDNS1123Subdomain(gv.Group))...)
+			errs = append(errs, check.Messages(version, gv.Group, validation.IsDNS1123Subdomain(gv.Group))...)
 		}
-		errs = append(errs, invalid(version, gv.Version, validation.IsDNS1035Label(gv.Version))...)
+		errs = append(errs, check.Messages(version, gv.Version, validation.IsDNS1035Label(gv.Version))...)
 	}
 	if k.Kind == "" {
 		return append(errs, field.Required(at.Child("kind"), ""))

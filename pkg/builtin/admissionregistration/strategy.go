@@ -3,12 +3,10 @@ package admissionregistration
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -17,39 +15,25 @@ import (
 )
 
 // options are what all resources of the group have in common. check validates an
-// object that is created (old is nil) or that replaces an old one.
+// object that is created (old is nil) or that replaces an old one: an expression
+// that is stored already is compiled with everything this version knows, a new
+// one with what the version before knew too.
 func options[T any](check func(obj, old *T) field.ErrorList, more ...resource.Option) []resource.Option {
 	return append(more,
 		resource.ClusterScoped(),
 		resource.Categories("api-extensions"),
+		resource.ValidateCreate(func(_ context.Context, obj *T) field.ErrorList {
+			return append(reservedName(obj), check(obj, nil)...)
+		}),
 		resource.ValidateUpdate(func(_ context.Context, obj, old *T) field.ErrorList { return check(obj, old) }),
-		resource.Store(func(s *registry.Store) {
-			s.CreateStrategy = create[T]{s.CreateStrategy, check}
-			s.UpdateStrategy = update{s.UpdateStrategy}
-		}))
-}
-
-// create validates what is created. It is not resource.Validate, which knows no
-// old object: an expression that is stored already is compiled with everything
-// this version knows, a new one with what the version before knew too.
-type create[T any] struct {
-	rest.RESTCreateStrategy
-	check func(obj, old *T) field.ErrorList
-}
-
-func (c create[T]) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	t, ok := any(obj).(*T)
-	if !ok {
-		return field.ErrorList{field.InternalError(nil, fmt.Errorf("got a %T, not a %T", obj, t))}
-	}
-	return slices.Concat(c.RESTCreateStrategy.Validate(ctx, obj), reservedName(obj), c.check(t, nil))
+		resource.Store(func(s *registry.Store) { s.UpdateStrategy = update{s.UpdateStrategy} }))
 }
 
 // staticSuffix ends the names of what kube-apiserver reads from files (KEP-5793).
 const staticSuffix = ".static.k8s.io"
 
 // reservedName refuses such a name, as kube-apiserver does: manifests go to both.
-func reservedName(obj runtime.Object) field.ErrorList {
+func reservedName(obj any) field.ErrorList {
 	m, err := meta.Accessor(obj)
 	if err != nil || !strings.HasSuffix(m.GetName(), staticSuffix) {
 		return nil

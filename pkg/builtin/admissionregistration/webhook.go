@@ -9,13 +9,13 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/util/webhook"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -26,7 +26,7 @@ type ValidatingWebhookConfigurations struct{}
 
 // Install adds validatingwebhookconfigurations to the group.
 func (ValidatingWebhookConfigurations) Install(p *controlplane.Plan) error {
-	return serve(p, validatingWebhooks())
+	return shared().Serve(p, validatingWebhooks())
 }
 
 // MutatingWebhookConfigurations is the part that serves
@@ -36,39 +36,31 @@ type MutatingWebhookConfigurations struct{}
 
 // Install adds mutatingwebhookconfigurations to the group.
 func (MutatingWebhookConfigurations) Install(p *controlplane.Plan) error {
-	return serve(p, mutatingWebhooks())
+	return shared().Serve(p, mutatingWebhooks())
 }
 
 func validatingWebhooks() *resource.Definition {
-	type configuration = admissionv1.ValidatingWebhookConfiguration
-	return resource.Of[configuration, admissionv1.ValidatingWebhookConfigurationList]("validatingwebhookconfigurations",
-		options(func(c, old *configuration) field.ErrorList {
-			if old == nil {
-				return validateHooks(validatingHooks(c), nil)
-			}
-			return validateHooks(validatingHooks(c), validatingHooks(old))
-		}, resource.Default(func(c *configuration) {
-			for _, h := range validatingHooks(c) {
-				h.setDefaults()
-			}
-		}), resource.Warn(func(_ context.Context, c *configuration) []string { return withoutEffect(validatingHooks(c)) }),
-			resource.Columns(func(c *configuration) []any { return []any{int64(len(c.Webhooks))} }, columns("Webhooks")...))...)
+	return resource.Of[admissionv1.ValidatingWebhookConfiguration, admissionv1.ValidatingWebhookConfigurationList](
+		"validatingwebhookconfigurations", webhookOptions(validatingHooks)...)
 }
 
 func mutatingWebhooks() *resource.Definition {
-	type configuration = admissionv1.MutatingWebhookConfiguration
-	return resource.Of[configuration, admissionv1.MutatingWebhookConfigurationList]("mutatingwebhookconfigurations",
-		options(func(c, old *configuration) field.ErrorList {
-			if old == nil {
-				return validateHooks(mutatingHooks(c), nil)
-			}
-			return validateHooks(mutatingHooks(c), mutatingHooks(old))
-		}, resource.Default(func(c *configuration) {
-			for _, h := range mutatingHooks(c) {
-				h.setDefaults()
-			}
-		}), resource.Warn(func(_ context.Context, c *configuration) []string { return withoutEffect(mutatingHooks(c)) }),
-			resource.Columns(func(c *configuration) []any { return []any{int64(len(c.Webhooks))} }, columns("Webhooks")...))...)
+	return resource.Of[admissionv1.MutatingWebhookConfiguration, admissionv1.MutatingWebhookConfigurationList](
+		"mutatingwebhookconfigurations", webhookOptions(mutatingHooks)...)
+}
+
+func webhookOptions[T any](hooks func(*T) []hook) []resource.Option {
+	return options(func(c, old *T) field.ErrorList {
+		if old == nil {
+			return validateHooks(hooks(c), nil)
+		}
+		return validateHooks(hooks(c), hooks(old))
+	}, resource.Default(func(c *T) {
+		for _, h := range hooks(c) {
+			h.setDefaults()
+		}
+	}), resource.Warn(func(_ context.Context, c *T) []string { return withoutEffect(hooks(c)) }),
+		resource.Columns(func(c *T) []any { return []any{int64(len(hooks(c)))} }, columns("Webhooks")...))
 }
 
 // hook is a webhook of either kind: the fields of a MutatingWebhook are those of
@@ -189,40 +181,25 @@ func (h hook) validate(known expressions, at *field.Path) field.ErrorList {
 	for i, rule := range h.Rules {
 		errs = append(errs, validateRule(rule, operations(), at.Child("rules").Index(i))...)
 	}
-	errs = append(errs, oneOf(at.Child("failurePolicy"), h.FailurePolicy, admissionv1.Fail, admissionv1.Ignore)...)
-	errs = append(errs, oneOf(at.Child("matchPolicy"), h.MatchPolicy, admissionv1.Equivalent, admissionv1.Exact)...)
+	errs = append(errs, check.OptionalOneOf(at.Child("failurePolicy"), h.FailurePolicy, admissionv1.Fail, admissionv1.Ignore)...)
+	errs = append(errs, check.OptionalOneOf(at.Child("matchPolicy"), h.MatchPolicy, admissionv1.Equivalent, admissionv1.Exact)...)
 	if h.SideEffects == nil {
 		errs = append(errs, field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
 	}
-	errs = append(errs, oneOf(at.Child("sideEffects"), h.SideEffects,
+	errs = append(errs, check.OptionalOneOf(at.Child("sideEffects"), h.SideEffects,
 		admissionv1.SideEffectClassNone, admissionv1.SideEffectClassNoneOnDryRun)...)
 	if t := h.TimeoutSeconds; t != nil && (*t < 1 || *t > 30) {
 		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
 	}
-	errs = append(errs, validateSelector(h.NamespaceSelector, at.Child("namespaceSelector"))...)
-	errs = append(errs, validateSelector(h.ObjectSelector, at.Child("objectSelector"))...)
+	errs = append(errs, check.Selector(at.Child("namespaceSelector"), h.NamespaceSelector)...)
+	errs = append(errs, check.Selector(at.Child("objectSelector"), h.ObjectSelector)...)
 	if h.reinvocation != nil {
-		errs = append(errs, oneOf(at.Child("reinvocationPolicy"), *h.reinvocation,
+		errs = append(errs, check.OptionalOneOf(at.Child("reinvocationPolicy"), *h.reinvocation,
 			admissionv1.IfNeededReinvocationPolicy, admissionv1.NeverReinvocationPolicy)...)
 	}
 	errs = append(errs, validateClient(h.ClientConfig, at.Child("clientConfig"))...)
 	errs = append(errs, validateReviewVersions(h.AdmissionReviewVersions, at.Child("admissionReviewVersions"))...)
 	return append(errs, validateConditions(h.MatchConditions, false, known, at.Child("matchConditions"))...)
-}
-
-// oneOf checks a value, if there is one, against those that are supported.
-func oneOf[T ~string](at *field.Path, value *T, supported ...T) field.ErrorList {
-	if value == nil || slices.Contains(supported, *value) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(at, *value, supported)}
-}
-
-func validateSelector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
-	if s == nil {
-		return nil
-	}
-	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, at)
 }
 
 func validateClient(c admissionv1.WebhookClientConfig, at *field.Path) field.ErrorList {
@@ -250,20 +227,11 @@ func validateReviewVersions(versions []string, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Index(i), v, "duplicate version"))
 			continue
 		}
-		errs = append(errs, invalid(at.Index(i), v, validation.IsDNS1035Label(v))...)
+		errs = append(errs, check.Messages(at.Index(i), v, validation.IsDNS1035Label(v))...)
 		known = known || slices.Contains(reviewVersions(), v)
 	}
 	if !known {
 		errs = append(errs, field.Invalid(at, versions, "must include at least one of "+strings.Join(reviewVersions(), ", ")))
-	}
-	return errs
-}
-
-// invalid makes an error of each message.
-func invalid(at *field.Path, value any, messages []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range messages {
-		errs = append(errs, field.Invalid(at, value, message))
 	}
 	return errs
 }

@@ -13,15 +13,12 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
+	"github.com/sailplane-dev/sailplane/pkg/group"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -62,17 +59,8 @@ func (SelfSubjectReviews) Install(p *controlplane.Plan) error {
 // shared is the group, made once per process.
 var shared = sync.OnceValue(func() *controlplane.API {
 	gv := authenticationv1.SchemeGroupVersion
-	return controlplane.NewAPI(gv.Group, []string{gv.Version}, controlplane.APIConfig{
-		AddToScheme: func(s *runtime.Scheme) error {
-			for _, version := range []string{gv.Version, runtime.APIVersionInternal} {
-				s.AddKnownTypes(schema.GroupVersion{Group: gv.Group, Version: version},
-					&authenticationv1.TokenReview{}, &authenticationv1.SelfSubjectReview{})
-			}
-			return nil
-		},
-		Definitions: func() (common.GetOpenAPIDefinitions, error) { return meta.And(definitions), nil },
-		Protobuf:    true,
-	})
+	kinds := group.Kinds(gv, &authenticationv1.TokenReview{}, &authenticationv1.SelfSubjectReview{})
+	return group.New(gv, kinds, definitions).API()
 })
 
 // reviewToken authenticates a request that has the token and nothing else.

@@ -15,16 +15,13 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
+	"github.com/sailplane-dev/sailplane/pkg/group"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -131,18 +128,9 @@ func (SelfSubjectRulesReviews) Install(p *controlplane.Plan) error {
 // shared is the group, made once per process.
 var shared = sync.OnceValue(func() *controlplane.API {
 	gv := authorizationv1.SchemeGroupVersion
-	return controlplane.NewAPI(gv.Group, []string{gv.Version}, controlplane.APIConfig{
-		AddToScheme: func(s *runtime.Scheme) error {
-			for _, version := range []string{gv.Version, runtime.APIVersionInternal} {
-				s.AddKnownTypes(schema.GroupVersion{Group: gv.Group, Version: version},
-					&authorizationv1.SubjectAccessReview{}, &authorizationv1.LocalSubjectAccessReview{},
-					&authorizationv1.SelfSubjectAccessReview{}, &authorizationv1.SelfSubjectRulesReview{})
-			}
-			return nil
-		},
-		Definitions: func() (common.GetOpenAPIDefinitions, error) { return meta.And(definitions), nil },
-		Protobuf:    true,
-	})
+	kinds := group.Kinds(gv, &authorizationv1.SubjectAccessReview{}, &authorizationv1.LocalSubjectAccessReview{},
+		&authorizationv1.SelfSubjectAccessReview{}, &authorizationv1.SelfSubjectRulesReview{})
+	return group.New(gv, kinds, definitions).API()
 })
 
 func invalid(kind string, errs field.ErrorList) error {

@@ -52,7 +52,6 @@ func newSigningPermission() *permission {
 	}
 }
 
-// Validate implements admission.ValidationInterface.
 func (p *permission) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !concernsRequests(a, p.subresource) {
 		return nil
@@ -86,7 +85,6 @@ func newSubjectRestriction() subjectRestriction {
 	return subjectRestriction{admission.NewHandler(admission.Create)}
 }
 
-// Validate implements admission.ValidationInterface.
 func (subjectRestriction) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !concernsRequests(a, "") {
 		return nil

@@ -7,22 +7,21 @@ import (
 	"strings"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 // signers tells what users may do for signers. It is what admission plugins have
 // in common that ask it.
 type signers struct{ authorizer authorizer.Authorizer }
 
-// SetAuthorizer implements initializer.WantsAuthorizer.
 func (s *signers) SetAuthorizer(a authorizer.Authorizer) { s.authorizer = a }
 
-// ValidateInitialization implements admission.InitializationValidator.
 func (s *signers) ValidateInitialization() error {
 	if s.authorizer == nil {
 		return errors.New("it has no authorizer")
@@ -65,7 +64,6 @@ func newAttestation() *attestation {
 	return &attestation{Handler: admission.NewHandler(admission.Create, admission.Update)}
 }
 
-// Validate implements admission.ValidationInterface.
 func (p *attestation) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != certificatesv1.Resource("clustertrustbundles") {
 		return nil
@@ -76,22 +74,11 @@ func (p *attestation) Validate(ctx context.Context, a admission.Attributes, _ ad
 	}
 	// The new one says for which signer: validation refuses a change of it.
 	signer := b.Spec.SignerName
-	if old, ok := a.GetOldObject().(*bundle); signer == "" || ok && sameButOwners(b, old) {
+	if signer == "" || check.OnlyCollected(b, a.GetOldObject()) {
 		return nil
 	}
 	if !p.allowed(ctx, a.GetUserInfo(), "attest", signer) {
 		return admission.NewForbidden(a, fmt.Errorf("user not permitted to attest for signerName %q", signer))
 	}
 	return nil
-}
-
-// sameButOwners tells whether nothing changes but what the garbage collector
-// changes, or nothing at all, as when stored objects are rewritten.
-func sameButOwners(b, old *bundle) bool {
-	if old == nil {
-		return false
-	}
-	same := b.DeepCopy()
-	same.OwnerReferences, same.Finalizers, same.ManagedFields = old.OwnerReferences, old.Finalizers, old.ManagedFields
-	return equality.Semantic.DeepEqual(same, old)
 }

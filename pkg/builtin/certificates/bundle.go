@@ -11,9 +11,9 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic/registry"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -34,7 +34,7 @@ type ClusterTrustBundles struct{}
 
 // Install adds clustertrustbundles to the group, and the admission plugin.
 func (ClusterTrustBundles) Install(p *controlplane.Plan) error {
-	if err := serve(p, bundles()); err != nil {
+	if err := shared().Serve(p, bundles()); err != nil {
 		return err
 	}
 	p.Admit("ClusterTrustBundleAttest", newAttestation())
@@ -58,7 +58,7 @@ func bundles() *resource.Definition {
 			}
 			return append(errs, validateTrust(b)...)
 		}),
-		resource.Store(func(s *registry.Store) { s.CreateStrategy = create[bundle]{s.CreateStrategy, validateTrust} }),
+		resource.ValidateCreate(func(_ context.Context, b *bundle) field.ErrorList { return validateTrust(b) }),
 		resource.SelectableFields(map[string]func(*bundle) string{
 			"spec.signerName": func(b *bundle) string { return b.Spec.SignerName },
 		}),
@@ -85,13 +85,9 @@ func validateBundle(b *bundle) field.ErrorList {
 	path, signer := field.NewPath("metadata"), b.Spec.SignerName
 	var errs field.ErrorList
 	if b.GenerateName != "" {
-		for _, msg := range bundleName(b.GenerateName, signer, true) {
-			errs = append(errs, field.Invalid(path.Child("generateName"), b.GenerateName, msg))
-		}
+		errs = append(errs, check.Messages(path.Child("generateName"), b.GenerateName, bundleName(b.GenerateName, signer, true))...)
 	}
-	for _, msg := range bundleName(b.Name, signer, false) {
-		errs = append(errs, field.Invalid(path.Child("name"), b.Name, msg))
-	}
+	errs = append(errs, check.Messages(path.Child("name"), b.Name, bundleName(b.Name, signer, false))...)
 	if signer == "" {
 		return errs
 	}

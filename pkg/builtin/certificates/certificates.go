@@ -19,9 +19,11 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	metatable "k8s.io/apimachinery/pkg/api/meta/table"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/kube-openapi/pkg/common"
 
@@ -48,7 +50,7 @@ type CertificateSigningRequests struct{}
 
 // Install adds certificatesigningrequests to the group, and the admission plugins.
 func (CertificateSigningRequests) Install(p *controlplane.Plan) error {
-	if err := serve(p, requests()); err != nil {
+	if err := shared().Serve(p, requests()); err != nil {
 		return err
 	}
 	p.Admit("CertificateApproval", newApprovalPermission())
@@ -74,15 +76,6 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	return all
 }
 
-// serve adds a resource to the group of a plane.
-func serve(p *controlplane.Plan, d *resource.Definition) error {
-	if err := d.Err(); err != nil {
-		return err
-	}
-	p.Serve(shared().API(), d.Resource(certificatesv1.SchemeGroupVersion))
-	return nil
-}
-
 // csr is what most of this package is about.
 type csr = certificatesv1.CertificateSigningRequest
 
@@ -99,11 +92,11 @@ func requests() *resource.Definition {
 			"spec.signerName": func(r *csr) string { return r.Spec.SignerName },
 		}),
 		resource.Table(row, columns()...),
-		resource.Store(requestStore),
-		// Not resource.Status: a write to either may change metadata, and the two
-		// share status.
-		resource.Subresource("status", newStatus),
-		resource.Subresource("approval", newApproval),
+		resource.ValidateCreate(func(_ context.Context, r *csr) field.ErrorList { return validateSpec(r) }),
+		resource.Ignores("spec", "status"),
+		// Not resource.StatusAndMetadata: the two share status.
+		resource.UpdateSubresource("status", status()),
+		resource.UpdateSubresource("approval", approval()),
 	)
 }
 
@@ -129,7 +122,7 @@ func columns() []metav1.TableColumnDefinition {
 	meta, spec := metav1.ObjectMeta{}.SwaggerDoc(), certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
 	status := certificatesv1.CertificateSigningRequestStatus{}.SwaggerDoc()
 	return []metav1.TableColumnDefinition{
-		{Name: "Name", Type: "string", Format: "name", Description: meta["name"]},
+		nameColumn(),
 		{Name: "Age", Type: "string", Description: meta["creationTimestamp"]},
 		{Name: "SignerName", Type: "string", Description: spec["signerName"]},
 		{Name: "Requestor", Type: "string", Description: spec["request"]},
@@ -139,10 +132,7 @@ func columns() []metav1.TableColumnDefinition {
 }
 
 func row(r *csr) []any {
-	age, requested := "<unknown>", "<none>"
-	if !r.CreationTimestamp.IsZero() {
-		age = duration.HumanDuration(time.Since(r.CreationTimestamp.Time))
-	}
+	age, requested := metatable.ConvertToHumanReadableDateType(r.CreationTimestamp), "<none>"
 	if s := r.Spec.ExpirationSeconds; s != nil {
 		requested = duration.HumanDuration(time.Duration(*s) * time.Second)
 	}

@@ -19,11 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -74,14 +73,16 @@ func podRequests(s *signers) *resource.Definition {
 			"spec.nodeName":   func(r *podRequest) string { return string(r.Spec.NodeName) },
 		}),
 		resource.Table(podRow, podColumns()...),
-		resource.Store(func(store *registry.Store) {
-			store.CreateStrategy = create[podRequest]{store.CreateStrategy, validatePodSpec}
-			store.ResetFieldsStrategy = resetFields{fieldpath.MakePathOrDie("status")}
-		}),
+		resource.ValidateCreate(func(_ context.Context, r *podRequest) field.ErrorList { return validatePodSpec(r) }),
+		resource.Ignores("status"),
 		// Not resource.Status: the error for a missing permission is one of the spec.
-		resource.Subresource("status", func(store *registry.Store) rest.Storage {
-			return newSubresource(store, podStatus{store.UpdateStrategy, s},
-				resetFields{fieldpath.MakePathOrDie("metadata"), fieldpath.MakePathOrDie("spec")})
+		resource.UpdateSubresource("status", resource.Update[podRequest]{
+			Keep: func(r, old *podRequest) {
+				old.Spec.DeepCopyInto(&r.Spec)
+				metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &old.ObjectMeta)
+			},
+			Ignores:  []string{"metadata", "spec"},
+			Validate: s.validatePodUpdate,
 		}),
 	)
 }
@@ -130,9 +131,7 @@ func validatePodSpec(r *podRequest) field.ErrorList {
 		{"serviceAccount", s.ServiceAccountName, string(s.ServiceAccountUID)},
 		{"node", string(s.NodeName), string(s.NodeUID)},
 	} {
-		for _, msg := range apivalidation.NameIsDNSSubdomain(who.name, false) {
-			errs = append(errs, field.Invalid(path.Child(who.kind+"Name"), who.name, msg))
-		}
+		errs = append(errs, check.Messages(path.Child(who.kind+"Name"), who.name, apivalidation.NameIsDNSSubdomain(who.name, false))...)
 		if who.uid == "" {
 			errs = append(errs, field.Invalid(path.Child(who.kind+"UID"), who.uid, "must not be empty"))
 		}

@@ -15,41 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// podStatus is the strategy of /status.
-type podStatus struct {
-	rest.RESTUpdateStrategy
-	signers *signers
-}
-
-func (podStatus) AllowCreateOnUpdate(context.Context) bool { return false }
-
-func (podStatus) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
-	r, ok := obj.(*podRequest)
-	if was, both := old.(*podRequest); ok && both {
-		was.Spec.DeepCopyInto(&r.Spec)
-		metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &was.ObjectMeta)
-	}
-}
-
-// ValidateUpdate also asks whether the user may sign, which only who changes
+// validatePodUpdate also asks whether the user may sign, which only who changes
 // something has to.
-func (p podStatus) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	r, ok := obj.(*podRequest)
-	if !ok {
-		return wrongType[podRequest](obj)
-	}
-	was, ok := old.(*podRequest)
-	if !ok {
-		return wrongType[podRequest](old)
-	}
-	errs := validatePodStatus(r, was, time.Now())
-	if len(errs) > 0 || equality.Semantic.DeepEqual(r.Status, was.Status) {
+func (s *signers) validatePodUpdate(ctx context.Context, r, old *podRequest) field.ErrorList {
+	errs := validatePodStatus(r, old, time.Now())
+	if len(errs) > 0 || equality.Semantic.DeepEqual(r.Status, old.Status) {
 		return errs
 	}
 	path := field.NewPath("spec", "signerName")
@@ -57,14 +31,10 @@ func (p podStatus) ValidateUpdate(ctx context.Context, obj, old runtime.Object) 
 	if !ok {
 		return field.ErrorList{field.InternalError(path, errors.New("nobody is asking"))}
 	}
-	if !p.signers.allowed(ctx, who, "sign", was.Spec.SignerName) {
+	if !s.allowed(ctx, who, "sign", old.Spec.SignerName) {
 		return field.ErrorList{field.Forbidden(path,
-			fmt.Sprintf("User %q is not permitted to \"sign\" for signer %q", who.GetName(), was.Spec.SignerName))}
+			fmt.Sprintf("User %q is not permitted to \"sign\" for signer %q", who.GetName(), old.Spec.SignerName))}
 	}
-	return nil
-}
-
-func (podStatus) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/group"
@@ -35,15 +36,10 @@ func leases() *resource.Definition {
 	return resource.Of[coordinationv1.Lease, coordinationv1.LeaseList]("leases",
 		resource.NoGeneration(),
 		resource.CreateOnUpdate(),
-		resource.PrepareForCreate(func(_ context.Context, l *coordinationv1.Lease) { dropCoordinated(l) }),
-		resource.PrepareForUpdate(func(_ context.Context, l, _ *coordinationv1.Lease) { dropCoordinated(l) }),
+		resource.Drop(func(l, _ *coordinationv1.Lease) { dropCoordinated(l) }),
 		resource.Validate(validate),
 		resource.Columns(func(l *coordinationv1.Lease) []any {
-			holder := ""
-			if l.Spec.HolderIdentity != nil {
-				holder = *l.Spec.HolderIdentity
-			}
-			return []any{holder}
+			return []any{ptr.Deref(l.Spec.HolderIdentity, "")}
 		}, metav1.TableColumnDefinition{
 			Name: "Holder", Type: "string", Description: coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"],
 		}),

@@ -10,35 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
 	"k8s.io/utils/ptr"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 // validateIP checks an address as Kubernetes does since 1.36: no leading zeros
 // and no IPv4 address inside an IPv6 one (KEP-4858).
 func validateIP(ip string, path *field.Path) field.ErrorList {
 	return validation.IsValidIPForLegacyField(path, ip, true, nil)
-}
-
-// validateEndpointIP refuses addresses that mean another machine to each reader,
-// or the machines of a network as such.
-func validateEndpointIP(text string, path *field.Path) field.ErrorList {
-	ip := netutils.ParseIPSloppy(text)
-	if ip == nil {
-		return field.ErrorList{field.Invalid(path, text, "must be a valid IP address")}
-	}
-	var errs field.ErrorList
-	if ip.IsUnspecified() {
-		errs = append(errs, field.Invalid(path, text, fmt.Sprintf("may not be unspecified (%v)", text)))
-	}
-	if ip.IsLoopback() {
-		errs = append(errs, field.Invalid(path, text, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
-	}
-	if ip.IsLinkLocalUnicast() {
-		errs = append(errs, field.Invalid(path, text, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"))
-	}
-	if ip.IsLinkLocalMulticast() {
-		errs = append(errs, field.Invalid(path, text, "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"))
-	}
-	return errs
 }
 
 // validateClusterIPs checks clusterIP, clusterIPs and the families together.
@@ -86,17 +65,13 @@ func validateFamilies(s *corev1.Service, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, family := range s.Spec.IPFamilies {
 		path := spec.Child("ipFamilies").Index(i)
-		errs = append(errs, oneOfSet(family, []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}, path)...)
+		errs = append(errs, check.OptionalOneOf(path, &family, corev1.IPv4Protocol, corev1.IPv6Protocol)...)
 		if slices.Contains(s.Spec.IPFamilies[:i], family) {
 			errs = append(errs, field.Duplicate(path, family))
 		}
 	}
-	if s.Spec.IPFamilyPolicy != nil {
-		errs = append(errs, oneOfSet(ptr.Deref(s.Spec.IPFamilyPolicy, ""), []corev1.IPFamilyPolicy{
-			corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack,
-		}, spec.Child("ipFamilyPolicy"))...)
-	}
-	return errs
+	return append(errs, check.OptionalOneOf(spec.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy,
+		corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)...)
 }
 
 func validateFamilyOfIPs(s *corev1.Service, path *field.Path) field.ErrorList {

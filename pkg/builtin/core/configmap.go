@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -19,9 +20,7 @@ import (
 type ConfigMaps struct{}
 
 // Install adds configmaps to the core group.
-func (ConfigMaps) Install(p *controlplane.Plan) error {
-	return serve(p, configMaps())
-}
+func (ConfigMaps) Install(p *controlplane.Plan) error { return shared().Serve(p, configMaps()) }
 
 func configMaps() *resource.Definition {
 	return resource.Of[corev1.ConfigMap, corev1.ConfigMapList]("configmaps",
@@ -44,14 +43,14 @@ func validateConfigMap(_ context.Context, c *corev1.ConfigMap) field.ErrorList {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(c.Data)) {
 		path := field.NewPath("data").Key(key)
-		errs = append(errs, validateKey(key, path)...)
+		errs = append(errs, check.Messages(path, key, validation.IsConfigMapKey(key))...)
 		if _, twice := c.BinaryData[key]; twice {
 			errs = append(errs, field.Invalid(path, key, "duplicate of key present in binaryData"))
 		}
 		size += len(c.Data[key])
 	}
 	for _, key := range slices.Sorted(maps.Keys(c.BinaryData)) {
-		errs = append(errs, validateKey(key, field.NewPath("binaryData").Key(key))...)
+		errs = append(errs, check.Messages(field.NewPath("binaryData").Key(key), key, validation.IsConfigMapKey(key))...)
 		size += len(c.BinaryData[key])
 	}
 	if size > corev1.MaxSecretSize {
@@ -74,15 +73,6 @@ func validateConfigMapUpdate(_ context.Context, c, old *corev1.ConfigMap) field.
 	}
 	if !maps.EqualFunc(c.BinaryData, old.BinaryData, bytes.Equal) {
 		errs = append(errs, immutableError("binaryData"))
-	}
-	return errs
-}
-
-// validateKey checks a key of a ConfigMap or Secret, which may become a file name.
-func validateKey(key string, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for _, msg := range validation.IsConfigMapKey(key) {
-		errs = append(errs, field.Invalid(path, key, msg))
 	}
 	return errs
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -23,9 +24,7 @@ import (
 type Endpoints struct{}
 
 // Install adds endpoints to the core group.
-func (Endpoints) Install(p *controlplane.Plan) error {
-	return serve(p, endpoints())
-}
+func (Endpoints) Install(p *controlplane.Plan) error { return shared().Serve(p, endpoints()) }
 
 func endpoints() *resource.Definition {
 	return resource.Of[corev1.Endpoints, corev1.EndpointsList]("endpoints",
@@ -89,7 +88,7 @@ func validateEndpoints(_ context.Context, e *corev1.Endpoints) field.ErrorList {
 		for j, port := range subset.Ports {
 			at := path.Child("ports").Index(j)
 			errs = append(errs, validatePortName(port.Name, len(subset.Ports) > 1, at.Child("name"))...)
-			errs = append(errs, invalid(at.Child("port"), port.Port, validation.IsValidPortNum(int(port.Port)))...)
+			errs = append(errs, check.Messages(at.Child("port"), port.Port, validation.IsValidPortNum(int(port.Port)))...)
 			errs = append(errs, validateProtocol(port.Protocol, at.Child("protocol"))...)
 			errs = append(errs, validateAppProtocol(port.AppProtocol, at.Child("appProtocol"))...)
 		}
@@ -100,12 +99,12 @@ func validateEndpoints(_ context.Context, e *corev1.Endpoints) field.ErrorList {
 func validateEndpointAddress(a corev1.EndpointAddress, path *field.Path) field.ErrorList {
 	errs := validateIP(a.IP, path.Child("ip"))
 	if a.Hostname != "" {
-		errs = append(errs, invalid(path.Child("hostname"), a.Hostname, validation.IsDNS1123Label(a.Hostname))...)
+		errs = append(errs, check.Messages(path.Child("hostname"), a.Hostname, validation.IsDNS1123Label(a.Hostname))...)
 	}
 	if a.NodeName != nil {
-		errs = append(errs, invalid(path.Child("nodeName"), *a.NodeName, apivalidation.NameIsDNSSubdomain(*a.NodeName, false))...)
+		errs = append(errs, check.Messages(path.Child("nodeName"), *a.NodeName, apivalidation.NameIsDNSSubdomain(*a.NodeName, false))...)
 	}
-	return append(errs, validateEndpointIP(a.IP, path.Child("ip"))...)
+	return append(errs, check.Reachable(path.Child("ip"), a.IP)...)
 }
 
 // endpointsWarnings is about addresses in an unusual form.

@@ -47,7 +47,7 @@ func (e Events) Install(p *controlplane.Plan) error {
 	}
 	stored := d.Resource(corev1.SchemeGroupVersion)
 	view := &eventView{}
-	p.Serve(sharedAPI(), view.of(stored))
+	p.Serve(shared().API(), view.of(stored))
 	p.Serve(newEventsAPI(), view.resource())
 	return nil
 }

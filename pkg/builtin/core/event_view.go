@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,30 +16,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
-	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
+	"github.com/sailplane-dev/sailplane/pkg/group"
 )
 
 // newEventsAPI is the group events.k8s.io, the same for every plane.
 var newEventsAPI = sync.OnceValue(func() *controlplane.API {
-	return controlplane.NewAPI(eventsv1.GroupName, []string{eventsv1.SchemeGroupVersion.Version}, controlplane.APIConfig{
-		AddToScheme: addNewEvents,
-		Definitions: func() (common.GetOpenAPIDefinitions, error) { return meta.And(newEventDefinitions), nil },
-		Protobuf:    true,
-	})
+	gv := eventsv1.SchemeGroupVersion
+	return group.New(gv, func(s *runtime.Scheme) error {
+		return errors.Join(group.Kinds(gv, &eventsv1.Event{}, &eventsv1.EventList{})(s),
+			s.AddFieldLabelConversionFunc(gv.WithKind("Event"), newEventLabel))
+	}, newEventDefinitions).API()
 })
-
-func addNewEvents(s *runtime.Scheme) error {
-	for _, version := range []string{eventsv1.SchemeGroupVersion.Version, runtime.APIVersionInternal} {
-		gv := eventsv1.SchemeGroupVersion
-		gv.Version = version
-		s.AddKnownTypeWithName(gv.WithKind("Event"), &eventsv1.Event{})
-		s.AddKnownTypeWithName(gv.WithKind("EventList"), &eventsv1.EventList{})
-	}
-	return s.AddFieldLabelConversionFunc(eventsv1.SchemeGroupVersion.WithKind("Event"), newEventLabel)
-}
 
 // newEventLabel says which fields of events.k8s.io/v1 can be selected by, and
 // what they are called in v1.
@@ -49,9 +39,8 @@ func newEventLabel(label, value string) (string, string, error) {
 	case "reportingController":
 		return "reportingComponent", value, nil
 	}
-	const regarding = "regarding."
-	if len(label) > len(regarding) && label[:len(regarding)] == regarding {
-		switch name := label[len(regarding):]; name {
+	if name, ok := strings.CutPrefix(label, "regarding."); ok {
+		switch name {
 		case "kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath":
 			return "involvedObject." + name, value, nil
 		}
@@ -98,35 +87,27 @@ func (v *eventView) resource() controlplane.Resource {
 	}
 }
 
-// New implements rest.Storage.
 func (*eventView) New() runtime.Object { return &eventsv1.Event{} }
 
-// NewList implements rest.Lister.
 func (*eventView) NewList() runtime.Object { return &eventsv1.EventList{} }
 
 // Destroy does nothing: the resource destroys what it shares.
 func (*eventView) Destroy() {}
 
-// NamespaceScoped implements rest.Scoper.
 func (*eventView) NamespaceScoped() bool { return true }
 
-// GetSingularName implements rest.SingularNameProvider.
 func (*eventView) GetSingularName() string { return "event" }
 
-// ShortNames implements rest.ShortNamesProvider.
 func (*eventView) ShortNames() []string { return []string{"ev"} }
 
-// Get implements rest.Getter.
 func (v *eventView) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	return converted(v.stored.Get(ctx, name, options))
 }
 
-// List implements rest.Lister.
 func (v *eventView) List(ctx context.Context, options *internalversion.ListOptions) (runtime.Object, error) {
 	return converted(v.stored.List(ctx, options))
 }
 
-// Watch implements rest.Watcher.
 func (v *eventView) Watch(ctx context.Context, options *internalversion.ListOptions) (watch.Interface, error) {
 	w, err := v.stored.Watch(ctx, options)
 	if err != nil {
@@ -150,7 +131,6 @@ func (d drained) Stop() {
 	}()
 }
 
-// Create implements rest.Creater.
 func (v *eventView) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
@@ -164,7 +144,6 @@ func (v *eventView) Create(
 	return converted(v.stored.Create(ctx, e, inNewForm(validate), options))
 }
 
-// Update implements rest.Updater.
 func (v *eventView) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc,
 	update rest.ValidateObjectUpdateFunc, force bool, options *metav1.UpdateOptions,
 ) (runtime.Object, bool, error) {
@@ -179,7 +158,6 @@ func (v *eventView) Update(ctx context.Context, name string, info rest.UpdatedOb
 	return obj, created, err
 }
 
-// Delete implements rest.GracefulDeleter.
 func (v *eventView) Delete(
 	ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 ) (runtime.Object, bool, error) {
@@ -188,14 +166,12 @@ func (v *eventView) Delete(
 	return obj, now, err
 }
 
-// DeleteCollection implements rest.CollectionDeleter.
 func (v *eventView) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions,
 	list *internalversion.ListOptions,
 ) (runtime.Object, error) {
 	return converted(v.stored.DeleteCollection(ctx, inNewForm(validate), options, list))
 }
 
-// ConvertToTable implements rest.TableConvertor.
 func (v *eventView) ConvertToTable(ctx context.Context, obj, options runtime.Object) (*metav1.Table, error) {
 	t, err := v.stored.ConvertToTable(ctx, coreForm(obj), options)
 	if err != nil {
@@ -225,7 +201,6 @@ func inNewForm(validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 // updatedEvent makes the update of an event of v1 from one of events.k8s.io/v1.
 type updatedEvent struct{ rest.UpdatedObjectInfo }
 
-// UpdatedObject implements rest.UpdatedObjectInfo.
 func (u updatedEvent) UpdatedObject(ctx context.Context, oldObj runtime.Object) (runtime.Object, error) {
 	old, ok := oldObj.(*corev1.Event)
 	if !ok {

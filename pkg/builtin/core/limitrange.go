@@ -21,7 +21,7 @@ import (
 type LimitRanges struct{}
 
 // Install adds limitranges to the core group.
-func (LimitRanges) Install(p *controlplane.Plan) error { return serve(p, limitRanges()) }
+func (LimitRanges) Install(p *controlplane.Plan) error { return shared().Serve(p, limitRanges()) }
 
 func limitRanges() *resource.Definition {
 	return resource.Of[corev1.LimitRange, corev1.LimitRangeList]("limitranges",

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 	"github.com/sailplane-dev/sailplane/pkg/internal/terminator"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -42,18 +43,18 @@ type Namespaces struct {
 // NamespaceLifecycle, and the work that creates the first namespaces and removes
 // deleted ones.
 func (n Namespaces) Install(p *controlplane.Plan) error {
-	d := namespaces()
-	if err := d.Err(); err != nil {
-		return err
-	}
 	plugin, err := lifecycle.NewLifecycle(sets.New(immortal()...))
 	if err != nil {
 		return fmt.Errorf("admission plugin %s: %w", lifecycle.PluginName, err)
 	}
-	p.Serve(sharedAPI(), withNamespaceDelete(d.Resource(corev1.SchemeGroupVersion)))
+	p.Serve(shared().API(), namespaceResource())
 	p.Admit(lifecycle.PluginName, plugin)
 	if !n.KeepDeleted {
-		terminator.Declare(p, terminator.Patience)
+		p.Feed()
+		p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
+			known := &catalog.Catalog{Config: plane.Config(), Changed: plane.DiscoveryChanged}
+			return terminator.Run(ctx, known, plane.Feed(), plane.Stored, terminator.Patience)
+		}})
 	}
 	p.Work(controlplane.Work{Name: "namespaces", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 		client, err := typedcorev1.NewForConfig(plane.Config())
@@ -115,8 +116,8 @@ func ensureNamespaces(ctx context.Context, client typedcorev1.NamespaceInterface
 	return nil
 }
 
-func namespaces() *resource.Definition {
-	return resource.Of[corev1.Namespace, corev1.NamespaceList]("namespaces",
+func namespaces(more ...resource.Option) *resource.Definition {
+	return resource.Of[corev1.Namespace, corev1.NamespaceList]("namespaces", append([]resource.Option{
 		resource.ClusterScoped(),
 		resource.ShortNames("ns"),
 		resource.NoGeneration(),
@@ -136,12 +137,21 @@ func namespaces() *resource.Definition {
 		}, metav1.TableColumnDefinition{
 			Name: "Status", Type: "string", Description: "The status of the namespace",
 		}),
-		// Not resource.StatusAndMetadata: the phase has rules, and there is a second
-		// sub-resource with rules of its own.
-		resource.Subresource("status", newNamespaceStatus),
-		resource.Subresource("finalize", newNamespaceFinalize),
+		// Not resource.StatusAndMetadata: the phase has rules only there.
+		resource.UpdateSubresource("status", resource.Update[corev1.Namespace]{
+			Keep:     func(ns, old *corev1.Namespace) { ns.Spec = old.Spec },
+			Ignores:  []string{"spec"},
+			Validate: func(_ context.Context, ns, _ *corev1.Namespace) field.ErrorList { return validateNamespaceStatus(ns) },
+		}),
+		resource.UpdateSubresource("finalize", resource.Update[corev1.Namespace]{
+			Keep:     func(ns, old *corev1.Namespace) { ns.Status = old.Status },
+			Ignores:  []string{"status"},
+			Validate: func(_ context.Context, ns, _ *corev1.Namespace) field.ErrorList { return validateNamespaceFinalize(ns) },
+			PutOnly:  true,
+		}),
+		resource.Ignores("status", "spec.finalizers"),
 		resource.Store(namespaceStore),
-	)
+	}, more...)...)
 }
 
 func defaultNamespace(ns *corev1.Namespace) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // namespaceVerbs are the methods of the resource that stay as they are: not
@@ -42,11 +43,13 @@ type namespaceStorage struct {
 
 var _ rest.GracefulDeleter = namespaceStorage{}
 
-// withNamespaceDelete replaces how namespaces are deleted.
-func withNamespaceDelete(r controlplane.Resource) controlplane.Resource {
-	build := r.Build
+// namespaceResource is namespaces with their own way to be deleted.
+func namespaceResource() controlplane.Resource {
+	r := namespaces().Resource(corev1.SchemeGroupVersion)
 	r.Build = func(env controlplane.Env) (map[string]map[string]rest.Storage, error) {
-		versions, err := build(env)
+		var store *registry.Store
+		d := namespaces(resource.Store(func(s *registry.Store) { store = s }))
+		versions, err := d.Resource(corev1.SchemeGroupVersion).Build(env)
 		if err != nil {
 			return nil, err
 		}
@@ -55,11 +58,7 @@ func withNamespaceDelete(r controlplane.Resource) controlplane.Resource {
 			if !ok {
 				return nil, fmt.Errorf("%s/%s: %T lacks a verb that namespaces have", version, r.Name, paths[r.Name])
 			}
-			finalize, ok := paths[r.Name+"/finalize"].(namespaceFinalize)
-			if !ok {
-				return nil, fmt.Errorf("%s/%s: sub-resource finalize is missing", version, r.Name)
-			}
-			paths[r.Name] = namespaceStorage{namespaceVerbs: verbs, store: finalize.store}
+			paths[r.Name] = namespaceStorage{namespaceVerbs: verbs, store: store}
 		}
 		return versions, nil
 	}

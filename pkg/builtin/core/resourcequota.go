@@ -23,20 +23,11 @@ import (
 type ResourceQuotas struct{}
 
 // Install adds resourcequotas to the core group.
-func (ResourceQuotas) Install(p *controlplane.Plan) error { return serve(p, resourceQuotas()) }
+func (ResourceQuotas) Install(p *controlplane.Plan) error { return shared().Serve(p, resourceQuotas()) }
 
 func resourceQuotas() *resource.Definition {
-	status := statusRules[corev1.ResourceQuota]{
-		keepSpec:   func(q, old *corev1.ResourceQuota) { q.Spec = old.Spec },
-		keepStatus: func(q, old *corev1.ResourceQuota) { q.Status = old.Status },
-		validate: func(q *corev1.ResourceQuota) field.ErrorList {
-			path := field.NewPath("status")
-			errs := validateMetaFinalizers(&q.ObjectMeta)
-			errs = append(errs, validateQuotaQuantities(q.Status.Hard, path.Child("hard"))...)
-			return append(errs, validateQuotaQuantities(q.Status.Used, path.Child("used"))...)
-		},
-	}
-	return resource.Of[corev1.ResourceQuota, corev1.ResourceQuotaList]("resourcequotas", append(status.options(),
+	return resource.Of[corev1.ResourceQuota, corev1.ResourceQuotaList]("resourcequotas",
+		resource.StatusAndMetadata(),
 		resource.ShortNames("quota"),
 		resource.NoGeneration(),
 		resource.Default(func(q *corev1.ResourceQuota) {
@@ -57,7 +48,7 @@ func resourceQuotas() *resource.Definition {
 					"independent of contention on the node.",
 			},
 		),
-	)...)
+	)
 }
 
 // quotaRow shows used and hard of each resource; what limits containers from
@@ -77,14 +68,15 @@ func quotaRow(q *corev1.ResourceQuota) []any {
 }
 
 func validateResourceQuota(_ context.Context, q *corev1.ResourceQuota) field.ErrorList {
-	spec := field.NewPath("spec")
+	spec, status := field.NewPath("spec"), field.NewPath("status")
 	errs := validateMetaFinalizers(&q.ObjectMeta)
 	errs = append(errs, validateQuotaQuantities(q.Spec.Hard, spec.Child("hard"))...)
 	errs = append(errs, validateQuotaScopes(&q.Spec, spec.Child("scopes"))...)
 	if q.Spec.ScopeSelector != nil {
 		errs = append(errs, validateScopeSelector(&q.Spec, spec.Child("scopeSelector", "matchExpressions"))...)
 	}
-	return errs
+	errs = append(errs, validateQuotaQuantities(q.Status.Hard, status.Child("hard"))...)
+	return append(errs, validateQuotaQuantities(q.Status.Used, status.Child("used"))...)
 }
 
 // validateResourceQuotaUpdate compares scopes as sets: their order may change.

@@ -11,9 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -22,9 +24,7 @@ import (
 type Secrets struct{}
 
 // Install adds secrets to the core group.
-func (Secrets) Install(p *controlplane.Plan) error {
-	return serve(p, secrets())
-}
+func (Secrets) Install(p *controlplane.Plan) error { return shared().Serve(p, secrets()) }
 
 func secrets() *resource.Definition {
 	docs := corev1.Secret{}.SwaggerDoc()
@@ -65,7 +65,7 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 	errs := validateMetaFinalizers(&s.ObjectMeta)
 	data, size := field.NewPath("data"), 0
 	for _, key := range slices.Sorted(maps.Keys(s.Data)) {
-		errs = append(errs, validateKey(key, data.Key(key))...)
+		errs = append(errs, check.Messages(data.Key(key), key, validation.IsConfigMapKey(key))...)
 		size += len(s.Data[key])
 	}
 	if size > corev1.MaxSecretSize {

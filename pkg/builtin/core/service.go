@@ -35,17 +35,11 @@ import (
 type Services struct{}
 
 // Install adds services to the core group.
-func (Services) Install(p *controlplane.Plan) error {
-	return serve(p, services())
-}
+func (Services) Install(p *controlplane.Plan) error { return shared().Serve(p, services()) }
 
 func services() *resource.Definition {
-	status := statusRules[corev1.Service]{
-		keepSpec:   func(s, old *corev1.Service) { s.Spec = old.Spec },
-		keepStatus: func(s, old *corev1.Service) { s.Status = old.Status },
-		validate:   validateServiceStatus,
-	}
-	return resource.Of[corev1.Service, corev1.ServiceList]("services", append(status.options(),
+	return resource.Of[corev1.Service, corev1.ServiceList]("services",
+		resource.StatusAndMetadata(),
 		resource.ShortNames("svc"),
 		resource.Categories("all"),
 		resource.NoGeneration(),
@@ -63,7 +57,7 @@ func services() *resource.Definition {
 			"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },
 		}),
 		serviceColumns(),
-	)...)
+	)
 }
 
 func serviceColumns() resource.Option {
@@ -86,8 +80,9 @@ func defaultService(s *corev1.Service) {
 		spec.SessionAffinityConfig = nil
 	case corev1.ServiceAffinityClientIP:
 		if c := spec.SessionAffinityConfig; c == nil || c.ClientIP == nil || c.ClientIP.TimeoutSeconds == nil {
-			timeout := corev1.DefaultClientIPServiceAffinitySeconds
-			spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &timeout}}
+			spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{
+				ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(corev1.DefaultClientIPServiceAffinitySeconds)},
+			}
 		}
 	}
 	setDefault(&spec.Type, corev1.ServiceTypeClusterIP)
@@ -101,9 +96,8 @@ func defaultService(s *corev1.Service) {
 	if isExternal(s) {
 		setDefault(&spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 	}
-	if spec.InternalTrafficPolicy == nil && spec.Type != corev1.ServiceTypeExternalName {
-		policy := corev1.ServiceInternalTrafficPolicyCluster
-		spec.InternalTrafficPolicy = &policy
+	if spec.Type != corev1.ServiceTypeExternalName {
+		setDefault(&spec.InternalTrafficPolicy, new(corev1.ServiceInternalTrafficPolicyCluster))
 	}
 	if spec.Type == corev1.ServiceTypeLoadBalancer {
 		defaultLoadBalancer(s)
@@ -111,14 +105,10 @@ func defaultService(s *corev1.Service) {
 }
 
 func defaultLoadBalancer(s *corev1.Service) {
-	if s.Spec.AllocateLoadBalancerNodePorts == nil {
-		allocate := true
-		s.Spec.AllocateLoadBalancerNodePorts = &allocate
-	}
+	setDefault(&s.Spec.AllocateLoadBalancerNodePorts, new(true))
 	for i := range s.Status.LoadBalancer.Ingress {
-		if ingress := &s.Status.LoadBalancer.Ingress[i]; ingress.IP != "" && ingress.IPMode == nil {
-			mode := corev1.LoadBalancerIPModeVIP
-			ingress.IPMode = &mode
+		if ingress := &s.Status.LoadBalancer.Ingress[i]; ingress.IP != "" {
+			setDefault(&ingress.IPMode, new(corev1.LoadBalancerIPModeVIP))
 		}
 	}
 }

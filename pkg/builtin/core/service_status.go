@@ -5,12 +5,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
-	"k8s.io/utils/ptr"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
-// validateServiceStatus is for /status.
 func validateServiceStatus(s *corev1.Service) field.ErrorList {
-	errs := validateMetaFinalizers(&s.ObjectMeta)
+	var errs field.ErrorList
 	path := field.NewPath("status", "loadBalancer", "ingress")
 	if !isLoadBalancer(s) {
 		if len(s.Status.LoadBalancer.Ingress) > 0 {
@@ -36,12 +36,11 @@ func validateIngress(ingress corev1.LoadBalancerIngress, path *field.Path) field
 	case ingress.IPMode != nil && ingress.IP == "":
 		errs = append(errs, field.Forbidden(mode, "may not be specified when `ip` is not set"))
 	case ingress.IPMode != nil:
-		errs = append(errs, oneOfSet(ptr.Deref(ingress.IPMode, ""), []corev1.LoadBalancerIPMode{
-			corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP,
-		}, mode)...)
+		errs = append(errs, check.OptionalOneOf(mode, ingress.IPMode,
+			corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP)...)
 	}
 	if name := ingress.Hostname; name != "" {
-		errs = append(errs, invalid(path.Child("hostname"), name, validation.IsDNS1123Subdomain(name))...)
+		errs = append(errs, check.Messages(path.Child("hostname"), name, validation.IsDNS1123Subdomain(name))...)
 		if netutils.ParseIPSloppy(name) != nil {
 			errs = append(errs, field.Invalid(path.Child("hostname"), name, "must be a DNS name, not an IP address"))
 		}

@@ -3,7 +3,6 @@ package core
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 // maxClientIPAffinity is a day, in seconds.
@@ -35,16 +36,15 @@ func validateService(_ context.Context, s *corev1.Service) field.ErrorList {
 			errs = append(errs, problems...)
 			continue
 		}
-		errs = append(errs, validateEndpointIP(ip, path)...)
+		errs = append(errs, check.Reachable(path, ip)...)
 	}
-	types := []corev1.ServiceType{
-		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort,
-	}
-	errs = append(errs, oneOf(s.Spec.Type, types, spec.Child("type"))...)
+	errs = append(errs, check.OneOf(spec.Child("type"), s.Spec.Type,
+		corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
 	errs = append(errs, validatePortNumbers(s, spec.Child("ports"))...)
 	errs = append(errs, validateSourceRanges(s, spec)...)
 	errs = append(errs, validateLoadBalancer(s, spec)...)
-	return append(errs, validateTraffic(s, spec)...)
+	errs = append(errs, validateTraffic(s, spec)...)
+	return append(errs, validateServiceStatus(s)...)
 }
 
 func validateTopologyMode(s *corev1.Service) field.ErrorList {
@@ -86,7 +86,7 @@ func validateServiceType(s *corev1.Service, spec *field.Path) field.ErrorList {
 	if name == "" {
 		return append(errs, field.Required(path, ""))
 	}
-	return append(errs, invalid(path, name, validation.IsDNS1123Subdomain(name))...)
+	return append(errs, check.Messages(path, name, validation.IsDNS1123Subdomain(name))...)
 }
 
 func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
@@ -99,13 +99,13 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
 		}
 		seen[p.Name] = true
-		errs = append(errs, invalid(at.Child("port"), p.Port, validation.IsValidPortNum(int(p.Port)))...)
+		errs = append(errs, check.Messages(at.Child("port"), p.Port, validation.IsValidPortNum(int(p.Port)))...)
 		errs = append(errs, validateProtocol(p.Protocol, at.Child("protocol"))...)
 		target := at.Child("targetPort")
 		if p.TargetPort.Type == intstr.String {
-			errs = append(errs, invalid(target, p.TargetPort.StrVal, validation.IsValidPortName(p.TargetPort.StrVal))...)
+			errs = append(errs, check.Messages(target, p.TargetPort.StrVal, validation.IsValidPortName(p.TargetPort.StrVal))...)
 		} else {
-			errs = append(errs, invalid(target, p.TargetPort.IntValue(), validation.IsValidPortNum(p.TargetPort.IntValue()))...)
+			errs = append(errs, check.Messages(target, p.TargetPort.IntValue(), validation.IsValidPortNum(p.TargetPort.IntValue()))...)
 		}
 		errs = append(errs, validateAppProtocol(p.AppProtocol, at.Child("appProtocol"))...)
 	}
@@ -115,7 +115,7 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 // validatePortName wants a DNS label, or nothing where there is one port only.
 func validatePortName(name string, required bool, path *field.Path) field.ErrorList {
 	if name != "" {
-		return invalid(path, name, validation.IsDNS1123Label(name))
+		return check.Messages(path, name, validation.IsDNS1123Label(name))
 	}
 	if required {
 		return field.ErrorList{field.Required(path, "")}
@@ -124,7 +124,7 @@ func validatePortName(name string, required bool, path *field.Path) field.ErrorL
 }
 
 func validateProtocol(p corev1.Protocol, path *field.Path) field.ErrorList {
-	return oneOf(p, []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP}, path)
+	return check.OneOf(path, p, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
 }
 
 func validateAppProtocol(name *string, path *field.Path) field.ErrorList {
@@ -134,20 +134,8 @@ func validateAppProtocol(name *string, path *field.Path) field.ErrorList {
 	return validateQualifiedName(*name, path)
 }
 
-// oneOf wants one of the values, which are in alphabetical order.
-func oneOf[T ~string](value T, values []T, path *field.Path) field.ErrorList {
-	switch {
-	case value == "":
-		return field.ErrorList{field.Required(path, "")}
-	case !slices.Contains(values, value):
-		return field.ErrorList{field.NotSupported(path, value, values)}
-	}
-	return nil
-}
-
 func validateAffinity(s *corev1.Service, spec *field.Path) field.ErrorList {
-	kinds := []corev1.ServiceAffinity{corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone}
-	errs := oneOf(s.Spec.SessionAffinity, kinds, spec.Child("sessionAffinity"))
+	errs := check.OneOf(spec.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
 	// Defaulting has seen to it that a timeout is there.
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
 		sticky := s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
@@ -244,9 +232,8 @@ func validateTraffic(s *corev1.Service, spec *field.Path) field.ErrorList {
 	if !isExternal(s) && external != "" {
 		errs = append(errs, field.Invalid(path, external, "may only be set for externally-accessible services"))
 	} else if isExternal(s) {
-		errs = append(errs, oneOf(external, []corev1.ServiceExternalTrafficPolicy{
-			corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal,
-		}, path)...)
+		errs = append(errs, check.OneOf(path, external,
+			corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
 	}
 	if port := s.Spec.HealthCheckNodePort; port != 0 {
 		path := spec.Child("healthCheckNodePort")
@@ -254,40 +241,16 @@ func validateTraffic(s *corev1.Service, spec *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path, port,
 				"may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
 		} else {
-			errs = append(errs, invalid(path, port, validation.IsValidPortNum(int(port)))...)
+			errs = append(errs, check.Messages(path, port, validation.IsValidPortNum(int(port)))...)
 		}
 	}
-	if policy := s.Spec.InternalTrafficPolicy; policy != nil {
-		errs = append(errs, oneOfSet(*policy, []corev1.ServiceInternalTrafficPolicy{
-			corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal,
-		}, spec.Child("internalTrafficPolicy"))...)
-	}
-	if distribution := s.Spec.TrafficDistribution; distribution != nil {
-		errs = append(errs, oneOfSet(*distribution, []string{
-			corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameNode,
-			corev1.ServiceTrafficDistributionPreferSameZone,
-		}, spec.Child("trafficDistribution"))...)
-	}
-	return errs
-}
-
-// oneOfSet is oneOf for a field that may be missing: an empty value is not.
-func oneOfSet[T ~string](value T, values []T, path *field.Path) field.ErrorList {
-	if slices.Contains(values, value) {
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(path, value, values)}
+	errs = append(errs, check.OptionalOneOf(spec.Child("internalTrafficPolicy"), s.Spec.InternalTrafficPolicy,
+		corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)...)
+	return append(errs, check.OptionalOneOf(spec.Child("trafficDistribution"), s.Spec.TrafficDistribution,
+		corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameNode,
+		corev1.ServiceTrafficDistributionPreferSameZone)...)
 }
 
 func validateQualifiedName(name string, path *field.Path) field.ErrorList {
-	return invalid(path, name, validation.IsQualifiedName(name))
-}
-
-// invalid is an error for each message about a value.
-func invalid(path *field.Path, value any, messages []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range messages {
-		errs = append(errs, field.Invalid(path, value, message))
-	}
-	return errs
+	return metav1validation.ValidateLabelName(name, path)
 }

@@ -21,7 +21,9 @@ import (
 type ServiceAccounts struct{}
 
 // Install adds serviceaccounts to the core group.
-func (ServiceAccounts) Install(p *controlplane.Plan) error { return serve(p, serviceAccounts()) }
+func (ServiceAccounts) Install(p *controlplane.Plan) error {
+	return shared().Serve(p, serviceAccounts())
+}
 
 // enforceMountableSecrets was for the kubelet's sake, and is deprecated.
 const enforceMountableSecrets = "kubernetes.io/enforce-mountable-secrets"
@@ -30,8 +32,7 @@ func serviceAccounts() *resource.Definition {
 	return resource.Of[corev1.ServiceAccount, corev1.ServiceAccountList]("serviceaccounts",
 		resource.ShortNames("sa"),
 		resource.NoGeneration(),
-		resource.PrepareForCreate(func(_ context.Context, sa *corev1.ServiceAccount) { cleanSecretReferences(sa) }),
-		resource.PrepareForUpdate(func(_ context.Context, sa, _ *corev1.ServiceAccount) { cleanSecretReferences(sa) }),
+		resource.Drop(func(sa, _ *corev1.ServiceAccount) { cleanSecretReferences(sa) }),
 		resource.Validate(func(_ context.Context, sa *corev1.ServiceAccount) field.ErrorList {
 			return validateMetaFinalizers(&sa.ObjectMeta)
 		}),

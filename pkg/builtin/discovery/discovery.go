@@ -4,6 +4,7 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -40,9 +41,8 @@ func endpointSlices() *resource.Definition {
 	docs := discoveryv1.EndpointSlice{}.SwaggerDoc()
 	return resource.Of[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList]("endpointslices",
 		resource.Default(defaultPorts),
-		resource.PrepareForCreate(func(_ context.Context, s *discoveryv1.EndpointSlice) { dropTopology(s) }),
+		resource.Drop(dropTopology),
 		resource.PrepareForUpdate(func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
-			dropTopology(s)
 			// The one kind whose generation counts labels: they say to which
 			// service the slice belongs.
 			if !maps.Equal(s.Labels, old.Labels) {
@@ -62,18 +62,12 @@ func endpointSlices() *resource.Definition {
 
 func defaultPorts(s *discoveryv1.EndpointSlice) {
 	for i := range s.Ports {
-		if s.Ports[i].Name == nil {
-			name := ""
-			s.Ports[i].Name = &name
-		}
-		if s.Ports[i].Protocol == nil {
-			protocol := corev1.ProtocolTCP
-			s.Ports[i].Protocol = &protocol
-		}
+		port := &s.Ports[i]
+		port.Name, port.Protocol = cmp.Or(port.Name, new("")), cmp.Or(port.Protocol, new(corev1.ProtocolTCP))
 	}
 }
 
-func dropTopology(s *discoveryv1.EndpointSlice) {
+func dropTopology(s, _ *discoveryv1.EndpointSlice) {
 	for i := range s.Endpoints {
 		s.Endpoints[i].DeprecatedTopology = nil
 	}

@@ -6,9 +6,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	netutils "k8s.io/utils/net"
+	"k8s.io/utils/ptr"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 // The limits of Kubernetes.
@@ -20,26 +24,14 @@ const (
 )
 
 func validate(_ context.Context, s *discoveryv1.EndpointSlice) field.ErrorList {
-	errs := validateAddressType(s.AddressType)
+	errs := check.OneOf(field.NewPath("addressType"), s.AddressType,
+		discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6)
 	errs = append(errs, validatePorts(s.Ports, field.NewPath("ports"))...)
 	return append(errs, validateEndpoints(s.Endpoints, s.AddressType, field.NewPath("endpoints"))...)
 }
 
 func validateUpdate(_ context.Context, s, old *discoveryv1.EndpointSlice) field.ErrorList {
 	return apivalidation.ValidateImmutableField(s.AddressType, old.AddressType, field.NewPath("addressType"))
-}
-
-func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
-	path := field.NewPath("addressType")
-	switch t {
-	case "":
-		return field.ErrorList{field.Required(path, "")}
-	case discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6:
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(path, t, []discoveryv1.AddressType{
-		discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6,
-	})}
 }
 
 func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.ErrorList {
@@ -49,34 +41,21 @@ func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.Err
 	var errs field.ErrorList
 	seen := map[string]bool{}
 	for i, p := range ports {
-		at, name := path.Index(i), ""
-		if p.Name != nil {
-			name = *p.Name
-		}
+		at, name := path.Index(i), ptr.Deref(p.Name, "")
 		if name != "" {
-			errs = append(errs, invalid(at.Child("name"), name, validation.IsDNS1123Label(name))...)
+			errs = append(errs, check.Messages(at.Child("name"), name, validation.IsDNS1123Label(name))...)
 		}
 		if seen[name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), name))
 		}
 		seen[name] = true
-		errs = append(errs, validateProtocol(p.Protocol, at.Child("protocol"))...)
+		errs = append(errs, check.OneOf(at.Child("protocol"), ptr.Deref(p.Protocol, ""),
+			corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)...)
 		if p.AppProtocol != nil {
-			errs = append(errs, invalid(at.Child("appProtocol"), *p.AppProtocol, validation.IsQualifiedName(*p.AppProtocol))...)
+			errs = append(errs, metav1validation.ValidateLabelName(*p.AppProtocol, at.Child("appProtocol"))...)
 		}
 	}
 	return errs
-}
-
-func validateProtocol(p *corev1.Protocol, path *field.Path) field.ErrorList {
-	if p == nil {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	switch *p {
-	case corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP:
-		return nil
-	}
-	return field.ErrorList{field.NotSupported(path, *p, []corev1.Protocol{corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP})}
 }
 
 func validateEndpoints(endpoints []discoveryv1.Endpoint, t discoveryv1.AddressType, path *field.Path) field.ErrorList {
@@ -99,7 +78,7 @@ func validateEndpoints(endpoints []discoveryv1.Endpoint, t discoveryv1.AddressTy
 			errs = append(errs, validateNodeName(*e.NodeName, at.Child("nodeName"))...)
 		}
 		if e.Hostname != nil {
-			errs = append(errs, invalid(at.Child("hostname"), *e.Hostname, validation.IsDNS1123Label(*e.Hostname))...)
+			errs = append(errs, check.Messages(at.Child("hostname"), *e.Hostname, validation.IsDNS1123Label(*e.Hostname))...)
 		}
 		if e.Hints != nil {
 			errs = append(errs, validateHints(e.Hints, at.Child("hints"))...)
@@ -125,27 +104,7 @@ func validateAddress(address string, t discoveryv1.AddressType, path *field.Path
 	if isV6 := netutils.IsIPv6String(address); isV6 != (t == discoveryv1.AddressTypeIPv6) {
 		errs = append(errs, field.Invalid(path, address, "must be an "+string(t)+" address"))
 	}
-	return append(errs, validateReachable(address, path)...)
-}
-
-// validateReachable refuses addresses that mean another machine to each reader,
-// or the machines of a network as such.
-func validateReachable(address string, path *field.Path) field.ErrorList {
-	ip := netutils.ParseIPSloppy(address)
-	var text string
-	switch {
-	case ip.IsUnspecified():
-		text = "may not be unspecified (" + address + ")"
-	case ip.IsLoopback():
-		text = "may not be in the loopback range (127.0.0.0/8, ::1/128)"
-	case ip.IsLinkLocalUnicast():
-		text = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
-	case ip.IsLinkLocalMulticast():
-		text = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
-	default:
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, address, text)}
+	return append(errs, check.Reachable(path, address)...)
 }
 
 func validateHints(hints *discoveryv1.EndpointHints, path *field.Path) field.ErrorList {
@@ -161,7 +120,7 @@ func validateHints(hints *discoveryv1.EndpointHints, path *field.Path) field.Err
 			errs = append(errs, field.Duplicate(at, zone.Name))
 		}
 		seen[zone.Name] = true
-		errs = append(errs, invalid(at, zone.Name, validation.IsValidLabelValue(zone.Name))...)
+		errs = append(errs, check.Messages(at, zone.Name, validation.IsValidLabelValue(zone.Name))...)
 	}
 	if len(hints.ForNodes) > maxHints {
 		return append(errs, field.TooMany(nodes, len(hints.ForNodes), maxHints))
@@ -179,14 +138,5 @@ func validateHints(hints *discoveryv1.EndpointHints, path *field.Path) field.Err
 }
 
 func validateNodeName(name string, path *field.Path) field.ErrorList {
-	return invalid(path, name, apivalidation.NameIsDNSSubdomain(name, false))
-}
-
-// invalid is an error for each message about a value.
-func invalid(path *field.Path, value string, messages []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range messages {
-		errs = append(errs, field.Invalid(path, value, message))
-	}
-	return errs
+	return check.Messages(path, name, apivalidation.NameIsDNSSubdomain(name, false))
 }

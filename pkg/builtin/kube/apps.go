@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -27,7 +28,7 @@ func deployments() *resource.Definition {
 			return d.Spec.Replicas, d.Status.Replicas, selectorText(d.Spec.Selector)
 		}, func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }),
 		resource.Default(defaultDeployment),
-		gatedPods(func(d *appsv1.Deployment) *corev1.PodSpec { return &d.Spec.Template.Spec }),
+		gated[appsv1.Deployment](podSpecGates()),
 		resource.Validate(validateDeployment),
 		resource.ValidateUpdate(func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
 			return immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
@@ -67,7 +68,7 @@ func validateDeployment(_ context.Context, d *appsv1.Deployment) field.ErrorList
 		errs = append(errs, field.Invalid(spec.Child("progressDeadlineSeconds"), *limit, "must be greater than minReadySeconds"))
 	}
 	strategy, path := d.Spec.Strategy, spec.Child("strategy")
-	errs = append(errs, oneOf(path.Child("type"), strategy.Type,
+	errs = append(errs, check.OneOf(path.Child("type"), strategy.Type,
 		appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType)...)
 	rolling, at := strategy.RollingUpdate, path.Child("rollingUpdate")
 	if rolling == nil {
@@ -98,7 +99,7 @@ func replicaSets() *resource.Definition {
 			set(&r.Spec.Replicas, 1)
 			defaultPodSpec(&r.Spec.Template.Spec)
 		}),
-		gatedPods(func(r *appsv1.ReplicaSet) *corev1.PodSpec { return &r.Spec.Template.Spec }),
+		gated[appsv1.ReplicaSet](podSpecGates()),
 		resource.Validate(func(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList {
 			return append(optionalNotNegative(field.NewPath("spec"), map[string]*int32{
 				"replicas": r.Spec.Replicas, "minReadySeconds": &r.Spec.MinReadySeconds,
@@ -123,7 +124,7 @@ func replicaSets() *resource.Definition {
 func statefulSets() *resource.Definition {
 	return resource.Of[appsv1.StatefulSet, appsv1.StatefulSetList]("statefulsets",
 		resource.ShortNames("sts"), resource.Categories("all"), resource.StatusAndMetadata(),
-		gatedPods(func(s *appsv1.StatefulSet) *corev1.PodSpec { return &s.Spec.Template.Spec }),
+		gated[appsv1.StatefulSet](podSpecGates()),
 		resource.Scale(func(s *appsv1.StatefulSet) (*int32, int32, string) {
 			return s.Spec.Replicas, s.Status.Replicas, selectorText(s.Spec.Selector)
 		}, func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n }),
@@ -162,9 +163,9 @@ func validateStatefulSet(_ context.Context, s *appsv1.StatefulSet) field.ErrorLi
 	errs := optionalNotNegative(spec, map[string]*int32{
 		"replicas": s.Spec.Replicas, "minReadySeconds": &s.Spec.MinReadySeconds, "revisionHistoryLimit": s.Spec.RevisionHistoryLimit,
 	})
-	errs = append(errs, oneOf(spec.Child("podManagementPolicy"), s.Spec.PodManagementPolicy,
+	errs = append(errs, check.OneOf(spec.Child("podManagementPolicy"), s.Spec.PodManagementPolicy,
 		appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement)...)
-	errs = append(errs, oneOf(spec.Child("updateStrategy", "type"), s.Spec.UpdateStrategy.Type,
+	errs = append(errs, check.OneOf(spec.Child("updateStrategy", "type"), s.Spec.UpdateStrategy.Type,
 		appsv1.RollingUpdateStatefulSetStrategyType, appsv1.OnDeleteStatefulSetStrategyType)...)
 	// Containers mount the claims as volumes.
 	template := s.Spec.Template.DeepCopy()

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	autoscalingrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/autoscaling"
 	sailplane "github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -69,13 +70,8 @@ func defaultRules(rules **autoscalingv2.HPAScalingRules) *autoscalingv2.HPAScali
 
 func validateAutoscaler(_ context.Context, h *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
 	spec := field.NewPath("spec")
-	target := spec.Child("scaleTargetRef")
-	errs := required(target.Child("kind"), h.Spec.ScaleTargetRef.Kind)
-	errs = append(errs, required(target.Child("name"), h.Spec.ScaleTargetRef.Name)...)
+	var errs field.ErrorList
 	least := value(h.Spec.MinReplicas)
-	if least < 0 {
-		errs = append(errs, field.Invalid(spec.Child("minReplicas"), least, "must be greater than or equal to 0"))
-	}
 	if h.Spec.MaxReplicas < 1 {
 		errs = append(errs, field.Invalid(spec.Child("maxReplicas"), h.Spec.MaxReplicas, "must be greater than 0"))
 	}
@@ -83,7 +79,7 @@ func validateAutoscaler(_ context.Context, h *autoscalingv2.HorizontalPodAutosca
 		errs = append(errs, field.Invalid(spec.Child("maxReplicas"), h.Spec.MaxReplicas, "must be greater than or equal to `minReplicas`"))
 	}
 	for i, m := range h.Spec.Metrics {
-		errs = append(errs, oneOf(spec.Child("metrics").Index(i).Child("type"), m.Type,
+		errs = append(errs, check.OneOf(spec.Child("metrics").Index(i).Child("type"), m.Type,
 			autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType, autoscalingv2.ObjectMetricSourceType,
 			autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType)...)
 	}
@@ -132,49 +128,26 @@ func metricsText(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.Metr
 func metricText(m *autoscalingv2.MetricSpec, now *autoscalingv2.MetricStatus) string {
 	switch {
 	case m.External != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if now.External != nil {
-			current = &now.External.Current
-		}
-		return targetText(m.External.Target, current)
+		return targetText(m.External.Target, value(now.External).Current)
 	case m.Pods != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if now.Pods != nil {
-			current = &now.Pods.Current
-		}
-		return targetText(m.Pods.Target, current)
+		return targetText(m.Pods.Target, value(now.Pods).Current)
 	case m.Object != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if now.Object != nil {
-			current = &now.Object.Current
-		}
-		return targetText(m.Object.Target, current)
+		return targetText(m.Object.Target, value(now.Object).Current)
 	case m.Resource != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if now.Resource != nil {
-			current = &now.Resource.Current
-		}
-		return string(m.Resource.Name) + ": " + targetText(m.Resource.Target, current)
+		return string(m.Resource.Name) + ": " + targetText(m.Resource.Target, value(now.Resource).Current)
 	case m.ContainerResource != nil:
-		var current *autoscalingv2.MetricValueStatus
-		if now.ContainerResource != nil {
-			current = &now.ContainerResource.Current
-		}
-		return string(m.ContainerResource.Name) + ": " + targetText(m.ContainerResource.Target, current)
+		return string(m.ContainerResource.Name) + ": " + targetText(m.ContainerResource.Target, value(now.ContainerResource).Current)
 	}
 	return "<unknown type>"
 }
 
 // targetText is a metric as current/wanted.
-func targetText(target autoscalingv2.MetricTarget, now *autoscalingv2.MetricValueStatus) string {
+func targetText(target autoscalingv2.MetricTarget, now autoscalingv2.MetricValueStatus) string {
 	is := func(q *resource.Quantity) string {
 		if q == nil {
 			return "<unknown>"
 		}
 		return q.String()
-	}
-	if now == nil {
-		now = &autoscalingv2.MetricValueStatus{}
 	}
 	switch {
 	case target.AverageUtilization != nil:

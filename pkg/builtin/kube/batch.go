@@ -12,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	batchrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/batch"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -30,7 +32,7 @@ func jobs() *resource.Definition {
 		resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
 		resource.Default(defaultJob),
-		gatedPods(func(j *batchv1.Job) *corev1.PodSpec { return &j.Spec.Template.Spec }),
+		gated[batchv1.Job](podSpecGates()),
 		resource.PrepareForCreate(selectOwnPods),
 		resource.Validate(func(_ context.Context, j *batchv1.Job) field.ErrorList {
 			return validateJobSpec(&j.Spec, true, field.NewPath("spec"))
@@ -107,7 +109,7 @@ func validateJobSpec(s *batchv1.JobSpec, complete bool, path *field.Path) field.
 	})
 	errs = append(errs, notNegative(path.Child("activeDeadlineSeconds"), value(s.ActiveDeadlineSeconds))...)
 	if mode := s.CompletionMode; mode != nil {
-		errs = append(errs, oneOf(path.Child("completionMode"), *mode, batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)...)
+		errs = append(errs, check.OneOf(path.Child("completionMode"), *mode, batchv1.NonIndexedCompletion, batchv1.IndexedCompletion)...)
 		if *mode == batchv1.IndexedCompletion && s.Completions == nil {
 			errs = append(errs, field.Required(path.Child("completions"), "when completion mode is Indexed"))
 		}
@@ -120,7 +122,7 @@ func validateJobSpec(s *batchv1.JobSpec, complete bool, path *field.Path) field.
 			errs = append(errs, field.Required(path.Child("selector"), ""))
 		case err != nil:
 			errs = append(errs, field.Invalid(path.Child("selector"), s.Selector, err.Error()))
-		case !selector.Matches(labelSet(s.Template.Labels)):
+		case !selector.Matches(labels.Set(s.Template.Labels)):
 			errs = append(errs, field.Invalid(template.Child("metadata", "labels"), s.Template.Labels,
 				"`selector` does not match template `labels`"))
 		}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -76,7 +77,7 @@ func (b *budgets) take(ctx context.Context, budget *policyv1.PodDisruptionBudget
 		return err
 	}
 	old := false
-	return retry(ctx, apierrors.IsConflict, func(ctx context.Context) error {
+	return retry.OnError(patience(), apierrors.IsConflict, func() error {
 		if old { // somebody else was faster
 			if budget, err = client.Get(ctx, budget.Name, metav1.GetOptions{}); err != nil {
 				return err
@@ -162,20 +163,7 @@ func sparesUnready(b *policyv1.PodDisruptionBudget) bool {
 		b.Status.DesiredHealthy > 0 && b.Status.CurrentHealthy >= b.Status.DesiredHealthy
 }
 
-// retry works until it succeeds or fails with an error after which there is no
-// use, for some 10 s in all; then the last error is the result.
-func retry(ctx context.Context, again func(error) bool, work func(context.Context) error) error {
-	var last error
-	patience := wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.3, Jitter: 0.5, Steps: 19}
-	err := wait.ExponentialBackoffWithContext(ctx, patience, func(ctx context.Context) (bool, error) {
-		last = work(ctx)
-		if last != nil && again(last) {
-			return false, nil
-		}
-		return true, last
-	})
-	if wait.Interrupted(err) && last != nil {
-		return last
-	}
-	return err
+// patience is how long what others change meanwhile is tried again, some 10 s in all.
+func patience() wait.Backoff {
+	return wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.3, Jitter: 0.5, Steps: 19}
 }

@@ -25,8 +25,7 @@ func pods() *resource.Definition {
 	return resource.Of[corev1.Pod, corev1.PodList]("pods",
 		resource.ShortNames("po"), resource.Categories("all"), resource.StatusAndMetadata("ownerReferences", "deletionTimestamp"),
 		resource.Default(defaultPod),
-		gatedPods(func(p *corev1.Pod) *corev1.PodSpec { return &p.Spec }),
-		gated(podVolumeHealth, podResourceStatuses),
+		gated[corev1.Pod](podGates()),
 		resource.PrepareForCreate(func(_ context.Context, p *corev1.Pod) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qualityOfService(&p.Spec)}
 		}),
@@ -55,7 +54,7 @@ func podFields() map[string]func(*corev1.Pod) string {
 func podTemplates() *resource.Definition {
 	return resource.Of[corev1.PodTemplate, corev1.PodTemplateList]("podtemplates",
 		resource.Default(func(t *corev1.PodTemplate) { defaultPodSpec(&t.Template.Spec) }),
-		gatedPods(func(t *corev1.PodTemplate) *corev1.PodSpec { return &t.Template.Spec }),
+		gated[corev1.PodTemplate](podSpecGates()),
 		resource.Validate(func(_ context.Context, t *corev1.PodTemplate) field.ErrorList {
 			return validatePodTemplate(&t.Template, field.NewPath("template"))
 		}),
@@ -71,12 +70,7 @@ func replicationControllers() *resource.Definition {
 	return resource.Of[corev1.ReplicationController, corev1.ReplicationControllerList]("replicationcontrollers",
 		resource.ShortNames("rc"), resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.Default(defaultController),
-		gatedPods(func(c *corev1.ReplicationController) *corev1.PodSpec {
-			if c.Spec.Template == nil {
-				return nil
-			}
-			return &c.Spec.Template.Spec
-		}),
+		gated[corev1.ReplicationController](podSpecGates()),
 		resource.Scale(func(c *corev1.ReplicationController) (*int32, int32, string) {
 			return c.Spec.Replicas, c.Status.Replicas, labels.SelectorFromSet(c.Spec.Selector).String()
 		}, func(c *corev1.ReplicationController, n int32) { c.Spec.Replicas = &n }),
@@ -97,8 +91,7 @@ func replicationControllers() *resource.Definition {
 
 func validateController(_ context.Context, c *corev1.ReplicationController) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := notNegative(spec.Child("replicas"), value(c.Spec.Replicas))
-	errs = append(errs, notNegative(spec.Child("minReadySeconds"), c.Spec.MinReadySeconds)...)
+	var errs field.ErrorList
 	if len(c.Spec.Selector) == 0 {
 		errs = append(errs, field.Required(spec.Child("selector"), ""))
 	}
@@ -114,7 +107,7 @@ func nodes() *resource.Definition {
 		resource.ClusterScoped(), resource.ShortNames("no"), resource.StatusAndMetadata(), resource.NoGeneration(),
 		resource.RuleOptions(map[string]bool{"InPlacePodVerticalScalingSchedulerPreemption": false}),
 		resource.Default(defaultNode),
-		gated(preemptionPolicy),
+		gated[corev1.Node](nodeGates()),
 		resource.ValidateUpdate(func(_ context.Context, n, old *corev1.Node) field.ErrorList {
 			if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
 				return field.ErrorList{field.Forbidden(field.NewPath("spec", "providerID"),
@@ -150,7 +143,7 @@ func persistentVolumeClaims() *resource.Definition {
 	return resource.Of[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]("persistentvolumeclaims",
 		resource.ShortNames("pvc"), resource.StatusAndMetadata(), resource.NoGeneration(),
 		resource.Default(defaultClaim),
-		gated(claimHealth),
+		gated[corev1.PersistentVolumeClaim](volumeClaimGates()),
 		resource.PrepareForCreate(func(_ context.Context, c *corev1.PersistentVolumeClaim) {
 			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
 		}),

@@ -4,11 +4,10 @@ import (
 	"context"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -20,7 +19,7 @@ func cronJobs() *resource.Definition {
 	return resource.Of[batchv1.CronJob, batchv1.CronJobList]("cronjobs",
 		resource.ShortNames("cj"), resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
-		gatedPods(func(c *batchv1.CronJob) *corev1.PodSpec { return &c.Spec.JobTemplate.Spec.Template.Spec }),
+		gated[batchv1.CronJob](podSpecGates()),
 		resource.Default(func(c *batchv1.CronJob) {
 			fill(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
 			set(&c.Spec.Suspend, false)
@@ -35,15 +34,14 @@ func cronJobs() *resource.Definition {
 
 func validateCronJob(_ context.Context, c *batchv1.CronJob) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := required(spec.Child("schedule"), c.Spec.Schedule)
+	errs := notNegative(spec.Child("startingDeadlineSeconds"), value(c.Spec.StartingDeadlineSeconds))
 	if len(c.Name) > cronJobName {
 		errs = append(errs, field.Invalid(field.NewPath("metadata").Child("name"), c.Name, "must be no more than 52 characters"))
 	}
-	errs = append(errs, notNegative(spec.Child("startingDeadlineSeconds"), value(c.Spec.StartingDeadlineSeconds))...)
 	errs = append(errs, optionalNotNegative(spec, map[string]*int32{
 		"successfulJobsHistoryLimit": c.Spec.SuccessfulJobsHistoryLimit, "failedJobsHistoryLimit": c.Spec.FailedJobsHistoryLimit,
 	})...)
-	errs = append(errs, oneOf(spec.Child("concurrencyPolicy"), c.Spec.ConcurrencyPolicy,
+	errs = append(errs, check.OneOf(spec.Child("concurrencyPolicy"), c.Spec.ConcurrencyPolicy,
 		batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
 	return append(errs, validateJobSpec(&c.Spec.JobTemplate.Spec, false, spec.Child("jobTemplate", "spec"))...)
 }
@@ -55,5 +53,3 @@ func cronJobRow(c *batchv1.CronJob) []any {
 		since(c.Status.LastScheduleTime, none), names, images, metav1.FormatLabelSelector(c.Spec.JobTemplate.Spec.Selector),
 	}
 }
-
-func labelSet(set map[string]string) labels.Set { return set }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -19,7 +19,7 @@ func daemonSets() *resource.Definition {
 	return resource.Of[appsv1.DaemonSet, appsv1.DaemonSetList]("daemonsets",
 		resource.ShortNames("ds"), resource.Categories("all"), resource.StatusAndMetadata(),
 		resource.Default(defaultDaemonSet),
-		gatedPods(func(d *appsv1.DaemonSet) *corev1.PodSpec { return &d.Spec.Template.Spec }),
+		gated[appsv1.DaemonSet](podSpecGates()),
 		resource.Validate(validateDaemonSet),
 		resource.ValidateUpdate(func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
 			return immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
@@ -53,7 +53,7 @@ func validateDaemonSet(_ context.Context, d *appsv1.DaemonSet) field.ErrorList {
 	})
 	errs = append(errs, validateWorkload("daemonset", d.Spec.Selector, &d.Spec.Template)...)
 	path := spec.Child("updateStrategy")
-	errs = append(errs, oneOf(path.Child("type"), d.Spec.UpdateStrategy.Type,
+	errs = append(errs, check.OneOf(path.Child("type"), d.Spec.UpdateStrategy.Type,
 		appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType)...)
 	if rolling := d.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 		errs = append(errs, share(rolling.MaxUnavailable, path.Child("rollingUpdate", "maxUnavailable"))...)

@@ -7,6 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	devicesrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/devices"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -31,7 +32,7 @@ func resourceClaims() *resource.Definition {
 	return resource.Of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList]("resourceclaims",
 		resource.Status(), resource.NoGeneration(),
 		resource.Default(func(c *resourcev1.ResourceClaim) { defaultDeviceClaim(&c.Spec.Devices) }),
-		gated(claimAttributes, claimOperations),
+		gated[resourcev1.ResourceClaim](deviceClaimGates()),
 		resource.Validate(func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
 			return validateDeviceClaim(&c.Spec.Devices, field.NewPath("spec", "devices"))
 		}),
@@ -62,7 +63,7 @@ func resourceClaimTemplates() *resource.Definition {
 	return resource.Of[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList]("resourceclaimtemplates",
 		resource.NoGeneration(),
 		resource.Default(func(t *resourcev1.ResourceClaimTemplate) { defaultDeviceClaim(&t.Spec.Spec.Devices) }),
-		gated(templateAttributes),
+		gated[resourcev1.ResourceClaimTemplate](deviceClaimGates()),
 		resource.Validate(func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 			return validateDeviceClaim(&t.Spec.Spec.Devices, field.NewPath("spec", "spec", "devices"))
 		}),
@@ -109,7 +110,7 @@ func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.Erro
 			errs = append(errs, field.Invalid(at, nil,
 				"exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set"))
 		case r.Exactly != nil:
-			errs = append(errs, required(at.Child("exactly", "deviceClassName"), r.Exactly.DeviceClassName)...)
+			errs = append(errs, check.Required(at.Child("exactly", "deviceClassName"), r.Exactly.DeviceClassName)...)
 			errs = append(errs, notNegative(at.Child("exactly", "count"), r.Exactly.Count)...)
 		}
 	}
@@ -120,7 +121,7 @@ func resourceSlices() *resource.Definition {
 	return resource.Of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList]("resourceslices",
 		resource.ClusterScoped(),
 		resource.RuleOptions(map[string]bool{"DRAPartitionableDevicesType": false}),
-		gated(partitionType, skippedOperations, allocatableResources, compatibilityGroups),
+		gated[resourcev1.ResourceSlice](sliceGates()),
 		resource.Default(func(s *resourcev1.ResourceSlice) {
 			for _, device := range s.Spec.Devices {
 				for i := range device.Taints {
@@ -130,7 +131,8 @@ func resourceSlices() *resource.Definition {
 		}),
 		resource.Validate(func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
 			spec := field.NewPath("spec")
-			errs := append(required(spec.Child("driver"), s.Spec.Driver), required(spec.Child("pool", "name"), s.Spec.Pool.Name)...)
+			errs := check.Required(spec.Child("driver"), s.Spec.Driver)
+			errs = append(errs, check.Required(spec.Child("pool", "name"), s.Spec.Pool.Name)...)
 			where := 0
 			for _, set := range []bool{
 				s.Spec.NodeName != nil, s.Spec.NodeSelector != nil, value(s.Spec.AllNodes), value(s.Spec.PerDeviceNodeSelection),

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
@@ -49,12 +50,10 @@ func secondsNow() *metav1.Time { return new(metav1.NewTime(time.Now().Truncate(t
 
 // validateTaintRule checks what the type does not declare.
 func validateTaintRule(_ context.Context, r *resourcev1.DeviceTaintRule) field.ErrorList {
-	spec, conditions := field.NewPath("spec"), field.NewPath("status", "conditions")
+	spec, conditions, taint := field.NewPath("spec"), field.NewPath("status", "conditions"), r.Spec.Taint
 	errs := validateTaintSelector(r.Spec.DeviceSelector, spec.Child("deviceSelector"))
-	errs = append(errs, metavalidation.ValidateLabelName(r.Spec.Taint.Key, spec.Child("taint", "key"))...)
-	for _, msg := range validation.IsValidLabelValue(r.Spec.Taint.Value) {
-		errs = append(errs, field.Invalid(spec.Child("taint", "value"), r.Spec.Taint.Value, msg))
-	}
+	errs = append(errs, metavalidation.ValidateLabelName(taint.Key, spec.Child("taint", "key"))...)
+	errs = append(errs, check.Messages(spec.Child("taint", "value"), taint.Value, validation.IsValidLabelValue(taint.Value))...)
 	if n := len(r.Status.Conditions); n > resourcev1.DeviceTaintRuleStatusMaxConditions {
 		errs = append(errs, field.TooMany(conditions, n, resourcev1.DeviceTaintRuleStatusMaxConditions))
 	}
@@ -73,9 +72,7 @@ func validateTaintSelector(s *resourcev1.DeviceTaintSelector, path *field.Path) 
 		errs = append(errs, subdomains(path.Child("pool"), resourcev1.PoolNameMaxLength, *s.Pool, strings.Split(*s.Pool, "/")...)...)
 	}
 	if s.Device != nil {
-		for _, msg := range validation.IsDNS1123Label(*s.Device) {
-			errs = append(errs, field.Invalid(path.Child("device"), *s.Device, msg))
-		}
+		errs = append(errs, check.Messages(path.Child("device"), *s.Device, validation.IsDNS1123Label(*s.Device))...)
 	}
 	return errs
 }
@@ -83,7 +80,7 @@ func validateTaintSelector(s *resourcev1.DeviceTaintSelector, path *field.Path) 
 // subdomains checks a name that must not be empty or too long, and whose parts
 // are DNS-1123 subdomains.
 func subdomains(path *field.Path, longest int, name string, parts ...string) field.ErrorList {
-	errs := required(path, name)
+	errs := check.Required(path, name)
 	if len(errs) > 0 {
 		return errs
 	}
@@ -91,9 +88,7 @@ func subdomains(path *field.Path, longest int, name string, parts ...string) fie
 		errs = append(errs, field.TooLong(path, name, longest))
 	}
 	for _, part := range parts {
-		for _, msg := range validation.IsDNS1123Subdomain(part) {
-			errs = append(errs, field.Invalid(path, name, msg))
-		}
+		errs = append(errs, check.Messages(path, name, validation.IsDNS1123Subdomain(part))...)
 	}
 	return errs
 }

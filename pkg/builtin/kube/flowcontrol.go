@@ -6,6 +6,7 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	flowcontrolrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/flowcontrol"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -43,12 +44,12 @@ func flowSchemas() *resource.Definition {
 
 func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := required(spec.Child("priorityLevelConfiguration", "name"), f.Spec.PriorityLevelConfiguration.Name)
+	errs := check.Required(spec.Child("priorityLevelConfiguration", "name"), f.Spec.PriorityLevelConfiguration.Name)
 	if n := f.Spec.MatchingPrecedence; n < 1 || n > flowcontrolv1.FlowSchemaMaxMatchingPrecedence {
 		errs = append(errs, field.Invalid(spec.Child("matchingPrecedence"), n, "must be between 1 and 10000"))
 	}
 	if m := f.Spec.DistinguisherMethod; m != nil {
-		errs = append(errs, oneOf(spec.Child("distinguisherMethod", "type"), m.Type,
+		errs = append(errs, check.OneOf(spec.Child("distinguisherMethod", "type"), m.Type,
 			flowcontrolv1.FlowDistinguisherMethodByNamespaceType, flowcontrolv1.FlowDistinguisherMethodByUserType)...)
 	}
 	for i, rule := range f.Spec.Rules {
@@ -93,7 +94,7 @@ func defaultPriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
 
 func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConfiguration) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := oneOf(spec.Child("type"), p.Spec.Type,
+	errs := check.OneOf(spec.Child("type"), p.Spec.Type,
 		flowcontrolv1.PriorityLevelEnablementExempt, flowcontrolv1.PriorityLevelEnablementLimited)
 	limited := p.Spec.Type == flowcontrolv1.PriorityLevelEnablementLimited
 	switch {
@@ -105,7 +106,7 @@ func validatePriorityLevel(_ context.Context, p *flowcontrolv1.PriorityLevelConf
 		return errs
 	}
 	response, at := p.Spec.Limited.LimitResponse, spec.Child("limited", "limitResponse")
-	errs = append(errs, oneOf(at.Child("type"), response.Type,
+	errs = append(errs, check.OneOf(at.Child("type"), response.Type,
 		flowcontrolv1.LimitResponseTypeQueue, flowcontrolv1.LimitResponseTypeReject)...)
 	queue := response.Type == flowcontrolv1.LimitResponseTypeQueue
 	if queue && response.Queuing == nil {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -37,7 +38,7 @@ func TestDrop(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			drop(tc.obj, tc.old, volumeUsers, emptyDirModes)
+			drop(tc.obj, tc.old, podSpecGates())
 			if diff := cmp.Diff(tc.want, tc.obj); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", tc.reason, diff)
 			}
@@ -86,7 +87,7 @@ func TestPodFeatures(t *testing.T) {
 		EvictionResponders: []corev1.EvictionResponder{{Name: "example.com/a"}},
 	}
 	s = s.DeepCopy() // the parts are shared until here
-	drop(s, nil, volumeUsers, emptyDirModes, bindMountOptions, probeProtocols, probeModes, evictionResponders)
+	drop(s, nil, podSpecGates())
 	text, err := json.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +110,7 @@ func TestDeviceFeatures(t *testing.T) {
 	}}
 	want := &resourcev1.ResourceSlice{}
 	want.Spec.Devices = []resourcev1.Device{{ConsumesCounters: []resourcev1.DeviceCounterConsumption{{CounterSet: "c"}}}}
-	drop(s, nil, partitionType, skippedOperations, allocatableResources, compatibilityGroups)
+	drop(s, nil, sliceGates())
 	if diff := cmp.Diff(want, s); diff != "" {
 		t.Errorf("fields of features that are off go (-want +got):\n%s", diff)
 	}
@@ -122,11 +123,25 @@ func TestDeviceFeatures(t *testing.T) {
 	c.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
 		Results: []resourcev1.DeviceRequestAllocationResult{{SkipNodeOperations: []resourcev1.SkipNodeOperation{"a"}}},
 	}}
-	drop(c, nil, claimAttributes, claimOperations)
-	g := &gate{}
-	claimAttributes(g, c)
-	claimOperations(g, c)
-	if g.used {
-		t.Errorf("fields of features that are off go: %+v", c)
+	drop(c, nil, deviceClaimGates())
+	used := map[string][]reflect.Value{}
+	deviceClaimGates().find(reflect.ValueOf(c), used)
+	if len(used) > 0 {
+		t.Errorf("fields of features that are off go: %v", used)
+	}
+}
+
+// TestGates compares the names of fields with the types, whose fields can be empty.
+func TestGates(t *testing.T) {
+	t.Parallel()
+	for _, g := range []gates{podGates(), nodeGates(), volumeClaimGates(), csiNodeGates(), sliceGates(), deviceClaimGates()} {
+		for in, fields := range g {
+			for feature, name := range fields {
+				f, ok := in.FieldByName(name)
+				if kind := f.Type; !ok || kind.Kind() != reflect.Pointer && kind.Kind() != reflect.Slice && kind.Kind() != reflect.Map {
+					t.Errorf("%s: %s.%s is missing, or never empty", feature, in, name)
+				}
+			}
+		}
 	}
 }

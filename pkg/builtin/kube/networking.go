@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	networkingrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/networking"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -59,7 +60,7 @@ func validateIngressPath(p *networkingv1.HTTPIngressPath, at *field.Path) field.
 	if p.PathType == nil {
 		return field.ErrorList{field.Required(at.Child("pathType"), "pathType must be specified")}
 	}
-	errs := oneOf(at.Child("pathType"), *p.PathType,
+	errs := check.OneOf(at.Child("pathType"), *p.PathType,
 		networkingv1.PathTypeExact, networkingv1.PathTypePrefix, networkingv1.PathTypeImplementationSpecific)
 	if *p.PathType != networkingv1.PathTypeImplementationSpecific || p.Path != "" {
 		if !strings.HasPrefix(p.Path, "/") {
@@ -76,9 +77,10 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 	case b.Resource == nil && b.Service == nil:
 		return field.ErrorList{field.Required(at, "port name or number is required")}
 	case b.Resource != nil:
-		return append(required(at.Child("resource", "kind"), b.Resource.Kind), required(at.Child("resource", "name"), b.Resource.Name)...)
+		errs := check.Required(at.Child("resource", "kind"), b.Resource.Kind)
+		return append(errs, check.Required(at.Child("resource", "name"), b.Resource.Name)...)
 	}
-	errs := required(at.Child("service", "name"), b.Service.Name)
+	errs := check.Required(at.Child("service", "name"), b.Service.Name)
 	if named, numbered := b.Service.Port.Name != "", b.Service.Port.Number != 0; named == numbered {
 		if named {
 			return append(errs, field.Invalid(at, "", "cannot set both port name & port number"))
@@ -136,7 +138,7 @@ func ingressClasses() *resource.Definition {
 			}
 		}),
 		resource.Validate(func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList {
-			return required(field.NewPath("spec", "controller"), c.Spec.Controller)
+			return check.Required(field.NewPath("spec", "controller"), c.Spec.Controller)
 		}),
 		resource.ValidateUpdate(func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
 			return immutable(field.NewPath("spec", "controller"), c.Spec.Controller, old.Spec.Controller)
@@ -192,13 +194,6 @@ func ipAddresses() *resource.Definition {
 				return []string{"must be an IP address in canonical form"}
 			}
 			return nil
-		}),
-		resource.Validate(func(_ context.Context, a *networkingv1.IPAddress) field.ErrorList {
-			at := field.NewPath("spec", "parentRef")
-			if a.Spec.ParentRef == nil {
-				return field.ErrorList{field.Required(at, "")}
-			}
-			return append(required(at.Child("resource"), a.Spec.ParentRef.Resource), required(at.Child("name"), a.Spec.ParentRef.Name)...)
 		}),
 		resource.ValidateUpdate(func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
 			return immutable(field.NewPath("spec", "parentRef"), a.Spec.ParentRef, old.Spec.ParentRef)

@@ -22,7 +22,6 @@ type gracefulPods struct{ rest.RESTDeleteStrategy }
 
 var _ rest.RESTGracefulDeleteStrategy = gracefulPods{}
 
-// CheckGracefulDelete implements rest.RESTGracefulDeleteStrategy.
 func (gracefulPods) CheckGracefulDelete(_ context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
 	pod, ok := obj.(*corev1.Pod)
 	if !ok || options == nil {
@@ -52,7 +51,6 @@ type orphaning struct{ rest.RESTDeleteStrategy }
 
 var _ rest.GarbageCollectionDeleteStrategy = orphaning{}
 
-// DefaultGarbageCollectionPolicy implements rest.GarbageCollectionDeleteStrategy.
 func (orphaning) DefaultGarbageCollectionPolicy(context.Context) rest.GarbageCollectionPolicy {
 	return rest.OrphanDependents
 }

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/util/dryrun"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 // podBinding is /binding, where schedulers say on which node a pod is to run.
@@ -27,7 +29,6 @@ var (
 
 func newPodBinding(s *registry.Store) rest.Storage { return podBinding{podStore{s}} }
 
-// New implements rest.Storage.
 func (podBinding) New() runtime.Object { return &corev1.Binding{} }
 
 // Destroy does nothing: the resource destroys what it shares.
@@ -37,7 +38,6 @@ func (podBinding) Destroy() {}
 // the resource version, which say what pod the scheduler has seen.
 func (podBinding) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
-// Create implements rest.NamedCreater.
 func (b podBinding) Create(
 	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
@@ -76,7 +76,7 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	if kind := b.Target.Kind; kind != "" && kind != "Node" {
 		errs = append(errs, field.NotSupported(target.Child("kind"), kind, []string{"Node", "<empty>"}))
 	}
-	return append(errs, required(target.Child("name"), b.Target.Name)...)
+	return append(errs, check.Required(target.Child("name"), b.Target.Name)...)
 }
 
 // assign gives a pod its node, which it has only once. What schedulers keep in
@@ -113,19 +113,15 @@ var (
 	_ rest.SingularNameProvider = bindings{}
 )
 
-// New implements rest.Storage.
 func (bindings) New() runtime.Object { return &corev1.Binding{} }
 
 // Destroy does nothing: the resource destroys what it shares.
 func (bindings) Destroy() {}
 
-// NamespaceScoped implements rest.Scoper.
 func (bindings) NamespaceScoped() bool { return true }
 
-// GetSingularName implements rest.SingularNameProvider.
 func (bindings) GetSingularName() string { return "binding" }
 
-// Create implements rest.Creater.
 func (b bindings) Create(
 	ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {

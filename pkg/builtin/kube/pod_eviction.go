@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/util/dryrun"
+	"k8s.io/client-go/util/retry"
 )
 
 // podEviction is /eviction: a delete of a pod that its disruption budget may
@@ -31,7 +32,6 @@ var (
 	_ rest.GroupVersionAcceptor     = podEviction{}
 )
 
-// New implements rest.Storage.
 func (podEviction) New() runtime.Object { return &policyv1.Eviction{} }
 
 // Destroy does nothing: the resource destroys what it shares.
@@ -47,7 +47,6 @@ func (podEviction) AcceptsGroupVersion(gv schema.GroupVersion) bool {
 	return gv == policyv1.SchemeGroupVersion || gv == policyv1beta1.SchemeGroupVersion
 }
 
-// Create implements rest.NamedCreater.
 func (e podEviction) Create(
 	ctx context.Context, name string, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions,
 ) (runtime.Object, error) {
@@ -106,7 +105,7 @@ func (e podEviction) unprotected(ctx context.Context, name string, how *metav1.D
 	refused := pinned(how)
 	again := func(err error) bool { return !refused && apierrors.IsConflict(err) }
 	var left *corev1.Pod
-	err := retry(ctx, again, func(ctx context.Context) error {
+	err := retry.OnError(patience(), again, func() error {
 		pod, err := e.pods.get(ctx, name)
 		if err != nil {
 			return err

@@ -12,13 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/group"
 	corerules "github.com/sailplane-dev/sailplane/pkg/internal/rules/core"
 )
 
@@ -26,12 +26,10 @@ import (
 // sub-resources of pods. That of an eviction is of another group, and may be of
 // its version v1beta1 as well, which has the same fields.
 func coreKinds(s *runtime.Scheme) error {
-	for _, version := range []string{corev1.SchemeGroupVersion.Version, runtime.APIVersionInternal} {
-		s.AddKnownTypes(schema.GroupVersion{Group: corev1.GroupName, Version: version}, &corev1.Binding{})
-		s.AddKnownTypes(schema.GroupVersion{Group: policyv1.GroupName, Version: version}, &policyv1.Eviction{})
-	}
 	s.AddKnownTypes(policyv1beta1.SchemeGroupVersion, &policyv1beta1.Eviction{})
 	return errors.Join(corerules.RegisterValidations(s),
+		group.Kinds(corev1.SchemeGroupVersion, &corev1.Binding{})(s),
+		group.Kinds(policyv1.SchemeGroupVersion, &policyv1.Eviction{})(s),
 		s.AddConversionFunc(&policyv1beta1.Eviction{}, &policyv1.Eviction{}, func(a, b any, _ conversion.Scope) error {
 			from, isOld := a.(*policyv1beta1.Eviction)
 			to, isHub := b.(*policyv1.Eviction)

@@ -7,10 +7,10 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	noderules "github.com/sailplane-dev/sailplane/pkg/internal/rules/node"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -49,10 +49,9 @@ func validateBudget(_ context.Context, b *policyv1.PodDisruptionBudget) field.Er
 		"desiredHealthy": &b.Status.DesiredHealthy, "expectedPods": &b.Status.ExpectedPods,
 	})...)
 	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil {
-		errs = append(errs, oneOf(spec.Child("unhealthyPodEvictionPolicy"), *p, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)...)
+		errs = append(errs, check.OneOf(spec.Child("unhealthyPodEvictionPolicy"), *p, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)...)
 	}
-	return append(errs, metavalidation.ValidateLabelSelector(b.Spec.Selector,
-		metavalidation.LabelSelectorValidationOptions{}, spec.Child("selector"))...)
+	return append(errs, check.Selector(spec.Child("selector"), b.Spec.Selector)...)
 }
 
 func scheduling() apiGroup {
@@ -82,7 +81,7 @@ func scheduling() apiGroup {
 const highestPriority = 1000000000
 
 func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList {
-	errs := oneOf(field.NewPath("preemptionPolicy"), value(c.PreemptionPolicy), corev1.PreemptLowerPriority, corev1.PreemptNever)
+	errs := check.OneOf(field.NewPath("preemptionPolicy"), value(c.PreemptionPolicy), corev1.PreemptLowerPriority, corev1.PreemptNever)
 	system := c.Name == "system-cluster-critical" || c.Name == "system-node-critical"
 	if !system && c.Value > highestPriority {
 		errs = append(errs, field.Forbidden(field.NewPath("value"),
@@ -96,9 +95,6 @@ func node() apiGroup {
 		return []*resource.Definition{
 			resource.Of[nodev1.RuntimeClass, nodev1.RuntimeClassList]("runtimeclasses",
 				resource.ClusterScoped(), resource.NoGeneration(),
-				resource.Validate(func(_ context.Context, c *nodev1.RuntimeClass) field.ErrorList {
-					return uniqueLabel(c.Handler, map[string]bool{}, field.NewPath("handler"))
-				}),
 				resource.ValidateUpdate(func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
 					return immutable(field.NewPath("handler"), c.Handler, old.Handler)
 				}),

@@ -10,6 +10,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	storagerules "github.com/sailplane-dev/sailplane/pkg/internal/rules/storage"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -30,10 +31,9 @@ func storageClasses() *resource.Definition {
 			set(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 		}),
 		resource.Validate(func(_ context.Context, c *storagev1.StorageClass) field.ErrorList {
-			errs := required(field.NewPath("provisioner"), c.Provisioner)
-			errs = append(errs, oneOf(field.NewPath("reclaimPolicy"), value(c.ReclaimPolicy),
-				corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)...)
-			return append(errs, oneOf(field.NewPath("volumeBindingMode"), value(c.VolumeBindingMode),
+			errs := check.OneOf(field.NewPath("reclaimPolicy"), value(c.ReclaimPolicy),
+				corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)
+			return append(errs, check.OneOf(field.NewPath("volumeBindingMode"), value(c.VolumeBindingMode),
 				storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)...)
 		}),
 		resource.ValidateUpdate(func(_ context.Context, c, old *storagev1.StorageClass) field.ErrorList {
@@ -64,7 +64,7 @@ func volumeAttachments() *resource.Definition {
 		resource.ClusterScoped(), resource.Status(), resource.NoGeneration(),
 		resource.Validate(func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
 			spec := field.NewPath("spec")
-			errs := append(required(spec.Child("attacher"), a.Spec.Attacher), required(spec.Child("nodeName"), a.Spec.NodeName)...)
+			errs := check.Required(spec.Child("nodeName"), a.Spec.NodeName)
 			source, one := a.Spec.Source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 			switch {
 			case source.InlineVolumeSpec == nil && value(source.PersistentVolumeName) == "":
@@ -87,7 +87,7 @@ func volumeAttributesClasses() *resource.Definition {
 	return resource.Of[storagev1.VolumeAttributesClass, storagev1.VolumeAttributesClassList]("volumeattributesclasses",
 		resource.ClusterScoped(), resource.ShortNames("vac"), resource.NoGeneration(),
 		resource.Validate(func(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
-			errs := required(field.NewPath("driverName"), c.DriverName)
+			errs := check.Required(field.NewPath("driverName"), c.DriverName)
 			if len(c.Parameters) == 0 {
 				errs = append(errs, field.Required(field.NewPath("parameters"), "must contain at least one key/value pair"))
 			}
@@ -119,7 +119,7 @@ func csiDrivers() *resource.Definition {
 			}
 		}),
 		resource.Validate(func(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
-			return oneOf(field.NewPath("spec", "fsGroupPolicy"), value(d.Spec.FSGroupPolicy), storagev1.FileFSGroupPolicy,
+			return check.OneOf(field.NewPath("spec", "fsGroupPolicy"), value(d.Spec.FSGroupPolicy), storagev1.FileFSGroupPolicy,
 				storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 		}),
 		resource.ValidateUpdate(func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
@@ -152,14 +152,14 @@ func csiDriverRow(d *storagev1.CSIDriver) []any {
 func csiNodes() *resource.Definition {
 	return resource.Of[storagev1.CSINode, storagev1.CSINodeList]("csinodes",
 		resource.ClusterScoped(), resource.Status(), resource.NoGeneration(),
-		gated(storageHealth),
+		gated[storagev1.CSINode](csiNodeGates()),
 		resource.Validate(func(_ context.Context, n *storagev1.CSINode) field.ErrorList {
 			var errs field.ErrorList
 			names := map[string]bool{}
 			for i, d := range n.Spec.Drivers {
 				at := field.NewPath("spec", "drivers").Index(i)
-				errs = append(errs, required(at.Child("name"), d.Name)...)
-				errs = append(errs, required(at.Child("nodeID"), d.NodeID)...)
+				errs = append(errs, check.Required(at.Child("name"), d.Name)...)
+				errs = append(errs, check.Required(at.Child("nodeID"), d.NodeID)...)
 				if names[d.Name] {
 					errs = append(errs, field.Duplicate(at.Child("name"), d.Name))
 				}
@@ -175,7 +175,7 @@ func csiStorageCapacities() *resource.Definition {
 	return resource.Of[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList]("csistoragecapacities",
 		resource.NoGeneration(),
 		resource.Validate(func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
-			return required(field.NewPath("storageClassName"), c.StorageClassName)
+			return check.Required(field.NewPath("storageClassName"), c.StorageClassName)
 		}),
 		resource.ValidateUpdate(func(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 			errs := immutable(field.NewPath("nodeTopology"), c.NodeTopology, old.NodeTopology)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	storagemigrationrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/storagemigration"
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
@@ -49,16 +50,13 @@ func migrationState(m *migration) string {
 
 func validateMigration(_ context.Context, m *migration) field.ErrorList {
 	path, status := field.NewPath("spec", "resource"), field.NewPath("status")
-	errs := required(path.Child("resource"), m.Spec.Resource.Resource)
+	name, group := m.Spec.Resource.Resource, m.Spec.Resource.Group
+	errs := check.Required(path.Child("resource"), name)
 	if len(errs) == 0 {
-		for _, msg := range validation.IsDNS1035Label(m.Spec.Resource.Resource) {
-			errs = append(errs, field.Invalid(path.Child("resource"), m.Spec.Resource.Resource, msg))
-		}
+		errs = append(errs, check.Messages(path.Child("resource"), name, validation.IsDNS1035Label(name))...)
 	}
-	if group := m.Spec.Resource.Group; group != "" {
-		for _, msg := range validation.IsDNS1123Subdomain(group) {
-			errs = append(errs, field.Invalid(path.Child("group"), group, msg))
-		}
+	if group != "" {
+		errs = append(errs, check.Messages(path.Child("group"), group, validation.IsDNS1123Subdomain(group))...)
 	}
 	if v := m.Status.ResourceVersion; v != "" {
 		if _, err := resourceversion.CompareResourceVersion(v, v); err != nil {

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 func defaultClaim(c *corev1.PersistentVolumeClaim) {
@@ -44,7 +46,7 @@ func validateVolume(_ context.Context, v *corev1.PersistentVolume) field.ErrorLi
 	if v.Spec.PersistentVolumeSource == (corev1.PersistentVolumeSource{}) {
 		errs = append(errs, field.Required(spec, "must specify a volume type"))
 	}
-	return append(errs, oneOf(spec.Child("persistentVolumeReclaimPolicy"), v.Spec.PersistentVolumeReclaimPolicy,
+	return append(errs, check.OneOf(spec.Child("persistentVolumeReclaimPolicy"), v.Spec.PersistentVolumeReclaimPolicy,
 		corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRecycle, corev1.PersistentVolumeReclaimRetain)...)
 }
 
@@ -104,7 +106,8 @@ func accessModes(modes []corev1.PersistentVolumeAccessMode, spec *field.Path) fi
 	}
 	var errs field.ErrorList
 	for _, mode := range modes {
-		errs = append(errs, oneOf(path, mode, corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)...)
+		errs = append(errs, check.OneOf(path, mode,
+			corev1.ReadOnlyMany, corev1.ReadWriteMany, corev1.ReadWriteOnce, corev1.ReadWriteOncePod)...)
 	}
 	return errs
 }

@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 func notNegative[N int32 | int64](path *field.Path, n N) field.ErrorList {
@@ -29,23 +31,6 @@ func optionalNotNegative(path *field.Path, numbers map[string]*int32) field.Erro
 	return errs
 }
 
-func oneOf[T ~string](path *field.Path, got T, allowed ...T) field.ErrorList {
-	if slices.Contains(allowed, got) {
-		return nil
-	}
-	if got == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return field.ErrorList{field.NotSupported(path, got, allowed)}
-}
-
-func required(path *field.Path, text string) field.ErrorList {
-	if text == "" {
-		return field.ErrorList{field.Required(path, "")}
-	}
-	return nil
-}
-
 func immutable[T any](path *field.Path, is, was T) field.ErrorList {
 	return apivalidation.ValidateImmutableField(is, was, path)
 }
@@ -58,7 +43,7 @@ func validateWorkload(kind string, selector *metav1.LabelSelector, template *cor
 	if selector == nil {
 		return append(field.ErrorList{field.Required(path, "")}, validatePodTemplate(template, spec.Child("template"))...)
 	}
-	errs := metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path)
+	errs := check.Selector(path, selector)
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
 	}
@@ -110,9 +95,9 @@ func validatePodSpec(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, validateContainer(&list.containers[i], names, volumes, path.Child(list.name).Index(i))...)
 		}
 	}
-	errs = append(errs, oneOf(path.Child("restartPolicy"), s.RestartPolicy,
+	errs = append(errs, check.OneOf(path.Child("restartPolicy"), s.RestartPolicy,
 		corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
-	errs = append(errs, oneOf(path.Child("dnsPolicy"), s.DNSPolicy,
+	errs = append(errs, check.OneOf(path.Child("dnsPolicy"), s.DNSPolicy,
 		corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)...)
 	if d := s.ActiveDeadlineSeconds; d != nil && *d < 1 {
 		errs = append(errs, field.Invalid(path.Child("activeDeadlineSeconds"), *d, "must be between 1 and 2147483647, inclusive"))
@@ -127,26 +112,24 @@ func validateContainer(c *corev1.Container, names, volumes map[string]bool, path
 	} else if c.Image != strings.TrimSpace(c.Image) {
 		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
 	}
-	errs = append(errs, oneOf(path.Child("imagePullPolicy"), c.ImagePullPolicy,
+	errs = append(errs, check.OneOf(path.Child("imagePullPolicy"), c.ImagePullPolicy,
 		corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	for i, p := range c.Ports {
-		at := path.Child("ports").Index(i)
-		if p.ContainerPort == 0 {
+		at, port := path.Child("ports").Index(i), p.ContainerPort
+		if port == 0 {
 			errs = append(errs, field.Required(at.Child("containerPort"), ""))
 		} else {
-			for _, msg := range validation.IsValidPortNum(int(p.ContainerPort)) {
-				errs = append(errs, field.Invalid(at.Child("containerPort"), p.ContainerPort, msg))
-			}
+			errs = append(errs, check.Messages(at.Child("containerPort"), port, validation.IsValidPortNum(int(port)))...)
 		}
-		errs = append(errs, oneOf(at.Child("protocol"), p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
+		errs = append(errs, check.OneOf(at.Child("protocol"), p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)...)
 	}
 	for i, e := range c.Env {
-		errs = append(errs, required(path.Child("env").Index(i).Child("name"), e.Name)...)
+		errs = append(errs, check.Required(path.Child("env").Index(i).Child("name"), e.Name)...)
 	}
 	for i, m := range c.VolumeMounts {
 		at := path.Child("volumeMounts").Index(i)
 		errs = append(errs, missingVolume(at, m.Name, volumes)...)
-		errs = append(errs, required(at.Child("mountPath"), m.MountPath)...)
+		errs = append(errs, check.Required(at.Child("mountPath"), m.MountPath)...)
 	}
 	return errs
 }
@@ -167,9 +150,7 @@ func uniqueLabel(name string, taken map[string]bool, path *field.Path) field.Err
 		return field.ErrorList{field.Required(path, "")}
 	}
 	var errs field.ErrorList
-	for _, msg := range validation.IsDNS1123Label(name) {
-		errs = append(errs, field.Invalid(path, name, msg))
-	}
+	errs = append(errs, check.Messages(path, name, validation.IsDNS1123Label(name))...)
 	if taken[name] {
 		errs = append(errs, field.Duplicate(path, name))
 	}
@@ -186,9 +167,7 @@ func share(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 		return notNegative(path, v.IntVal)
 	}
 	var errs field.ErrorList
-	for _, msg := range validation.IsValidPercent(v.StrVal) {
-		errs = append(errs, field.Invalid(path, v.StrVal, msg))
-	}
+	errs = append(errs, check.Messages(path, v.StrVal, validation.IsValidPercent(v.StrVal))...)
 	return errs
 }
 

@@ -7,9 +7,6 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -19,6 +16,7 @@ import (
 	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	held "github.com/sailplane-dev/sailplane/pkg/internal/rbac"
 )
 
@@ -45,13 +43,10 @@ func newGuard(resource string) *guard {
 	return &guard{Handler: admission.NewHandler(admission.Create, admission.Update), resource: resource}
 }
 
-// SetAuthorizer implements initializer.WantsAuthorizer.
 func (g *guard) SetAuthorizer(a authorizer.Authorizer) { g.authorizer = a }
 
-// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
 func (g *guard) SetExternalKubeClientSet(c kubernetes.Interface) { g.client = c.RbacV1() }
 
-// ValidateInitialization implements admission.InitializationValidator.
 func (g *guard) ValidateInitialization() error {
 	if g.authorizer == nil || g.client == nil {
 		return errors.New("it has no authorizer or no client")
@@ -59,10 +54,9 @@ func (g *guard) ValidateInitialization() error {
 	return nil
 }
 
-// Validate implements admission.ValidationInterface.
 func (g *guard) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != rbacv1.Resource(g.resource) || a.GetSubresource() != "" ||
-		onlyForCollection(a.GetObject(), a.GetOldObject()) {
+		check.OnlyCollected(a.GetObject(), a.GetOldObject()) {
 		return nil
 	}
 	who := a.GetUserInfo()
@@ -172,26 +166,4 @@ func everything() []rbacv1.PolicyRule {
 		{Verbs: []string{rbacv1.VerbAll}, APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll}},
 		{Verbs: []string{rbacv1.VerbAll}, NonResourceURLs: []string{rbacv1.NonResourceAll}},
 	}
-}
-
-// onlyForCollection tells whether an update changes nothing but what garbage
-// collectors change, in the end to delete the object.
-func onlyForCollection(obj, old runtime.Object) bool {
-	if old == nil {
-		return false
-	}
-	obj = obj.DeepCopyObject()
-	after, err := meta.Accessor(obj)
-	if err != nil {
-		return false
-	}
-	before, err := meta.Accessor(old)
-	if err != nil {
-		return false
-	}
-	after.SetOwnerReferences(before.GetOwnerReferences())
-	after.SetFinalizers(before.GetFinalizers())
-	after.SetManagedFields(before.GetManagedFields())
-	obj.GetObjectKind().SetGroupVersionKind(old.GetObjectKind().GroupVersionKind())
-	return equality.Semantic.DeepEqual(obj, old)
 }

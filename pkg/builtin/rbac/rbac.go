@@ -90,38 +90,26 @@ func serve(p *controlplane.Plan, name string) error {
 	g := shared()
 	i := slices.IndexFunc(g.Resources(), func(d *resource.Definition) bool { return d.Name() == name })
 	d := g.Resources()[i]
-	if err := d.Err(); err != nil {
-		return err
-	}
-	p.Serve(g.API(), d.Resource(g.GroupVersion()))
 	p.Admit(d.Kind()+"Escalation", newGuard(name))
-	return nil
+	return g.Serve(p, d)
+}
+
+// options are what all resources of the group have in common.
+func options(more ...resource.Option) []resource.Option {
+	return append(more, resource.NameValidation(pathSegment), resource.NoGeneration(), resource.CreateOnUpdate())
 }
 
 func defineRoles() *resource.Definition {
-	return resource.Of[rbacv1.Role, rbacv1.RoleList](roles,
-		resource.NameValidation(pathSegment),
-		resource.NoGeneration(),
-		resource.CreateOnUpdate(),
-		resource.Validate(validateRole),
-	)
+	return resource.Of[rbacv1.Role, rbacv1.RoleList](roles, options(resource.Validate(validateRole))...)
 }
 
 func defineClusterRoles() *resource.Definition {
 	return resource.Of[rbacv1.ClusterRole, rbacv1.ClusterRoleList](clusterRoles,
-		resource.ClusterScoped(),
-		resource.NameValidation(pathSegment),
-		resource.NoGeneration(),
-		resource.CreateOnUpdate(),
-		resource.Validate(validateClusterRole),
-	)
+		options(resource.ClusterScoped(), resource.Validate(validateClusterRole))...)
 }
 
 func defineRoleBindings() *resource.Definition {
-	return resource.Of[rbacv1.RoleBinding, rbacv1.RoleBindingList](roleBindings,
-		resource.NameValidation(pathSegment),
-		resource.NoGeneration(),
-		resource.CreateOnUpdate(),
+	return resource.Of[rbacv1.RoleBinding, rbacv1.RoleBindingList](roleBindings, options(
 		resource.Default(func(b *rbacv1.RoleBinding) { fillIn(&b.RoleRef, b.Subjects) }),
 		resource.Validate(validateRoleBinding),
 		resource.ValidateUpdate(func(_ context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
@@ -129,15 +117,12 @@ func defineRoleBindings() *resource.Definition {
 		}),
 		resource.Columns(func(b *rbacv1.RoleBinding) []any { return row(b.RoleRef, b.Subjects) },
 			columns("roleBinding", rbacv1.RoleBinding{}.SwaggerDoc()["roleRef"])...),
-	)
+	)...)
 }
 
 func defineClusterRoleBindings() *resource.Definition {
-	return resource.Of[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList](clusterRoleBindings,
+	return resource.Of[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList](clusterRoleBindings, options(
 		resource.ClusterScoped(),
-		resource.NameValidation(pathSegment),
-		resource.NoGeneration(),
-		resource.CreateOnUpdate(),
 		resource.Default(func(b *rbacv1.ClusterRoleBinding) { fillIn(&b.RoleRef, b.Subjects) }),
 		resource.Validate(validateClusterRoleBinding),
 		resource.ValidateUpdate(func(_ context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
@@ -145,7 +130,7 @@ func defineClusterRoleBindings() *resource.Definition {
 		}),
 		resource.Columns(func(b *rbacv1.ClusterRoleBinding) []any { return row(b.RoleRef, b.Subjects) },
 			columns("clusterRoleBinding", rbacv1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"])...),
-	)
+	)...)
 }
 
 // pathSegment allows any name that can stand in a path, "system:masters".

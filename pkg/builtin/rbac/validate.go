@@ -7,8 +7,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 // The kinds a binding may refer to.
@@ -73,7 +74,7 @@ func validateAggregation(rule *rbacv1.AggregationRule) field.ErrorList {
 	var errs field.ErrorList
 	for i := range rule.ClusterRoleSelectors {
 		selector, at := &rule.ClusterRoleSelectors[i], path.Index(i)
-		errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, at)...)
+		errs = append(errs, check.Selector(at, selector)...)
 		if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
 			errs = append(errs, field.Invalid(at, nil, "invalid label selector."))
 		}
@@ -101,7 +102,7 @@ func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) field.ErrorList {
 	if ref.Name == "" {
 		return append(errs, field.Required(path.Child("name"), ""))
 	}
-	return append(errs, invalid(path.Child("name"), ref.Name, pathSegment(ref.Name, false))...)
+	return append(errs, check.Messages(path.Child("name"), ref.Name, pathSegment(ref.Name, false))...)
 }
 
 // validateSameRole: who may change subjects is not thereby who may bind another
@@ -140,22 +141,13 @@ func validateSubjects(subjects []rbacv1.Subject, namespaced bool) field.ErrorLis
 func validateAccount(s rbacv1.Subject, namespaced bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Name != "" {
-		errs = append(errs, invalid(path.Child("name"), s.Name, apivalidation.ValidateServiceAccountName(s.Name, false))...)
+		errs = append(errs, check.Messages(path.Child("name"), s.Name, apivalidation.ValidateServiceAccountName(s.Name, false))...)
 	}
 	if s.APIGroup != "" {
 		errs = append(errs, field.NotSupported(path.Child("apiGroup"), s.APIGroup, []string{""}))
 	}
 	if !namespaced && s.Namespace == "" {
 		errs = append(errs, field.Required(path.Child("namespace"), ""))
-	}
-	return errs
-}
-
-// invalid is an error for each message about a value.
-func invalid(path *field.Path, value string, messages []string) field.ErrorList {
-	var errs field.ErrorList
-	for _, message := range messages {
-		errs = append(errs, field.Invalid(path, value, message))
 	}
 	return errs
 }

@@ -17,14 +17,16 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
-
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"k8s.io/client-go/rest"
 )
 
 // Catalog is what the plane serves, read from its discovery document when that
 // changed.
 type Catalog struct {
-	Plane *controlplane.Plane
+	// Config is that of a client of the plane.
+	Config *rest.Config
+	// Changed returns what is closed when discovery may have changed since the call.
+	Changed func() <-chan struct{}
 
 	mu      sync.Mutex
 	changed <-chan struct{}
@@ -90,8 +92,8 @@ func (c *Catalog) Now(ctx context.Context) (*Served, error) {
 			return c.read, nil
 		}
 	}
-	changed := c.Plane.DiscoveryChanged()
-	s, err := discover(ctx, c.Plane)
+	changed := c.Changed()
+	s, err := discover(ctx, c.Config)
 	if err != nil {
 		return nil, fmt.Errorf("read discovery: %w", err)
 	}
@@ -112,7 +114,7 @@ func (c *Catalog) Fresh(ctx context.Context) (*Served, error) {
 		return s, err
 	}
 	with := *s
-	if with.Remote, err = s.remotes(ctx, c.Plane); err != nil {
+	if with.Remote, err = s.remotes(ctx, c.Config); err != nil {
 		return nil, err
 	}
 	return &with, nil
@@ -137,8 +139,8 @@ func (s *Served) keep(old *Served) {
 	}
 }
 
-func discover(ctx context.Context, p *controlplane.Plane) (*Served, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(p.Config())
+func discover(ctx context.Context, config *rest.Config) (*Served, error) {
+	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +172,7 @@ func discover(ctx context.Context, p *controlplane.Plane) (*Served, error) {
 			}
 		}
 	}
-	return s, s.addAnnounced(ctx, p, lists)
+	return s, s.addAnnounced(ctx, config, lists)
 }
 
 // Targets are the resources of a group version, without sub-resources.
@@ -187,9 +189,9 @@ func Targets(gv schema.GroupVersion, list *metav1.APIResourceList) []Target {
 // addAnnounced adds to the failed group versions those of APIServices that are not
 // in discovery yet: the aggregator reads their documents, or learns that it cannot,
 // a moment later, and what they hold must not be forgotten.
-func (s *Served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists []*metav1.APIResourceList) error {
+func (s *Served) addAnnounced(ctx context.Context, config *rest.Config, lists []*metav1.APIResourceList) error {
 	var err error
-	if s.Remote, err = s.remotes(ctx, p); err != nil {
+	if s.Remote, err = s.remotes(ctx, config); err != nil {
 		return err
 	}
 	for gv := range s.Remote {
@@ -206,12 +208,12 @@ func (s *Served) addAnnounced(ctx context.Context, p *controlplane.Plane, lists 
 }
 
 // remotes reads the APIServices, where they are served.
-func (s *Served) remotes(ctx context.Context, p *controlplane.Plane) (map[schema.GroupVersion]bool, error) {
+func (s *Served) remotes(ctx context.Context, config *rest.Config) (map[schema.GroupVersion]bool, error) {
 	services, ok := s.Resources[schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}]
 	if !ok {
 		return nil, nil //nolint:nilnil // a plane without APIServices has none
 	}
-	client, err := dynamic.NewForConfig(p.Config())
+	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}

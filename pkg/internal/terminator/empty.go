@@ -37,7 +37,7 @@ func (t *terminator) empty(ctx context.Context, s *catalog.Served, w *waits, nam
 	}
 	others := map[schema.GroupVersion][]catalog.Target{} // by other server; under none: of a storage of their own
 	for gr, res := range s.Resources {
-		if !res.Emptied() || t.plane.Stored(gr) {
+		if !res.Emptied() || t.stored(gr) {
 			continue
 		}
 		var at schema.GroupVersion

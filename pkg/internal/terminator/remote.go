@@ -25,7 +25,7 @@ const (
 // ask is what another server has of a group version, from itself: the aggregator
 // asks one that failed after up to a minute.
 func (t *terminator) ask(ctx context.Context, gv schema.GroupVersion) ([]catalog.Target, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(t.plane.Config())
+	client, err := discovery.NewDiscoveryClientForConfig(t.catalog.Config)
 	if err != nil {
 		return nil, err
 	}

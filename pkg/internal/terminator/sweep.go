@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
+	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
 // requestsEnd is how long after a namespace was removed a request may still write
@@ -48,11 +48,11 @@ func (r *removals) have(namespace string) bool {
 // admitted while there was a namespace, and kept up since, by a webhook or a busy
 // machine: nobody else would delete what they made. Kubernetes waits 5 s before it
 // empties a namespace, so that there are few of them.
-func (t *terminator) late(namespace string) []*controlplane.FeedObject {
+func (t *terminator) late(namespace string) []*feed.Object {
 	if !t.removed.have(namespace) || len(t.feed.Counts(namespace)) == 0 {
 		return nil
 	}
-	var all []*controlplane.FeedObject
+	var all []*feed.Object
 	for o := range t.feed.All() {
 		if o.Namespace == namespace && !o.Deleting {
 			all = append(all, o)
@@ -63,7 +63,7 @@ func (t *terminator) late(namespace string) []*controlplane.FeedObject {
 
 // sweep deletes late objects as they were when there was no namespace, so that
 // none is taken for one of those that is made again under its name.
-func (t *terminator) sweep(ctx context.Context, objects []*controlplane.FeedObject) (done bool, err error) {
+func (t *terminator) sweep(ctx context.Context, objects []*feed.Object) (done bool, err error) {
 	if len(objects) == 0 {
 		return true, nil
 	}

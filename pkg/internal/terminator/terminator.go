@@ -17,37 +17,35 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
+	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
-// Declare declares the work that deletes everything in a namespace that is
-// Terminating, of every resource the plane serves, and then removes the namespace.
+// Run deletes everything in a namespace that is Terminating, of every resource that
+// the catalog of a plane has, and then removes the namespace, until the context ends.
 // What stands in the way it writes into the conditions of the namespace, as
-// Kubernetes does; finalizers are honoured.
+// Kubernetes does; finalizers are honoured. Stored tells of which resources the feed
+// has all objects.
 //
 // Another server that fails is waited for as long as the patience lasts, which the
 // conditions say with the name of its group; then the namespace goes, and the log
-// says without whom.
-// One whose APIService never was Available holds up nothing.
-func Declare(p *controlplane.Plan, patience time.Duration) {
-	p.Feed()
-	p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
-		core, err := typedcorev1.NewForConfig(plane.Config())
-		if err != nil {
-			return err
-		}
-		objects, err := metadata.NewForConfig(plane.Config())
-		if err != nil {
-			return err
-		}
-		t := &terminator{
-			plane: plane, feed: plane.Feed(), namespaces: core.Namespaces(), objects: objects,
-			catalog: &catalog.Catalog{Plane: plane}, slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{},
-			patience: patience,
-		}
-		return t.run(ctx)
-	}})
+// says without whom. One whose APIService never was Available holds up nothing.
+func Run(
+	ctx context.Context, known *catalog.Catalog, f *feed.Feed, stored func(schema.GroupResource) bool, patience time.Duration,
+) error {
+	core, err := typedcorev1.NewForConfig(known.Config)
+	if err != nil {
+		return err
+	}
+	objects, err := metadata.NewForConfig(known.Config)
+	if err != nil {
+		return err
+	}
+	t := &terminator{
+		feed: f, stored: stored, namespaces: core.Namespaces(), objects: objects, catalog: known,
+		slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{}, patience: patience,
+	}
+	return t.run(ctx)
 }
 
 const (
@@ -66,8 +64,8 @@ func namespaceResource() schema.GroupResource { return corev1.Resource("namespac
 // terminator empties and removes namespaces, each in a goroutine of its own for
 // as long as it is Terminating: one that waits holds up no other.
 type terminator struct {
-	plane      *controlplane.Plane
-	feed       *controlplane.Feed
+	feed       *feed.Feed
+	stored     func(schema.GroupResource) bool
 	namespaces typedcorev1.NamespaceInterface
 	objects    metadata.Interface
 	catalog    *catalog.Catalog
@@ -82,7 +80,7 @@ type terminator struct {
 }
 
 func (t *terminator) run(ctx context.Context) error {
-	defer t.feed.OnChange(func(before, after *controlplane.FeedObject) { t.changed(ctx, before, after) })()
+	defer t.feed.OnChange(func(before, after *feed.Object) { t.changed(ctx, before, after) })()
 	if err := t.feed.Await(ctx); err != nil {
 		return nil // only the end of the context keeps it from being read
 	}
@@ -105,7 +103,7 @@ func (t *terminator) run(ctx context.Context) error {
 
 // changed starts on a namespace that is Terminating, wakes one whose last object
 // is gone, and starts again on one that was removed and has an object.
-func (t *terminator) changed(ctx context.Context, before, after *controlplane.FeedObject) {
+func (t *terminator) changed(ctx context.Context, before, after *feed.Object) {
 	switch {
 	case after != nil && after.Deleting && after.Type.Resource == namespaceResource():
 		t.wake(ctx, after.Name)
