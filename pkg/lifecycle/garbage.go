@@ -40,7 +40,8 @@ func (GarbageCollection) Install(p *controlplane.Plan) error {
 			return err
 		}
 		c := &collector{
-			feed: plane.Feed(), objects: objects, events: core, catalog: &catalog.Catalog{Config: plane.Config(), Changed: plane.DiscoveryChanged},
+			feed: plane.Feed(), objects: objects, events: core,
+			catalog: &catalog.Catalog{Config: plane.Config(), Changed: plane.DiscoveryChanged},
 			queue: workqueue.NewTypedRateLimitingQueue(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[feed.UID](firstRetry, lastRetry)),
 			gone: lru.New(remembered),

@@ -51,10 +51,7 @@ func (n Namespaces) Install(p *controlplane.Plan) error {
 	p.Admit(lifecycle.PluginName, plugin)
 	if !n.KeepDeleted {
 		p.Feed()
-		p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
-			known := &catalog.Catalog{Config: plane.Config(), Changed: plane.DiscoveryChanged}
-			return terminator.Run(ctx, known, plane.Feed(), plane.Stored, terminator.Patience)
-		}})
+		p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: removeDeleted})
 	}
 	p.Work(controlplane.Work{Name: "namespaces", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 		client, err := typedcorev1.NewForConfig(plane.Config())
@@ -67,6 +64,12 @@ func (n Namespaces) Install(p *controlplane.Plan) error {
 		return awaitNamespaces(ctx, plane.Informers().Core().V1().Namespaces().Informer(), immortal()...)
 	}})
 	return nil
+}
+
+// removeDeleted empties and removes namespaces that are deleted, until the context ends.
+func removeDeleted(ctx context.Context, p *controlplane.Plane) error {
+	known := &catalog.Catalog{Config: p.Config(), Changed: p.DiscoveryChanged}
+	return terminator.Run(ctx, known, p.Feed(), p.Stored, terminator.Patience)
 }
 
 // immortal are the namespaces that exist from the start and cannot be deleted.
