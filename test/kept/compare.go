@@ -37,6 +37,10 @@ func leniences() []lenience {
 			gone:    true,
 		},
 		{
+			reason:  "a server writes the conditions of a namespace that it cannot empty yet",
+			applies: func(o Object) bool { return o.Resource == "v1/namespaces" && strings.HasSuffix(o.Name, "-leaving") },
+		},
+		{
 			reason:  "a server brings its default roles and bindings up to date at start",
 			applies: func(o Object) bool { return in(o, "rbac.authorization.k8s.io") && !o.made() },
 		},

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -114,7 +115,7 @@ func (c *Catalog) Fresh(ctx context.Context) (*Served, error) {
 		return s, err
 	}
 	with := *s
-	if with.Remote, err = s.remotes(ctx, c.Config); err != nil {
+	if with.Remote, err = remotes(ctx, c.Config); err != nil {
 		return nil, err
 	}
 	return &with, nil
@@ -191,7 +192,7 @@ func Targets(gv schema.GroupVersion, list *metav1.APIResourceList) []Target {
 // a moment later, and what they hold must not be forgotten.
 func (s *Served) addAnnounced(ctx context.Context, config *rest.Config, lists []*metav1.APIResourceList) error {
 	var err error
-	if s.Remote, err = s.remotes(ctx, config); err != nil {
+	if s.Remote, err = remotes(ctx, config); err != nil {
 		return err
 	}
 	for gv := range s.Remote {
@@ -207,27 +208,23 @@ func (s *Served) addAnnounced(ctx context.Context, config *rest.Config, lists []
 	return nil
 }
 
-// remotes reads the APIServices, where they are served.
-func (s *Served) remotes(ctx context.Context, config *rest.Config) (map[schema.GroupVersion]bool, error) {
-	services, ok := s.Resources[schema.GroupResource{Group: "apiregistration.k8s.io", Resource: "apiservices"}]
-	if !ok {
-		return nil, nil //nolint:nilnil // a plane without APIServices has none
-	}
+// remotes are the group versions of other servers, and whether their APIService
+// ever was Available: nothing was ever written through one that was not. A plane that
+// starts may serve APIServices before its discovery lists them.
+func remotes(ctx context.Context, config *rest.Config) (map[schema.GroupVersion]bool, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	return remotes(ctx, client, services.GroupVersionResource)
-}
-
-// remotes are the group versions of other servers, and whether their APIService
-// ever was Available: nothing was ever written through one that was not.
-func remotes(ctx context.Context, client dynamic.Interface, services schema.GroupVersionResource) (map[schema.GroupVersion]bool, error) {
+	found := map[schema.GroupVersion]bool{}
+	services := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	all, err := client.Resource(services).List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return found, nil // a plane without APIServices has none
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list APIServices: %w", err)
 	}
-	found := map[schema.GroupVersion]bool{}
 	for i := range all.Items {
 		if gv, remote := remoteOf(&all.Items[i]); remote {
 			found[gv] = wasAvailable(&all.Items[i])
