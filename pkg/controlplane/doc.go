@@ -18,5 +18,4 @@
 // (8) and signals Ready (9). When its context ends it drains requests and ends
 // watches (10), closes connections (11), waits for the plane's work (12), and stops
 // the storage (13).
-// connections (11), waits for the plane's work (12), and stops the storage (13).
 package controlplane
