@@ -6,9 +6,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// SoonClock makes a watch cache ask how far its store is as soon as a read waits to know it. Upstream
-// asks every 100 ms, for the sake of an etcd that many API servers share: a list after a write of
-// another resource then takes that long, and so does every informer of a server that starts
+// SoonClock makes a watch cache ask how far its store is as soon as a read waits to
+// know it. Upstream asks every 100 ms, for the sake of an etcd that many API
+// servers share: a list after a write of another resource then takes that long, and
+// so does every informer of a server that starts
 // (https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/progress/watch_progress.go).
 // In the process an answer costs microseconds. The cache asks nothing while no read waits.
 type SoonClock struct{ clock.RealClock }
