@@ -114,9 +114,9 @@ func (p *Plan) Authenticate(name string, a authenticator.Request) {
 	p.authenticators = append(p.authenticators, named[authenticator.Request]{p.part, name, a})
 }
 
-// Audiences declares for whom tokens of this plane are, see [Env.Audiences]. The
-// audiences of several parts add up. Authenticators that know audiences check their
-// own and are given no others.
+// Audiences declares the audiences of tokens that log in here, see [Env.Audiences].
+// The audiences of several parts add up. Authenticators that know audiences check
+// their own and are given no others.
 func (p *Plan) Audiences(audiences ...string) {
 	for _, a := range audiences {
 		if !slices.Contains(p.audiences, a) {
@@ -177,7 +177,7 @@ func (p *Plan) Check(check healthz.HealthChecker) { p.checks = append(p.checks, 
 func (p *Plan) Dynamic(groups DynamicGroups) { p.dynamic = append(p.dynamic, groups) }
 
 // DynamicGroups are groups that come and go while a plane runs, such as those of
-// CRDs. Through it, parts that list groups find the part that serves them.
+// CRDs. Parts that list groups find them here.
 type DynamicGroups interface {
 	// GroupVersions are those served now. It is called after the link that serves them started.
 	GroupVersions() []GroupVersion

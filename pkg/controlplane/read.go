@@ -13,8 +13,8 @@ import (
 )
 
 // Metadata reads the metadata of an object of the plane's groups, as the storage
-// has it now. It is for facts that every request needs: it asks the store and not
-// the handlers in front of it. A resource that is not served has no objects. The
+// has it now. It asks the store and not the handlers in front of it, because every
+// request may need the answer. A resource that is not served has no objects. The
 // namespace of cluster-scoped objects is empty.
 func (p *Plane) Metadata(ctx context.Context, resource schema.GroupResource, namespace, name string) (metav1.Object, error) {
 	reader, ok := p.readers[resource]

@@ -229,7 +229,7 @@ func chunkedLast(h http.Handler) http.Handler {
 	})
 }
 
-// externalAddress is what clients are told to connect to.
+// externalAddress returns the address at which clients connect.
 func externalAddress(l net.Listener) string {
 	if l == nil {
 		return "localhost:443"

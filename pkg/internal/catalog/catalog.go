@@ -107,7 +107,7 @@ func (c *Catalog) Now(ctx context.Context) (*Served, error) {
 }
 
 // Fresh returns what is served now, with the present state of other servers: one
-// that was never Available a second ago may hold objects since.
+// that had never been Available a second ago may hold objects now.
 func (c *Catalog) Fresh(ctx context.Context) (*Served, error) {
 	s, err := c.Now(ctx)
 	if err != nil || len(s.Remote) == 0 {

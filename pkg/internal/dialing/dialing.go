@@ -1,5 +1,5 @@
-// Package dialing connects to addresses that users of a plane choose, those of
-// webhooks: not in a list of denied networks, and only until the plane ends.
+// Package dialing connects to the webhooks that users of a plane configure: not in
+// denied networks, and only until the plane ends.
 package dialing
 
 import (

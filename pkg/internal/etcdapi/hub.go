@@ -14,9 +14,9 @@ import (
 // it: Kubernetes asks the same of etcd.
 const notifyInterval = 5 * time.Second
 
-// hub hands every change to the watches it concerns. A change costs only for its
-// own watches: they are found by their key, their prefix or, for the few that have
-// neither, their span.
+// hub hands every change to the watches it concerns. A change costs work only for
+// its own watches: they are found by their key, their prefix or, for the few that
+// have neither, their span.
 type hub struct {
 	log  revision.Log
 	stop chan struct{} // closed when no watch gets anything any more

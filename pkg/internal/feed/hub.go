@@ -287,8 +287,8 @@ func (h *Hub) Lag(ctx context.Context) (int64, error) {
 	return max(0, now-h.revision), nil
 }
 
-// History is how many bytes that were replaced or deleted since the feeds began the
-// storage keeps after a compaction at a revision. Values that cannot be decrypted
+// History is how many replaced or deleted bytes the storage keeps after a
+// compaction at a revision, since the feeds began. Values that cannot be decrypted
 // are not counted.
 func (h *Hub) History(compacted int64) int64 {
 	h.mu.Lock()

@@ -1,4 +1,4 @@
-// Package follow reads files again that change while a plane runs.
+// Package follow rereads files that change while a plane runs.
 package follow
 
 import (

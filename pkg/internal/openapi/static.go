@@ -21,8 +21,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// StaticConfig says what a static source is made of. The functions are called
-// when a document is asked for, not before.
+// StaticConfig says what a static source is made of. The functions are called only
+// when a client asks for a document.
 type StaticConfig struct {
 	// Key tells apart sources whose routes and Go types are the same but whose
 	// Definitions, Schemes, Title or Version differ. Empty: there is no other.

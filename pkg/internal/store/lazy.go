@@ -154,9 +154,9 @@ func (l *lazy) GetList(ctx context.Context, key string, opts storage.ListOptions
 }
 
 // Watch waits for the cache, then watches. A cache that is still not filled answers
-// 429 and names what is wrong. Events from before the cache began and after the
-// server did come from the storage, as for a watch from the resource version of a
-// write: the cache would say that they are gone.
+// 429 and names what is wrong. A watch from before the cache began, but not before
+// the server did, such as from the resource version of a write, is served from the
+// storage: the cache would say that its events are gone.
 func (l *lazy) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	c, err := l.use()
 	if err != nil {

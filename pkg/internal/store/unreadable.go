@@ -75,8 +75,8 @@ func (d *decoder) DecodeListItem(
 	return object, nil
 }
 
-// isObject tells whether a value has the form of an object: whatever else is wrong
-// with it, its bytes are those that were written.
+// isObject tells whether a value has the form of an object: then its bytes are
+// those that were written, whatever else is wrong.
 func isObject(value []byte) bool {
 	if rest, found := bytes.CutPrefix(value, []byte{'k', '8', 's', 0}); found {
 		return (&runtime.Unknown{}).Unmarshal(rest) == nil

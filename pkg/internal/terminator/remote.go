@@ -48,8 +48,8 @@ type waits struct {
 	all   map[schema.GroupVersion]wait
 }
 
-// wait is how long to wait for a group version. One try is not enough to give it
-// up, however long it took: the conditions have to name it first.
+// wait says until when to wait for a group version. One try is not enough to give
+// it up, however long it took: the conditions have to name it first.
 type wait struct {
 	until time.Time
 	again bool // it failed before

@@ -13,9 +13,8 @@ import (
 )
 
 // CacheSource is the store that a watch cache is filled from. A cache that stops
-// while more than a hundred events are under way waits for itself: the goroutine
-// that takes them from its queue has ended, and the one that puts them there is
-// waited for
+// while more than a hundred events are under way waits for itself: for the
+// goroutine that fills its queue, when the one that empties it has ended
 // (https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/cacher.go#L896).
 // So its source ends first.
 type CacheSource struct {

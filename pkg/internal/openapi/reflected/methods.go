@@ -23,8 +23,7 @@ type oneOfTyper interface {
 	OpenAPIV3OneOfTypes() []string
 }
 
-// swaggerDocer is implemented by the published types: descriptions by JSON name, the type's own under
-// "".
+// swaggerDocer is what the published types implement: descriptions by JSON name, the type's own under "".
 type swaggerDocer interface {
 	SwaggerDoc() map[string]string
 }

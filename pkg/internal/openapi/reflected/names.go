@@ -56,8 +56,7 @@ func declaredName(v any) (any, bool) {
 	return "", false
 }
 
-// inheritsName reports whether t has its OpenAPI name only from an embedded field, and so shares it with another
-// type.
+// inheritsName reports whether t has its OpenAPI name only from an embedded field, and so shares it with another type.
 func inheritsName(t reflect.Type) (field string, ok bool) { return inherits(t, declaredName) }
 
 // pathName is the name GetCanonicalTypeName gives to a type without methods.
