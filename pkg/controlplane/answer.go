@@ -7,13 +7,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 )
 
-// Answer has a handler in the process answer what the plane asks of a host, in
-// place of connecting to it: admission and conversion webhooks with a URL at
-// "hooks.example.com:443", or with a Service, whose host is "NAME.NAMESPACE.svc"
-// with its port. The port is 443 if it is left out. There is no TLS, and no
-// certificate is asked for.
+// Answer has a handler in the process answer the requests that the plane makes to a
+// host: to admission and conversion webhooks with a URL at "hooks.example.com:443",
+// or with a Service, whose host is "NAME.NAMESPACE.svc" with its port. The port is
+// 443 if it is left out. There is no connection, no TLS and no certificate.
 //
-// Whoever may write webhook configurations or CRDs can have the plane post a
+// Users who may write webhook configurations or CRDs can make the plane post a
 // review to any path of the handler.
 func (p *Plan) Answer(host string, h http.Handler) {
 	if _, _, err := net.SplitHostPort(host); err != nil {
@@ -26,17 +25,17 @@ func (p *Plan) Answer(host string, h http.Handler) {
 	p.answers = append(p.answers, named[*answer]{p.part, host, a})
 }
 
-// closeAnswers waits for handlers that still answer. Watch caches have objects
-// converted until they end: call it after them.
+// closeAnswers waits for handlers that still run. Watch caches convert objects
+// until they end: call it after them.
 func (p *Plan) closeAnswers() {
 	for _, a := range p.answers {
 		a.value.Close()
 	}
 }
 
-// Answering is the way to the handler that answers for a host and port (see
-// [Plan.Answer]), nil if there is none. It is for parts that ask webhooks, when
-// they ask: other parts may still be added before.
+// Answering returns the transport to the handler that answers for a host and port
+// (see [Plan.Answer]), nil if there is none. Parts ask for it when they call a
+// webhook, not before: later parts may add handlers.
 func (p *Plan) Answering(host string) http.RoundTripper {
 	for _, a := range p.answers {
 		if a.name == host {
@@ -46,13 +45,13 @@ func (p *Plan) Answering(host string) http.RoundTripper {
 	return nil
 }
 
-// answer is a handler and the way to it.
+// answer is a handler and the transport to it.
 type answer struct {
 	loopback.Transport
 	handler http.Handler
 }
 
-// checkAnswers finds hosts that are answered for twice, or by nothing.
+// checkAnswers finds hosts with two handlers, and nil handlers.
 func (p *Plan) checkAnswers() []error {
 	handlers := make([]named[http.Handler], 0, len(p.answers))
 	for _, a := range p.answers {

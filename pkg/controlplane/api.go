@@ -21,15 +21,15 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// API is one API group: its versions, its Go types and their OpenAPI
-// definitions. One API value serves any number of planes: its scheme, codecs
-// and definitions are computed once, when first needed, and shared. Several
-// parts may add resources to the same API value. Where a plane has several of
-// one group, they are served as one: all must have the same versions.
+// API is one API group: its versions, its Go types and their OpenAPI definitions.
+// One API value serves any number of planes: its scheme, codecs and definitions are
+// computed once, when first needed, and shared. Several parts may add resources to
+// the same API value. Several API values of one group in a plane are served as one:
+// all must have the same versions.
 //
 // Make one with NewAPI; an API must not be copied.
 type API struct {
-	id       string // tells this value from every other of the process
+	id       string // unique in the process
 	group    string
 	versions []string
 	config   APIConfig
@@ -39,9 +39,9 @@ type API struct {
 	definitions func() (openapi.GetOpenAPIDefinitions, error)
 	converter   func() (managedfields.TypeConverter, error)
 
-	discovered sync.Map        // what discovery says of a version, by fingerprint
+	discovered sync.Map        // the discovery of a version, by fingerprint
 	routes     upstream.Routes // by fingerprint
-	announced  sync.Map        // what serves the group's own document, by versions
+	announced  sync.Map        // the handler of the group's own document, by versions
 
 	mu    sync.Mutex
 	joins map[string]weak.Pointer[API] // by the other's id
@@ -73,8 +73,8 @@ func NewAPI(group string, versions []string, config APIConfig) *API {
 	return a
 }
 
-// join is the API of the types of both. All planes that join the same two share
-// it, and it goes with the last of them.
+// join returns an API with the types of both. All planes that join the same two
+// share it; it is freed with the last of them.
 func (a *API) join(other *API) *API {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -169,7 +169,7 @@ func (a *API) buildScheme() (*runtime.Scheme, error) {
 	return s, nil
 }
 
-// Resource is one resource of an API for one plane after another.
+// Resource is one resource of an API, for any number of planes.
 type Resource struct {
 	// Name is the plural lower-case name, "apples".
 	Name string
@@ -177,8 +177,8 @@ type Resource struct {
 	Kind string
 	// Versions are those that serve the resource; the others do not list it.
 	Versions []string
-	// View tells that the objects are those of another resource, which stores
-	// them: what is done with everything that is stored passes this one over.
+	// View says that another resource stores the objects: work on all stored objects
+	// skips this one.
 	View bool
 	// Build makes the REST storage for one plane: for each version the storage
 	// by path, "apples" and for example "apples/status". Versions usually share
@@ -192,14 +192,14 @@ type Env struct {
 	Scheme *runtime.Scheme
 	// Options makes the storage of a resource in the plane's storage.
 	Options generic.RESTOptionsGetter
-	// Authenticator finds out who calls, and Authorizer what they may do, as the
-	// plane's own requests are decided.
+	// Authenticator identifies a caller, and Authorizer decides what the caller may
+	// do, as for the plane's own requests.
 	Authenticator authenticator.Request
 	Authorizer    authorizer.Authorizer
-	// Audiences are those of the plane: what a token is for that logs in here and
-	// whose authenticator knows no audiences. Empty: no part has any.
+	// Audiences are the plane's: those of a token whose authenticator knows no
+	// audiences. Empty: no part declares any.
 	Audiences authenticator.Audiences
-	// Rules lists what a user may do in a namespace, as far as the authorizers of
-	// the plane can: the others make the list incomplete.
+	// Rules lists what a user may do in a namespace. Authorizers that cannot list
+	// their rules make the list incomplete.
 	Rules authorizer.RuleResolver
 }

@@ -30,8 +30,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// build makes the plane of what its parts declared. Nothing runs yet but the watch
-// caches of its stores, which stop ends.
+// build makes the plane from what its parts declared. Only the watch caches of its
+// stores run yet; stop ends them.
 func (p *Plane) build() error {
 	client, err := kubernetes.NewForConfig(p.ProtobufConfig())
 	if err != nil {
@@ -53,7 +53,8 @@ func (p *Plane) build() error {
 	return nil
 }
 
-// assemble links the delegation chain: what is below, the groups, what is above.
+// assemble links the delegation chain: the servers below, the groups, the servers
+// above.
 func (p *Plane) assemble() error {
 	notFound := notfoundhandler.New(unversionedCodecs(), p.signals.completed)
 	var delegate genericapiserver.DelegationTarget = genericapiserver.NewEmptyDelegateWithCustomHandler(notFound)
@@ -74,8 +75,8 @@ func (p *Plane) assemble() error {
 	if err := p.addChecks(); err != nil {
 		return err
 	}
-	// Upstream's mux keeps the stack of whoever adds a path to it, and health has
-	// many: from a goroutine of its own it is short.
+	// Upstream's mux keeps the caller's stack with each path, and health checks have
+	// many paths: the stack of a new goroutine is short.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -89,10 +90,10 @@ func (p *Plane) assemble() error {
 	return p.installOpenAPI()
 }
 
-// prepared is a server as the next one of the chain sees it: with nothing to be
-// prepared. That would give each server paths for its health, which nobody reaches
-// but those of the top one, who checks all. The type that upstream's PrepareRun
-// returns has no name outside of its package, so it is inferred.
+// prepared hides a server's PrepareRun from the next server of the chain: it would
+// give each server health paths, of which only the top server's can be reached, and
+// those check all. The type that upstream's PrepareRun returns is not exported, so
+// it is inferred.
 func prepared[T any](d genericapiserver.DelegationTarget, _ interface{ PrepareRun() T }) genericapiserver.DelegationTarget {
 	t, ok := any(below[T]{d}).(genericapiserver.DelegationTarget)
 	if !ok {
@@ -108,9 +109,9 @@ type below[T any] struct {
 // PrepareRun implements genericapiserver.DelegationTarget.
 func (below[T]) PrepareRun() (none T) { return none }
 
-// discard ends what a plane that was not started already runs: the watch caches
-// of its stores, and the queues that controllers own from the moment they are
-// made and that only their run ends.
+// discard ends what already runs in a plane that was not started: the watch caches
+// of its stores, and the queues that controllers own from the moment they are made
+// and that only their run ends.
 func (p *Plane) discard() {
 	defer p.signals.markDrained()
 	defer p.signals.markDraining()
@@ -124,8 +125,8 @@ func (p *Plane) discard() {
 	settled, cancel := context.WithTimeout(life, hooksTimeout)
 	defer cancel()
 	p.inside.transport.Serve(p.top.Handler)
-	// What does not settle in time ends with the process: the error that led
-	// here is the one to tell.
+	// Hooks that do not settle in time end with the process: the error that led here
+	// is the one to report.
 	if p.startLinks(settled, life) == nil {
 		_ = upstream.AwaitHooks(settled, p.top)
 	}
@@ -140,7 +141,7 @@ func (p *Plane) discard() {
 	p.top.Destroy()
 }
 
-// ServerConfig is a fresh configuration for one server of the chain, with the
+// ServerConfig returns a new configuration for one server of the chain, with the
 // plane's authentication, authorization, admission and handler chain.
 func (p *Plane) ServerConfig(codecs serializer.CodecFactory) *genericapiserver.RecommendedConfig {
 	c := *p.base
@@ -149,7 +150,7 @@ func (p *Plane) ServerConfig(codecs serializer.CodecFactory) *genericapiserver.R
 	return &c
 }
 
-// RESTOptions makes the storage of resources that are kept with the codec.
+// RESTOptions returns the options of resources that are stored with the codec.
 func (p *Plane) RESTOptions(codec runtime.Codec, encode runtime.GroupVersioner) generic.RESTOptionsGetter {
 	return p.stores.Getter(codec, encode)
 }
@@ -170,7 +171,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	}).build
 	c.AggregatedDiscoveryGroupManager = listing{discoveryendpoint.NewResourceManager("apis"), discoveryendpoint.BuiltinSource, &p.listed}
 	c.StorageObjectCountTracker = p.stores.Objects
-	// Clipped: the servers of the chain append to what they share here.
+	// Clipped: the servers of the chain share this slice and append to it.
 	c.HealthzChecks = slices.Clip(append(c.HealthzChecks, p.host.stored...))
 	c.ReadyzChecks = slices.Clip(append(c.ReadyzChecks, p.host.stored...))
 	c.LivezChecks = slices.Clip(append(c.LivezChecks, p.host.living...))
@@ -190,12 +191,12 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.AdmissionControl = chain
 	p.recorder.configure(&c.Config)
 	p.host.tracer.configure(&c.Config)
-	// Last: what it starts is ended with a plane that got this far.
+	// Last: only a plane that got this far ends what it starts.
 	return c, p.controlFlow(&c.Config)
 }
 
-// authenticator asks the parts' authenticators in order. With none, nobody but
-// the loopback client, whose token upstream adds, is known.
+// authenticator asks the parts' authenticators in order. Without any, only the
+// loopback client is known, whose token upstream adds.
 func (p *Plane) authenticator() authenticator.Request {
 	var asked []authenticator.Request
 	for _, a := range p.plan.authenticators {
@@ -235,8 +236,8 @@ func (p *Plane) admission(client kubernetes.Interface, authorizer authorizer.Aut
 	return reinvoking{admission.NewChainHandler(chain...)}, errors.Join(errs...)
 }
 
-// ProtobufConfig is Config for clients of types that have a protobuf form, in which
-// they travel cheaper: those built in, CRDs and APIServices, but no custom resources.
+// ProtobufConfig is Config for clients of types with a protobuf form, which is
+// cheaper to send: built-in types, CRDs and APIServices, but no custom resources.
 func (p *Plane) ProtobufConfig() *rest.Config {
 	c := p.Config()
 	c.ContentType = runtime.ContentTypeProtobuf
@@ -244,8 +245,8 @@ func (p *Plane) ProtobufConfig() *rest.Config {
 	return c
 }
 
-// unversionedCodecs encode what belongs to no group: Status, discovery. They are
-// the same for all servers.
+// unversionedCodecs encode types of no group: Status, discovery. All servers share
+// them.
 var unversionedCodecs = sync.OnceValue(func() serializer.CodecFactory {
 	s := runtime.NewScheme()
 	v1 := schema.GroupVersion{Version: "v1"}

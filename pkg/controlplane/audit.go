@@ -13,16 +13,16 @@ import (
 	genericapiserver "k8s.io/apiserver/pkg/server"
 )
 
-// outlet is where audit events go, and the policy that says which.
+// outlet is an audit back end and the policy that selects its events.
 type outlet struct {
 	backend audit.Backend
 	policy  audit.PolicyRuleEvaluator
 }
 
-// Audit adds a back end for audit events and the policy of what it gets. With
-// several, each gets what its own policy records; managed fields are left out
-// when every policy that records a request leaves them out. A back end runs
-// before the plane takes a request, and is shut down after its last one.
+// Audit adds a back end for audit events and the policy that selects them. Of
+// several, each gets what its own policy records; managed fields are left out when
+// every policy that records a request leaves them out. A back end runs before the
+// plane takes a request, and is shut down after its last one.
 func (p *Plan) Audit(name string, backend audit.Backend, policy audit.PolicyRuleEvaluator) {
 	p.outlets = append(p.outlets, named[outlet]{p.part, name, outlet{backend, policy}})
 }
@@ -59,7 +59,7 @@ func startRecorder(outlets []named[outlet]) (*recorder, error) {
 	return r, nil
 }
 
-// stop has the back ends deliver what they hold, and waits.
+// stop makes the back ends deliver the events they hold, and waits.
 func (r *recorder) stop() {
 	r.end.Do(func() {
 		close(r.ended)
@@ -69,7 +69,7 @@ func (r *recorder) stop() {
 	})
 }
 
-// configure has the handler chain record.
+// configure makes the handler chain record.
 func (r *recorder) configure(c *genericapiserver.Config) {
 	switch len(r.outlets) {
 	case 0:
@@ -87,7 +87,7 @@ func (r *recorder) configure(c *genericapiserver.Config) {
 	c.AuditBackend, c.AuditPolicyRuleEvaluator = audit.Union(backends...), all
 }
 
-// policies record what any of them does.
+// policies record what any one of them records.
 type policies []audit.PolicyRuleEvaluator
 
 // EvaluatePolicyRule implements audit.PolicyRuleEvaluator.
@@ -112,7 +112,7 @@ func (ps policies) EvaluatePolicyRule(a authorizer.Attributes) audit.RequestAudi
 	return all
 }
 
-// filtered passes on what its own policy records of what others want recorded.
+// filtered passes on only what its own policy records.
 type filtered struct {
 	audit.Backend
 	policy audit.PolicyRuleEvaluator
@@ -146,7 +146,8 @@ func (f filtered) reduce(e *auditinternal.Event) *auditinternal.Event {
 	return &reduced
 }
 
-// attributesOf is the request that policies decided on, read back from its event.
+// attributesOf returns the request that policies decided on, read back from its
+// event.
 func attributesOf(e *auditinternal.Event) authorizer.Attributes {
 	a := authorizer.AttributesRecord{Verb: e.Verb}
 	if u, err := url.ParseRequestURI(e.RequestURI); err == nil {

@@ -26,8 +26,8 @@ type Builder struct {
 	history time.Duration
 }
 
-// New starts a server of the given name, which logs and the user agent of its
-// own clients carry.
+// New returns the Builder of a server with the given name, which appears in logs
+// and in the user agent of the server's own clients.
 func New(name string) *Builder {
 	return &Builder{name: name, prefix: "/registry", history: defaultHistory}
 }
@@ -53,8 +53,8 @@ func (b *Builder) Prefix(prefix string) *Builder {
 	return b
 }
 
-// History sets for how long at least the storage keeps what was changed, for
-// watches and lists of an older version: 5 minutes by default, as kube-apiserver's
+// History sets how long, at least, the storage keeps old versions of objects, for
+// watches and lists that ask for them: 5 minutes by default, as kube-apiserver's
 // --etcd-compaction-interval. A storage may have a limit of its own, by size.
 func (b *Builder) History(keep time.Duration) *Builder {
 	b.history = keep

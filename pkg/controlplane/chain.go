@@ -62,17 +62,17 @@ type wrapper struct {
 }
 
 // chain builds the handler chain of a plane: every filter of upstream's
-// DefaultBuildHandlerChain in its order, which a test compares, with the slots
-// in between. Upstream's function has no seam for them, and reads signals of a
-// life cycle that is not ours.
+// DefaultBuildHandlerChain in its order, which a test compares, with the slots in
+// between. Upstream's function has no place for them, and reads signals of a life
+// cycle that is not ours.
 type chain struct {
 	middleware []wrapper
 	signals    *signals
-	// pending are the handlers that are made when they are needed.
+	// routes are the group versions whose handlers are made when they are needed.
 	routes *lazyRoutes
 	// tracing is on when a part brings a tracer.
 	tracing bool
-	// lists are those that may be answered in part; nil when none are.
+	// lists filters lists; nil when no part filters any.
 	lists *lists
 }
 
@@ -82,10 +82,11 @@ type signals struct {
 	complete chan struct{}
 	// draining is closed when the plane takes no new requests.
 	draining chan struct{}
-	// drained is closed when those that ran have ended: until then admission works.
+	// drained is closed when the running requests have ended: until then admission
+	// works.
 	drained chan struct{}
-	// stopping is closed when watches are to end: after the requests that run
-	// and the plane's own informers.
+	// stopping is closed when watches must end: after the running requests and the
+	// plane's own informers.
 	stopping chan struct{}
 
 	completeOnce, drainingOnce, drainedOnce, stoppingOnce sync.Once
@@ -135,7 +136,7 @@ func (c *chain) build(api http.Handler, config *genericapiserver.Config) http.Ha
 	return c.slot(Outermost, h)
 }
 
-// permitted decides whether a known user may do what is asked, and records it.
+// permitted decides whether a known user may make a request, and records it.
 func (c *chain) permitted(h http.Handler, config *genericapiserver.Config) http.Handler {
 	h = filterlatency.TrackCompleted(h)
 	h = genericapifilters.WithAuthorization(h, c.lists.authorizer(config.Authorization.Authorizer), config.Serializer)
@@ -163,7 +164,7 @@ func (c *chain) permitted(h http.Handler, config *genericapiserver.Config) http.
 	return filterlatency.TrackStarted(h, config.TracerProvider, "audit")
 }
 
-// authenticated finds out who calls.
+// authenticated identifies the caller.
 func (c *chain) authenticated(h http.Handler, config *genericapiserver.Config) http.Handler {
 	failed := genericapifilters.Unauthorized(config.Serializer)
 	failed = genericapifilters.WithFailedAuthenticationAudit(failed, config.AuditBackend, config.AuditPolicyRuleEvaluator)
@@ -178,9 +179,9 @@ func (c *chain) authenticated(h http.Handler, config *genericapiserver.Config) h
 	return filterlatency.TrackStarted(h, config.TracerProvider, "authentication")
 }
 
-// counted has the plane wait for requests when it stops, and refuse new ones, but
-// not those that its own parts need to answer what still runs. Those are not
-// counted: what they are for is.
+// counted makes a stopping plane wait for requests and refuse new ones, except
+// those of its own parts, which may serve a request that still runs. These are not
+// counted: the request that they serve is.
 func (c *chain) counted(uncounted, counted http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -195,7 +196,7 @@ func (c *chain) counted(uncounted, counted http.Handler) http.Handler {
 	})
 }
 
-// received takes a request from the connection, bounds it and understands it.
+// received takes a request from the connection, limits it and parses it.
 func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.Handler {
 	h = genericfilters.WithCORS(h, config.CorsAllowedOriginList, nil, nil, nil, "true")
 	h = genericapifilters.WithWarningRecorder(h)

@@ -135,9 +135,9 @@ func duplicates[T any](kind string, list []named[T]) []error {
 }
 
 // checkAdmission finds plugins that ask for informers of types which no part
-// serves: their informers would never sync and every request would wait. A
-// plugin is initialised with informers that reach nothing; those it asked for
-// are counted.
+// serves: their informers would never sync and every request would wait. It
+// initialises each plugin with informers that reach nothing, and notes those that
+// the plugin asks for.
 func (p *Plan) checkAdmission() []error {
 	// One client for all plugins: it has a part for every group version of Kubernetes.
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://nowhere", Transport: unreachable{}})

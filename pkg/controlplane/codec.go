@@ -55,7 +55,8 @@ func (a *API) buildCodecs() (*codecs, error) {
 }
 
 // withoutProtobuf neither takes nor offers protobuf: a type without protobuf
-// methods cannot be encoded so, and a client that asks must learn it early.
+// methods cannot be encoded in it, and a client that asks for it must get the error
+// early.
 type withoutProtobuf struct{ runtime.NegotiatedSerializer }
 
 func (s withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {
@@ -69,7 +70,7 @@ func (s withoutProtobuf) SupportedMediaTypes() []runtime.SerializerInfo {
 }
 
 // typeConverter turns objects into the typed values that managed fields are
-// computed on. What it needs is built at the first write, once per process.
+// computed on. Its models are built at the first write, once per process.
 func (a *API) typeConverter() managedfields.TypeConverter { return lazyConverter{a} }
 
 type lazyConverter struct{ api *API }

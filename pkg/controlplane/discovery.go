@@ -18,8 +18,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
-// Discovers tells whether discovery lists all the resources, of whatever group but
-// the core group, so that clients find them.
+// Discovers tells whether discovery lists all the resources, of any group but the
+// core group, so that clients find them.
 func (p *Plane) Discovers(resources ...schema.GroupVersionResource) bool {
 	if len(p.listed.missing(resources)) > 0 {
 		return false
@@ -60,12 +60,12 @@ func (p *Plane) AwaitUnlisted(ctx context.Context, resources []schema.GroupVersi
 	}
 }
 
-// DiscoveryChanged is closed when what discovery lists may have changed since
-// the call. Ask before reading what is not to be missed.
+// DiscoveryChanged returns a channel that is closed when discovery may have changed
+// since the call. Call it before reading discovery, to miss no change.
 func (p *Plane) DiscoveryChanged() <-chan struct{} { return p.listed.changed.Next() }
 
-// listed is what the document of aggregated discovery has: who waits for a resource
-// need not read it each time that it changes.
+// listed is what the aggregated discovery document lists: a wait for a resource
+// need not read the document at each change.
 type listed struct {
 	changed signal.Change
 
@@ -78,7 +78,7 @@ type listedVersion struct {
 	source discoveryendpoint.Source
 }
 
-// missing are those of the resources that no source has.
+// missing returns the resources that no source lists.
 func (l *listed) missing(resources []schema.GroupVersionResource) []schema.GroupVersionResource {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,9 +140,9 @@ func (l listing) RemoveGroup(group string) {
 	l.listed.change(func() { l.listed.remove(l.source, func(v metav1.GroupVersion) bool { return v.Group == group }) })
 }
 
-// announcer keeps the unaggregated list of groups, GET /apis, complete: the
-// groups server that answers it knows only its own groups. Where an aggregator
-// stands above, that answers from its APIServices.
+// announcer keeps the unaggregated list of groups, GET /apis, complete: the groups
+// server that answers it knows only its own groups. An aggregator above answers
+// from its APIServices instead.
 type announcer struct {
 	plane   *Plane
 	manager discovery.GroupManager

@@ -11,7 +11,7 @@ import (
 )
 
 // caches are the document caches in use, by the APIs whose documents they keep.
-// Servers that serve the same API values share the bytes; a cache goes with the
+// Servers that serve the same API values share the bytes; a cache is freed with the
 // last of them.
 type caches struct {
 	mu    sync.Mutex
@@ -41,8 +41,8 @@ func (c *caches) of(p *Plan) *openapi.Cache {
 	return cache
 }
 
-// installOpenAPI serves /openapi/v2 and /openapi/v3 of the whole chain from the
-// top server. Nothing is built before somebody asks.
+// installOpenAPI serves /openapi/v2 and /openapi/v3 of the whole chain from the top
+// server. Documents are built when a client first asks.
 func (p *Plane) installOpenAPI() error {
 	var sources []openapi.Source
 	for _, l := range p.links {

@@ -15,16 +15,16 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How long a Lease lasts, how long its holder tries to renew it before it stops
-// working, and how often it is tried for. A takeover takes at most the first
-// and the last together.
+// How long a Lease lasts, how long its holder tries to renew it before the work
+// stops, and the pause between tries. A takeover takes at most the first and the
+// last together.
 const (
 	leaseDuration = 10 * time.Second
 	leaseRenewal  = 7 * time.Second
 	leaseRetry    = 2 * time.Second
 )
 
-// checkElected wants Leases served where work is elected by them.
+// checkElected requires that Leases are served where servers elect by them.
 func (p *Plan) checkElected(storage Storage) error {
 	if storage == nil || !storage.Traits().Shared || p.servesKind("coordination.k8s.io", "v1", "Lease") {
 		return nil
@@ -37,7 +37,7 @@ func (p *Plan) checkElected(storage Storage) error {
 	return nil
 }
 
-// elect makes work that is done while this process holds the Lease of its name.
+// elect wraps work to run only while this process holds the Lease of its name.
 func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
 	return func(ctx context.Context, _ *Plane) error {
 		client, err := coordination.NewForConfig(p.inside.config)
@@ -60,8 +60,8 @@ func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
 }
 
 // term waits for the Lease, works, and returns when the Lease is lost or the
-// context ends, and the work with it. The Lease is not given back: a server that
-// ends could still have a request of the work on its way.
+// context ends, and the work with it. It does not release the Lease: a request of
+// the work may still be under way.
 func (p *Plane) term(ctx context.Context, lock *resourcelock.LeaseLock, work WorkFunc) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -94,8 +94,8 @@ func (p *Plane) term(ctx context.Context, lock *resourcelock.LeaseLock, work Wor
 	return nil
 }
 
-// shift is one time of work. The elector starts the work in a goroutine of its
-// own, which may begin after the elector ended.
+// shift is the work during one hold of the Lease. The elector starts the work in
+// its own goroutine, which may begin after the elector ended.
 type shift struct {
 	mu      sync.Mutex
 	over    bool

@@ -5,10 +5,9 @@ import (
 	"runtime"
 )
 
-// gathering is a listener whose connections gather what is written to them at
-// about the same time. An event goes to many watches at once, of which a client
-// has several on its connection: with a packet for each of them, most of what an
-// event costs is the system calls.
+// gathering is a listener whose connections gather writes that come at about the
+// same time. An event goes to many watches at once, several of them on one client's
+// connection: with a packet for each, most of an event's cost is system calls.
 type gathering struct{ net.Listener }
 
 // Accept implements net.Listener.
@@ -22,13 +21,13 @@ func (l gathering) Accept() (net.Conn, error) {
 
 type gatheringConn struct{ net.Conn }
 
-// littleToWrite is less than what the HTTP/2 server gathers before it writes,
-// 4 KiB in a TLS record: it waits for no more then.
+// littleToWrite is the size below which a write waits for more. The HTTP/2 server
+// writes what it gathers at 4 KiB, in a TLS record that is larger.
 const littleToWrite = 4 << 10
 
-// Write implements net.Conn. It is called by the goroutine that flushes: while it
-// lets others run first, what they have to say is gathered for the next write.
-// With nothing else to do that takes no time.
+// Write implements net.Conn. The goroutine that flushes calls it: it lets others
+// run first, and their output is gathered for the next write. When no other can
+// run, that takes no time.
 func (c gatheringConn) Write(b []byte) (int, error) {
 	if len(b) < littleToWrite {
 		runtime.Gosched()

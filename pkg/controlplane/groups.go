@@ -26,10 +26,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// groups is the link that serves the plane's API groups. It installs them
-// itself, where GenericAPIServer.InstallAPIGroups builds the OpenAPI models of
-// every group at start: here they are shared by all planes and built at the
-// first write.
+// groups is the link that serves the plane's API groups. It installs them itself,
+// because GenericAPIServer.InstallAPIGroups builds the OpenAPI models of every
+// group at start: here all planes share them, built at the first write.
 func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error) {
 	config := p.ServerConfig(unversionedCodecs())
 	compressed := func(api http.Handler) http.Handler { return api }

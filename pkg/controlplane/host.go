@@ -92,7 +92,7 @@ func (h *host) add(ctx context.Context, name string, parts []Part) (*Plane, erro
 
 var errServerStops = errors.New("the server stops")
 
-// enter takes in a plane that is to start.
+// enter registers a plane that is about to start.
 func (h *host) enter(p *Plane) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,7 +141,7 @@ func (h *host) stop(ctx context.Context) error {
 	return errors.Join(all...)
 }
 
-// checkPlaneName wants a name that can be a part of a key and of a host.
+// checkPlaneName requires a name that can be part of a key and of a host name.
 func checkPlaneName(name string) error {
 	if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 		return fmt.Errorf("name %q: %s", name, strings.Join(problems, ", "))

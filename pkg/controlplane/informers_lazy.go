@@ -27,16 +27,16 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
 
-// lazyInformers are informers that watch a resource from its first object on. Admission
-// plugins and RBAC have a dozen of resources watched of which most planes never have
-// one; each watch needs routes, a watch cache and thirty goroutines.
+// lazyInformers are informers that watch a resource from its first object on.
+// Admission plugins and RBAC watch a dozen resources of which most planes never
+// have an object; each watch needs routes, a watch cache and thirty goroutines.
 type lazyInformers struct {
 	informers.SharedInformerFactory
 	plane *Plane
 }
 
-// newInformers makes those of a plane. They have no managed fields, which nobody who
-// watches asks for and which take a third of what is kept of an object.
+// newInformers makes the informers of a plane. Their objects have no managed
+// fields, which no watcher reads and which take a third of an object's memory.
 func newInformers(p *Plane, client kubernetes.Interface) informers.SharedInformerFactory {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(func(o any) (any, error) {
 		if m, err := meta.Accessor(o); err == nil {
@@ -47,8 +47,8 @@ func newInformers(p *Plane, client kubernetes.Interface) informers.SharedInforme
 	return lazyInformers{factory, p}
 }
 
-// These groups have their informers made by InformerFor below. What is watched of
-// others is what a plane writes when it starts.
+// InformerFor below makes the informers of these groups. A plane that starts writes
+// the watched objects of other groups.
 func (d lazyInformers) Core() core.Interface { return core.New(d, metav1.NamespaceAll, nil) }
 
 func (d lazyInformers) Admissionregistration() admissionregistration.Interface {
@@ -91,7 +91,7 @@ func (d lazyInformers) InformerFor(obj runtime.Object, stock internalinterfaces.
 	})
 }
 
-// storedAs is the name of the resource that keeps objects of a kind.
+// storedAs returns the name of the resource that stores objects of a kind.
 func (p *Plan) storedAs(kind gvk) string {
 	for _, g := range p.groups() {
 		if g.api.group != kind.Group {
@@ -106,7 +106,7 @@ func (p *Plan) storedAs(kind gvk) string {
 	return ""
 }
 
-// lazyWatch watches a resource that may have no objects for as long as the plane lives.
+// lazyWatch watches a resource that may never have objects in the plane's life.
 type lazyWatch struct {
 	all      *cache.ListWatch
 	backend  *store.Stores
@@ -114,8 +114,8 @@ type lazyWatch struct {
 	example  runtime.Object
 }
 
-// watch tells a reflector that asks for all objects and what becomes of them that
-// there are none, and watches when somebody uses the resource.
+// watch tells a reflector that asks for all objects and their changes that there
+// are none, and begins to watch when the resource is first written.
 func (l *lazyWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
 		return l.all.WatchWithContext(ctx, opts)
@@ -156,7 +156,7 @@ func (l *lazyWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	return r, nil
 }
 
-// relay is a watch that has its events from another one.
+// relay is a watch that passes on the events of another one.
 type relay struct {
 	events chan watch.Event
 	end    context.CancelFunc

@@ -22,32 +22,33 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
 
-// ListFilterFunc is asked about a list or watch that the plane's authorizers
-// did not allow. It returns what to keep of it, or nil to refuse it after all.
+// ListFilterFunc is asked about a list or watch that the plane's authorizers did
+// not allow. It returns the function that selects the objects, or nil to refuse the
+// request.
 type ListFilterFunc func(ctx context.Context, a authorizer.Attributes, by Authority) KeepFunc
 
-// KeepFunc tells whether an object of a list or watch is for who asked. The
-// namespace is empty for objects that are in none. It is asked for every object
-// of a list and every event of a watch, by many goroutines at once. An error
-// fails the list, or ends the watch, with status 500.
+// KeepFunc tells whether the caller may see an object of a list or watch. The
+// namespace is empty for cluster-scoped objects. It is called for every object of a
+// list and every event of a watch, by many goroutines at once. An error fails the
+// list, or ends the watch, with status 500.
 type KeepFunc func(ctx context.Context, namespace, name string) (bool, error)
 
 // Authority decides as a plane does.
 type Authority struct {
 	// Authorizer decides what a user may do.
 	Authorizer authorizer.Authorizer
-	// Rules lists what a user may do in a namespace, as far as the authorizers of
-	// the plane can.
+	// Rules lists what a user may do in a namespace, as far as the plane's authorizers
+	// can list it.
 	Rules authorizer.RuleResolver
 }
 
 // filteredAnnotation marks filtered requests in the audit log.
 const filteredAnnotation = "authorization.sailplane.dev/filtered"
 
-// FilterLists has f decide about lists and watches of resources that the
-// plane's authorizers do not allow. Only what the plane stores can be filtered:
-// lists that other servers answer stay refused, as do resources that show the
-// objects of another one. Deletes of collections are never let through.
+// FilterLists lets f decide on lists and watches of the resources that the plane's
+// authorizers do not allow. Only objects that the plane stores can be filtered:
+// lists of other servers stay refused, as do resources that show the objects of
+// another one. Deletes of collections are never let through.
 func (p *Plan) FilterLists(f ListFilterFunc, resources ...schema.GroupResource) {
 	for _, r := range resources {
 		p.filters = append(p.filters, named[listFilter]{p.part, r.String(), listFilter{r, f}})
@@ -77,7 +78,7 @@ func (s served) hasView(resource schema.GroupResource) bool {
 	})
 }
 
-// lists lets requests through that are refused as a whole.
+// lists lets requests through that the authorizers refuse as a whole.
 type lists struct {
 	decide map[schema.GroupResource]ListFilterFunc
 	rules  authorizer.RuleResolver
@@ -96,7 +97,7 @@ func (p *Plane) lists() *lists {
 }
 
 // authorizer allows lists and watches that will be filtered. It is for requests
-// only: who asks whether they may list everything is told that they may not.
+// only: an access review of the whole list still says no.
 func (l *lists) authorizer(a authorizer.Authorizer) authorizer.Authorizer {
 	if l == nil {
 		return a
@@ -117,8 +118,8 @@ func (l *lists) authorizer(a authorizer.Authorizer) authorizer.Authorizer {
 	})
 }
 
-// wrap goes around authorization: it makes room for a filter, and sees to it
-// that nothing is answered that should have been filtered and was not.
+// wrap goes around authorization: it gives the request a filter, and refuses
+// answers that should have been filtered and were not.
 func (l *lists) wrap(h http.Handler, serializer runtime.NegotiatedSerializer) http.Handler {
 	if l == nil {
 		return h
@@ -153,10 +154,10 @@ func (l *lists) wrap(h http.Handler, serializer runtime.NegotiatedSerializer) ht
 type guard struct {
 	http.ResponseWriter
 	filter  *store.Filter
-	header  http.Header // as it was
+	header  http.Header // as it was before the answer
 	refuse  func()
 	refused bool
-	begun   bool // what is answered was let through
+	begun   bool // the answer was let through
 }
 
 var (
@@ -192,8 +193,8 @@ func (g *guard) Write(b []byte) (int, error) {
 	return g.ResponseWriter.Write(b)
 }
 
-// Unwrap implements responsewriter.UserProvidedDecorator. Nothing goes around
-// the guard by it: what writes, flushes and hijacks the guard has itself.
+// Unwrap implements responsewriter.UserProvidedDecorator. Nothing bypasses the
+// guard through it: the guard itself writes, flushes and hijacks.
 func (g *guard) Unwrap() http.ResponseWriter { return g.ResponseWriter }
 
 // Flush implements http.Flusher, as watches need.
@@ -201,7 +202,7 @@ func (g *guard) Flush() {
 	if g.refused || !g.begun && g.filter.Pending() {
 		return
 	}
-	// What cannot be flushed is written at the end.
+	// A writer that cannot flush writes at the end.
 	_ = http.NewResponseController(g.ResponseWriter).Flush()
 }
 

@@ -57,7 +57,7 @@ func (r *run) openStorage(ctx context.Context) (*opened, error) {
 	compactor := etcd3.NewCompactor(client, r.server.built.history, clock.RealClock{}, nil)
 	r.onStop(func(context.Context) error {
 		compactor.Stop()
-		_ = client.Close() // tells only that its context was ended by it
+		_ = client.Close() // the error only says that Close ended the context
 		return nil
 	})
 	o.client, o.compactor = client, compactor
@@ -88,8 +88,8 @@ func (e ending) Check(*http.Request) error {
 	}
 }
 
-// endWith ends the server when the storage ends by itself: it would refuse all
-// requests, and only a start helps.
+// endWith ends the server when the storage ends by itself: until a new start the
+// storage would refuse all requests.
 func (r *run) endWith(e Ending) {
 	over := make(chan struct{})
 	var watching sync.WaitGroup
@@ -107,16 +107,16 @@ func (r *run) endWith(e Ending) {
 	})
 }
 
-// figuresTimeout is how long a storage has to answer who asks for metrics.
+// figuresTimeout is how long a storage may take to answer a request for metrics.
 const figuresTimeout = 2 * time.Second
 
-// measured is a Backend that knows how large it is.
+// measured is a Backend that knows its size.
 type measured interface {
 	Measure(context.Context) metrics.Storage
 }
 
-// figures are what metrics tell of a storage: what it knows of itself, and of the rest
-// what the server sees.
+// figures are the metrics of a storage: what it reports itself, and else what the
+// server sees.
 type figures struct {
 	*opened
 	host *host
@@ -130,7 +130,7 @@ func (o *opened) figures(h *host) *figures {
 	return &figures{opened: o, host: h, compacted: time.Now()}
 }
 
-// ask implements what metrics.Report wants.
+// ask returns the figures for metrics.Report.
 func (f *figures) ask() metrics.Storage {
 	ctx, cancel := context.WithTimeout(context.Background(), figuresTimeout)
 	defer cancel()
@@ -160,8 +160,8 @@ func (f *figures) ask() metrics.Storage {
 	return s
 }
 
-// lastCompaction is the revision before which there is no history, and when it was
-// first seen there: whichever server of the storage compacted.
+// lastCompaction returns the revision before which there is no history, and when
+// this server first saw it: any server of the storage may have compacted.
 func (f *figures) lastCompaction() (revision int64, when time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

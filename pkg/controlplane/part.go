@@ -11,11 +11,11 @@ import (
 // documentation ends in "Required": Build names those that are empty. The other
 // exported fields say what their empty value means.
 //
-// Install declares what the part brings by calling the methods of the plan. It
-// does no I/O, starts nothing and keeps no state: it runs once per plane, and
-// once more when a builder checks itself. A part reads files in what it gives to
-// [Plan.Read], and everything else in its work. An error of Install is reported by
-// Build together with everything else that is wrong.
+// Install declares what the part brings by calling the methods of the plan. It does
+// no I/O, starts nothing and keeps no state: it runs once per plane, and once more
+// when a builder checks itself. A part reads files in the function that it gives to
+// [Plan.Read], and everything else in its work. Build reports an error of Install
+// together with everything else that is wrong.
 type Part interface {
 	Install(*Plan) error
 }

@@ -40,7 +40,7 @@ type Plan struct {
 	reads          []func() error // of the part that is being installed
 }
 
-// named is something a part declared, with what errors call it.
+// named is something a part declared, with its name in errors.
 type named[T any] struct {
 	part, name string
 	value      T
@@ -57,7 +57,7 @@ func (p *Plan) install(parts []Part) error {
 	return p.installEach(parts, func(part Part) error { return part.Install(p) })
 }
 
-// installEach installs parts in order, of bundles what is in them.
+// installEach installs parts in order, and of bundles the parts in them.
 func (p *Plan) installEach(parts []Part, install func(Part) error) error {
 	outer := p.part
 	defer func() { p.part = outer }()
@@ -80,13 +80,14 @@ func (p *Plan) installEach(parts []Part, install func(Part) error) error {
 	return errors.Join(errs...)
 }
 
-// Read has the builder call a function after Install, in which the part may read
-// files: to check them, and to declare what depends on what they say, which has
-// the place of the part. An error is reported as one of Install is. Build calls it,
-// and once more whoever starts a plane, so keep what it read in what it declares.
+// Read declares a function that runs after Install, in which the part may read
+// files: to check them, and to declare what depends on their content, which takes
+// the part's place in the order. Its errors are reported like those of Install.
+// Build calls it, and the start of a plane once more, so keep what it read in what
+// it declares.
 func (p *Plan) Read(read func() error) { p.reads = append(p.reads, read) }
 
-// readAll lets the part that was installed read its files.
+// readAll lets the part that was just installed read its files.
 func (p *Plan) readAll() error {
 	reads := p.reads
 	p.reads = nil
@@ -106,16 +107,16 @@ func (p *Plan) Serve(api *API, resources ...Resource) {
 	p.served = append(p.served, served{part: p.part, api: api, resources: resources})
 }
 
-// Authenticate adds an authenticator. They are asked in the order of the parts;
-// the first that recognises the caller decides. None: only the loopback client
-// is recognised and everybody else is 401.
+// Authenticate adds an authenticator. They are asked in the order of the parts; the
+// first that recognises the caller decides. Without any, only the loopback client
+// is recognised and everybody else gets 401.
 func (p *Plan) Authenticate(name string, a authenticator.Request) {
 	p.authenticators = append(p.authenticators, named[authenticator.Request]{p.part, name, a})
 }
 
-// Audiences says for whom tokens are that log in here, see [Env.Audiences]. What
-// several parts say is taken together. Authenticators that know audiences check
-// their own: none is given those of another.
+// Audiences declares the audiences of tokens that log in here, see [Env.Audiences].
+// The audiences of several parts add up. Authenticators that know audiences check
+// their own and are given no others.
 func (p *Plan) Audiences(audiences ...string) {
 	for _, a := range audiences {
 		if !slices.Contains(p.audiences, a) {
@@ -124,9 +125,9 @@ func (p *Plan) Audiences(audiences ...string) {
 	}
 }
 
-// Authorize adds an authorizer. They are asked in the order of the parts, after
-// the rule that group system:masters may do everything; the first that allows
-// or denies decides, and nobody's opinion is no.
+// Authorize adds an authorizer. They are asked in the order of the parts, after the
+// rule that group system:masters may do everything; the first that allows or denies
+// decides. When none does, the answer is no.
 func (p *Plan) Authorize(name string, a authorizer.UnconditionalAuthorizer) {
 	p.authorizers = append(p.authorizers, named[authorizer.UnconditionalAuthorizer]{p.part, name, a})
 }
@@ -163,8 +164,8 @@ func (p *Plan) Feed() { p.fed = true }
 // finalizer that the part must remove. Without it they are as Background.
 func (p *Plan) CollectGarbage() { p.collected = true }
 
-// Need has Build report when no part of the plane serves the kind: name what to
-// add, "core.Namespaces{}".
+// Need makes Build report that no part of the plane serves the kind: add names what
+// to add, "core.Namespaces{}".
 func (p *Plan) Need(add string, kind schema.GroupVersionKind) {
 	p.needs = append(p.needs, named[gvk]{p.part, add, kind})
 }
@@ -175,8 +176,8 @@ func (p *Plan) Check(check healthz.HealthChecker) { p.checks = append(p.checks, 
 // Dynamic declares groups that come and go while the plane runs.
 func (p *Plan) Dynamic(groups DynamicGroups) { p.dynamic = append(p.dynamic, groups) }
 
-// DynamicGroups are groups that come and go while a plane runs, such as those
-// of CRDs. It is how a part that serves them meets the parts that list them.
+// DynamicGroups are groups that come and go while a plane runs, such as those of
+// CRDs. Parts that list groups find them here.
 type DynamicGroups interface {
 	// GroupVersions are those served now. It is called after the link that serves them started.
 	GroupVersions() []GroupVersion

@@ -47,7 +47,7 @@ type Plane struct {
 
 	requests *utilwaitgroup.SafeWaitGroup
 	watches  *utilwaitgroup.RateLimitedSafeWaitGroup
-	// watchesEnd is made when the plane begins to wait for them, and closed when
+	// watchesEnd is made when the plane begins to wait for watches, and closed when
 	// all have ended.
 	watchesEnd  chan struct{}
 	watchesOnce sync.Once
@@ -60,14 +60,14 @@ type Plane struct {
 	listed    listed
 	feed      *Feed
 
-	built   bool // and so to be stopped
+	built   bool // and must be stopped
 	stopped sync.Once
 	done    chan struct{}
 	given   sync.Once
 	err     error // why it ended, once done
 }
 
-// prepare makes a plane of which nothing runs.
+// prepare makes a plane that runs nothing yet.
 func prepare(h *host, plan *Plan, space string, in *inside) *Plane {
 	p := &Plane{
 		space: space, host: h, plan: plan, inside: in, gate: &gate{},
@@ -120,8 +120,8 @@ func (p *Plane) Name() string { return p.space }
 // Server is the server of the plane.
 func (p *Plane) Server() *Server { return p.host.server }
 
-// Ready is closed when the plane is ready: when all that its parts Start is done, and
-// its caches are filled.
+// Ready is closed when the plane is ready: when every Start of its parts has
+// returned, and its caches are filled.
 func (p *Plane) Ready() <-chan struct{} { return p.ready }
 
 // Config is a client configuration with all rights that reaches the plane
@@ -133,8 +133,8 @@ func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.inside.config) 
 // before the plane serves, and after it has stopped.
 func (p *Plane) Handler() http.Handler { return p.gate }
 
-// Informers are the plane's shared informers for built-in types. What is asked
-// for before the plane starts is synced when it is ready.
+// Informers are the plane's shared informers for built-in types. Those requested
+// before the plane starts are synced when it is ready.
 func (p *Plane) Informers() informers.SharedInformerFactory { return p.informers }
 
 // GroupVersions are those the plane serves from its groups and links, in order.
@@ -153,14 +153,14 @@ func (p *Plane) Dynamic() []DynamicGroups { return p.plan.dynamic }
 // part asked for it with [Plan.Feed]. It runs when work of the parts does.
 func (p *Plane) Feed() *Feed { return p.feed }
 
-// Stored tells whether the plane keeps the resource's objects in its own
-// storage, where its feed sees them, be it as those of another resource.
+// Stored tells whether the plane keeps the resource's objects in its own storage,
+// where its feed sees them, also when they are stored as those of another resource.
 func (p *Plane) Stored(resource schema.GroupResource) bool {
 	return p.stores.Has(resource) || p.plan.isView(resource)
 }
 
-// start runs the plane and returns when it is ready, and what is to be done then as
-// well. The first context bounds the start, the second the plane's life.
+// start runs the plane, and returns when it is ready and whenReady is done. The
+// first context bounds the start, the second the plane's life.
 func (p *Plane) start(ctx, life context.Context, whenReady []named[Work], fail func(error)) error {
 	log := klog.FromContext(ctx)
 	life, p.endWork = context.WithCancel(life)
@@ -219,9 +219,9 @@ func (p *Plane) startFeed(life context.Context) error {
 	return nil
 }
 
-// startLinks starts what the links watch and then, whatever came of it, the
-// post-start hooks: controllers own queues from the moment they are made, and
-// only their run ends them.
+// startLinks starts what the links watch and then, even after an error, the
+// post-start hooks: controllers own queues from the moment they are made, and only
+// their run ends them.
 func (p *Plane) startLinks(ctx, life context.Context) error {
 	defer p.top.RunPostStartHooks(life)
 	var errs []error
@@ -233,14 +233,15 @@ func (p *Plane) startLinks(ctx, life context.Context) error {
 	return errors.Join(errs...)
 }
 
-// drain lets post-start hooks settle, takes no new request, waits for those that run, ends the plane's
-// informers and then all watches. The context bounds the wait for requests.
-// Informers end first, so that they do not try to watch again. A watch whose
-// client does not read ends with its connection only: stop waits for those.
+// drain lets post-start hooks settle, refuses new requests, waits for those that
+// run, ends the plane's informers and then all watches. The context bounds the wait
+// for requests. Informers end first, so that they do not try to watch again. A
+// watch whose client does not read ends only with its connection: stop waits for
+// it.
 func (p *Plane) drain(ctx context.Context) error {
 	// A hook whose context ends while it waits for another one never runs its
-	// controller, whose queue then never ends. Those of a plane that was ready
-	// are done.
+	// controller, whose queue then never ends. The hooks of a plane that was ready are
+	// done.
 	settled, cancel := context.WithTimeout(ctx, hooksTimeout)
 	defer cancel()
 	late := upstream.AwaitHooks(settled, p.top)
@@ -312,10 +313,10 @@ func (p *Plane) stop() error {
 	return err
 }
 
-// Stop drains the requests of a plane that was added to a running server, as long as
-// the context lasts and at most a minute, ends its watches and its work, and returns
-// when nothing of it runs. What it stored stays. Work of the plane must not wait for
-// it, and the root plane stops with its server.
+// Stop drains the requests of a plane that was added to a running server, as long
+// as the context lasts and at most a minute, ends its watches and its work, and
+// returns when nothing of it runs. Its stored objects stay. Work of the plane must
+// not wait for Stop, and the root plane stops with its server.
 func (p *Plane) Stop(ctx context.Context) error {
 	if p.space == "" {
 		return errors.New("the root plane stops with its server")
@@ -338,12 +339,12 @@ func (p *Plane) Stop(ctx context.Context) error {
 	return p.err
 }
 
-// give has the plane end because of an error of its work.
+// give ends the plane because of an error of its work.
 func (p *Plane) give(err error) {
 	p.given.Do(func() {
 		p.err = err
 		klog.Background().Error(err, "A plane ends", "plane", p.space)
-		go func() { _ = p.Stop(context.Background()) }() // what Stop returns, Err does
+		go func() { _ = p.Stop(context.Background()) }() // Err returns what Stop returns
 	})
 }
 
@@ -369,8 +370,8 @@ const workTimeout = 30 * time.Second
 const hooksTimeout = 5 * time.Second
 
 // watchesTimeout bounds how long a stopping plane waits for watch handlers to
-// return before connections are closed. They return at once, unless they write to
-// a client that does not read: their signal was given.
+// return before connections are closed. They have been told to end, and return at
+// once unless they write to a client that does not read.
 const watchesTimeout = 5 * time.Second
 
 // addChecks adds the plane's own health checks.

@@ -13,9 +13,9 @@ import (
 )
 
 // Metadata reads the metadata of an object of the plane's groups, as the storage
-// has it now. It asks the store and not the handlers in front of it, for what
-// every request has to know; a resource that is not served has no objects. The
-// namespace of what has none is empty.
+// has it now. It asks the store and not the handlers in front of it, because every
+// request may need the answer. A resource that is not served has no objects. The
+// namespace of cluster-scoped objects is empty.
 func (p *Plane) Metadata(ctx context.Context, resource schema.GroupResource, namespace, name string) (metav1.Object, error) {
 	reader, ok := p.readers[resource]
 	if !ok {
@@ -28,8 +28,8 @@ func (p *Plane) Metadata(ctx context.Context, resource schema.GroupResource, nam
 	return meta.Accessor(obj)
 }
 
-// remember keeps what reads the objects of resources, of any of their versions:
-// they are the same.
+// remember keeps the storage that reads each resource's objects, of any version:
+// all versions have the same objects.
 func (p *Plane) remember(group string, paths map[string]rest.Storage) {
 	for path, storage := range paths {
 		if reader, ok := storage.(rest.Getter); ok && !strings.Contains(path, "/") {

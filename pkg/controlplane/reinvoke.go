@@ -12,10 +12,10 @@ type plugins interface {
 	admission.ValidationInterface
 }
 
-// reinvoking asks those who mutate a second time when a policy or a webhook
+// reinvoking calls mutating plugins a second time when a policy or a webhook
 // changed the object after others had seen it: Go functions and plugins always,
-// policies and webhooks where their reinvocationPolicy is IfNeeded, which they
-// know from the attributes. kube-apiserver does so:
+// policies and webhooks where their reinvocationPolicy is IfNeeded, which they know
+// from the attributes. kube-apiserver does so:
 // https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/admission/reinvocation.go
 type reinvoking struct{ plugins }
 

@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// IsReview tells whether a resource is a question about permissions and users, which
-// is answered and not stored. Neither policies nor webhooks are asked about them: one
-// that denied these would lock everybody out. So it is in kube-apiserver:
+// IsReview tells whether a resource is a question about permissions and users,
+// which is answered and not stored. Policies and webhooks do not see such objects:
+// one that denied them would lock everybody out. kube-apiserver does the same:
 // https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/kubeapiserver/admission/exclusion/resources.go
 func IsReview(r schema.GroupResource) bool {
 	switch r.Group {

@@ -18,11 +18,11 @@ import (
 )
 
 // lazyRoutes are the group versions of a plane whose routes are made when they are
-// used. Nothing is added once the plane is made.
+// used. No version is added once the plane is made.
 type lazyRoutes struct {
 	versions map[string]*versionRoutes // by URL path, "apis/apps/v1"
-	// prints are the fingerprints of all group versions that are served on demand,
-	// by URL path, those that are installed as well.
+	// prints are the fingerprints of all group versions that are served on demand, by
+	// URL path, including those that are installed.
 	prints map[string]string
 }
 
@@ -30,8 +30,8 @@ func newLazyRoutes() *lazyRoutes {
 	return &lazyRoutes{versions: map[string]*versionRoutes{}, prints: map[string]string{}}
 }
 
-// versionRoutes are those of one group version, made by resource: of the resources of
-// a version, most planes use few.
+// versionRoutes are the routes of one group version, made resource by resource:
+// most planes use few resources of a version.
 type versionRoutes struct {
 	// announce puts the root of the version into the server, without any route.
 	announce func()
@@ -45,8 +45,8 @@ type versionRoutes struct {
 	made map[string]*restful.WebService // by resource; of all: ""
 }
 
-// of returns the routes of a resource, made now if they are not; those of all
-// for "". There are none of a resource that is not served.
+// of returns the routes of a resource, or of all for "", and makes them if needed.
+// A resource that is not served has none.
 func (r *versionRoutes) of(resource string) (*restful.WebService, error) {
 	storage := r.storage
 	if resource != "" {
@@ -74,7 +74,7 @@ func (r *versionRoutes) whole() *restful.WebService {
 	return r.made[""]
 }
 
-// only has the storage of one resource, and of what is below it.
+// only returns the storage of one resource and its sub-resources.
 func only(storage map[string]map[string]rest.Storage, resource string) map[string]map[string]rest.Storage {
 	some := map[string]map[string]rest.Storage{}
 	for version, paths := range storage {
@@ -86,7 +86,7 @@ func only(storage map[string]map[string]rest.Storage, resource string) map[strin
 	return some
 }
 
-// wrap announces what a request is for before it is served.
+// wrap announces the group version of a request before the request is served.
 func (p *lazyRoutes) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if url := r.URL.Path; url == "/" || url == "/index.html" { // the list of all paths
@@ -160,10 +160,10 @@ func (p *lazyRoutes) SelectRoute(services []*restful.WebService, r *http.Request
 	return restful.CurlyRouter{}.SelectRoute(services, r)
 }
 
-// serve has the handlers of a group version installed, and returns its discovery.
-// What discovery says is known from the handlers: on demand they are installed
-// now for the first plane of the process with such resources, and later, by
-// resource, for others.
+// serve installs the handlers of a group version, and returns its discovery.
+// Discovery is read from the handlers: of a version served on demand, the first
+// plane of the process with such resources installs them now, and other planes
+// later, by resource.
 func (i *installer) serve(
 	g *planned, version string, storage map[string]map[string]rest.Storage,
 ) ([]apidiscoveryv2.APIResourceDiscovery, error) {
@@ -183,7 +183,7 @@ func (i *installer) serve(
 	return resources, err
 }
 
-// routes are those of a group version, none of which is made.
+// routes returns the routes of a group version, none of which is made yet.
 func (i *installer) routes(g *planned, version string, storage map[string]map[string]rest.Storage) *versionRoutes {
 	root := new(restful.WebService)
 	r := &versionRoutes{root: root, storage: storage, version: version, made: map[string]*restful.WebService{}}
@@ -202,8 +202,8 @@ func (i *installer) routes(g *planned, version string, storage map[string]map[st
 	return r
 }
 
-// fingerprint tells what an API serves of a version from other choices of its
-// resources, and of versions that they are in.
+// fingerprint tells the resources that an API serves in a version from any other
+// choice of resources and versions.
 func fingerprint(version string, storage map[string]map[string]rest.Storage) string {
 	var all []string
 	for v, paths := range storage {
@@ -215,8 +215,8 @@ func fingerprint(version string, storage map[string]map[string]rest.Storage) str
 	return version + "\n" + strings.Join(all, "\n")
 }
 
-// registerKinds notes kinds as handlers do when they are installed: webhooks may ask for
-// a resource as another group has it.
+// registerKinds registers kinds as the installation of handlers does: webhooks may
+// ask for a resource as another group has it.
 func (i *installer) registerKinds(gv schema.GroupVersion, resources []apidiscoveryv2.APIResourceDiscovery) {
 	register := func(resource, subresource string, kind *schema.GroupVersionKind) {
 		if kind.Version == "" {
@@ -236,7 +236,7 @@ func (i *installer) registerKinds(gv schema.GroupVersion, resources []apidiscove
 	}
 }
 
-// fixedKinds is a registry that was told of all kinds before: it counts how often it is told.
+// fixedKinds is a registry that knows all kinds already: it counts the registrations.
 type fixedKinds struct {
 	runtime.EquivalentResourceRegistry
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 )
 
-// rules is what the plane's authorizers list of their rules.
+// rules lists the rules of those of the plane's authorizers that can list them.
 func (p *Plane) rules() authorizer.RuleResolver {
 	all := resolvers{privileged{}}
 	for _, a := range p.plan.authorizers {

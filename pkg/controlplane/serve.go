@@ -75,7 +75,7 @@ func (r *run) identify(ctx context.Context, plan *ServerPlan, listener net.Liste
 	return config, nil
 }
 
-// trusting is the identity with further authorities of client certificates.
+// trusting returns the identity with further authorities of client certificates.
 func (i Identity) trusting(more []named[dynamiccertificates.CAContentProvider]) Identity {
 	var all []dynamiccertificates.CAContentProvider
 	if i.ClientCA != nil {
@@ -102,8 +102,8 @@ func (r *run) serve(listener net.Listener, server *http.Server) {
 	r.onStop(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, connectionsTimeout)
 		defer cancel()
-		// Shutdown waits a second for every idle HTTP/2 connection. Requests
-		// are drained by now, so what it gets is the time to send the last bytes.
+		// Shutdown waits a second for every idle HTTP/2 connection. Requests are drained
+		// by now, so it only gets the time to send the last bytes.
 		if server.Shutdown(ctx) != nil {
 			_ = server.Close() // the listener's error is the only one; it is closed below
 		}
@@ -116,9 +116,9 @@ func (r *run) serve(listener net.Listener, server *http.Server) {
 // when requests are drained and watches have ended.
 const connectionsTimeout = 100 * time.Millisecond
 
-// tlsConfig answers with the identity's certificate, or one for the name that
-// is asked for, and asks clients for one. It follows them when they change:
-// handshakes from then on get the new ones, and open connections stay.
+// tlsConfig serves the identity's certificate, or the one for the name that a
+// client asks for, and asks clients for theirs. It follows the certificates when
+// they change: later handshakes get the new ones, and open connections stay.
 func (r *run) tlsConfig(identity Identity, byName []dynamiccertificates.SNICertKeyContentProvider) (*tls.Config, error) {
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
@@ -181,16 +181,16 @@ func httpServer(h http.Handler, config *tls.Config) *http.Server {
 	}
 }
 
-// bodiesInTime ends connections of HTTP/1.1 whose request does not have its whole
-// body in time. Go's server reads what is left of a short one before it sends
-// even a refusal, so that nobody's credentials are needed to wait. What goes on
-// after the body, as a watch does, has no such limit.
+// bodiesInTime ends HTTP/1.1 connections whose request body does not arrive in
+// time. Go's server reads the rest of a short body before it sends even a refusal,
+// so a client needs no credentials to keep it waiting. What follows the body, as in
+// a watch, has no such limit.
 func bodiesInTime(h http.Handler, limit time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
 			connection := http.NewResponseController(w)
 			if connection.SetReadDeadline(time.Now().Add(limit)) == nil {
-				// A copy: by the body of its own request Go's server sees that a large one need not be read.
+				// A copy: Go's server looks at the original body to see that it need not read a large one.
 				body := &timedBody{ReadCloser: r.Body, whole: func() { _ = connection.SetReadDeadline(time.Time{}) }}
 				r = r.WithContext(r.Context())
 				r.Body = body
@@ -215,11 +215,11 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// chunkedLast has a connection of HTTP/1.1 end with a request whose body comes in
-// chunks. One that has a length as well may have been cut elsewhere by a proxy, and
-// what follows it may be its body: RFC 9112, section 6.1, has servers close the
-// connection after it. Go's server does not, and a handler no longer sees whether
-// there was a length.
+// chunkedLast ends an HTTP/1.1 connection after a request with a chunked body. A
+// proxy may have cut a request that has a length as well at another place, and what
+// follows may be its body: RFC 9112, section 6.1, has servers close the connection
+// after it. Go's server does not, and a handler no longer sees whether there was a
+// length.
 func chunkedLast(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
@@ -229,7 +229,7 @@ func chunkedLast(h http.Handler) http.Handler {
 	})
 }
 
-// externalAddress is what clients are told to connect to.
+// externalAddress returns the address at which clients connect.
 func externalAddress(l net.Listener) string {
 	if l == nil {
 		return "localhost:443"

@@ -31,7 +31,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	address net.Addr
-	// authority signed the certificate of the listener; nil if there is none that is known.
+	// authority signed the certificate of the listener; nil if it is not known.
 	authority dynamiccertificates.CAContentProvider
 	host      *host // nil before planes can be added
 }
@@ -40,7 +40,7 @@ func newServer(b Builder) *Server {
 	return &Server{built: b, ready: make(chan struct{}), inside: newInside(b.name), gate: &gate{}}
 }
 
-// inside is the way of clients in the process to a plane, with all rights.
+// inside is how clients in the process reach a plane, with all rights.
 type inside struct {
 	transport *loopback.Transport
 	config    *rest.Config
@@ -73,9 +73,9 @@ func (s *Server) Address() net.Addr {
 	return s.address
 }
 
-// Authority has the certificates by which clients know the server, where a part makes
-// them, as authn.Admin does. It is nil before the server listens, when it does not,
-// and when its certificate is of an authority that the server does not know.
+// Authority has the CA certificates by which clients know the server, where a part
+// makes them, as authn.Admin does. It is nil before the server listens, when it
+// does not, and when the server does not know the CA of its certificate.
 func (s *Server) Authority() dynamiccertificates.CAContentProvider {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,11 +86,11 @@ func (s *Server) Authority() dynamiccertificates.CAContentProvider {
 // at the root of a host in another server. Until the server serves it answers 503.
 func (s *Server) Handler() http.Handler { return s.gate }
 
-// Plane adds a plane to a running server: one more complete API, made of parts, with
-// objects, users and rules of its own. What the server's parts bring to each plane is
-// there already; of the root plane's parts nothing is. It returns when the plane is
-// ready. The context bounds the start; the plane lives until it is stopped, by itself
-// or with the server.
+// Plane adds a plane to a running server: one more complete API, made of parts,
+// with objects, users and rules of its own. It has what the server's parts bring to
+// each plane, and nothing of the root plane's parts. It returns when the plane is
+// ready. The context bounds the start; the plane lives until it is stopped, by
+// itself or with the server.
 //
 // The name, a DNS label, is the plane's place in the storage: a plane that is
 // started again under the name has the objects that it had. Requests reach the plane
@@ -129,7 +129,7 @@ func (s *Server) Run(parent context.Context) (err error) {
 		<-ctx.Done()
 	}
 	if cause := context.Cause(ctx); errors.Is(cause, askedError{}) {
-		err = nil // whatever a start that was interrupted says
+		err = nil // ignore the error of a start that was interrupted
 	} else if cause != nil {
 		err = cause
 	}
@@ -149,7 +149,7 @@ type run struct {
 	undo   []func(context.Context) error
 }
 
-// onStop registers what stop does, last first.
+// onStop registers a function that stop calls, the last one first.
 func (r *run) onStop(f func(context.Context) error) { r.undo = append(r.undo, f) }
 
 func (r *run) stop(ctx context.Context) error {

@@ -11,13 +11,13 @@ import (
 
 // ServerPart is a part of a server: it brings what all planes of the server share,
 // such as the listener's identity. A builder calls InstallServer in place of
-// Install, which says that the part is for no other plane: return [ErrServerOnly].
+// Install. Install returns [ErrServerOnly]: the part is for no other plane.
 type ServerPart interface {
 	Part
 	InstallServer(*ServerPlan) error
 }
 
-// ErrServerOnly is what a part says that was given to a further plane and is for a server.
+// ErrServerOnly is the error of a server's part that was given to a further plane.
 var ErrServerOnly = errors.New("it is for a server, not for a further plane: give it to the builder")
 
 // ServerPartFunc makes a function a ServerPart. Nil is an error of Build. Required.
@@ -34,7 +34,8 @@ func (f ServerPartFunc) InstallServer(p *ServerPlan) error {
 	return f(p)
 }
 
-// ServerPlan is what the parts of a server declare: of the server, and of its root plane.
+// ServerPlan is what the parts of a server declare, for the server and for its root
+// plane.
 type ServerPlan struct {
 	root         *Plan
 	everywhere   []named[func(*Plan)]
@@ -49,8 +50,9 @@ type ServerPlan struct {
 // IdentityFunc gives a server its TLS identity for the address it listens on.
 type IdentityFunc func(ctx context.Context, addr net.Addr) (Identity, error)
 
-// CertificateFunc gives a server a serving certificate for some names. It is
-// called before the server listens; whoever changes it later tells its listeners.
+// CertificateFunc gives a server a serving certificate for some names. It is called
+// before the server listens; a provider whose certificate changes later tells its
+// listeners.
 type CertificateFunc func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error)
 
 // Identity is how a server proves itself and recognises client certificates.
@@ -66,7 +68,7 @@ type Identity struct {
 
 func newServerPlan() *ServerPlan { return &ServerPlan{root: &Plan{}} }
 
-// install installs parts in order, those that are not the server's in the root plane.
+// install installs parts in order: the server's own, and others in the root plane.
 func (p *ServerPlan) install(parts []Part) error {
 	return p.root.installEach(parts, func(part Part) error {
 		if s, ok := part.(ServerPart); ok {
@@ -88,8 +90,8 @@ func (p *ServerPlan) further(parts []Part) (*Plan, error) {
 	return plan, errors.Join(append(errs, plan.install(parts))...)
 }
 
-// EachPlane has declare called for every plane of the server, the root plane among
-// them: what it declares there comes before the parts of a further plane.
+// EachPlane has declare called for every plane of the server, including the root
+// plane: what it declares comes before the parts of a further plane.
 func (p *ServerPlan) EachPlane(declare func(*Plan)) {
 	p.everywhere = append(p.everywhere, named[func(*Plan)]{part: p.root.part, value: declare})
 	declare(p.root)
@@ -98,7 +100,8 @@ func (p *ServerPlan) EachPlane(declare func(*Plan)) {
 // Root is the plan of the root plane, which lives as long as the server.
 func (p *ServerPlan) Root() *Plan { return p.root }
 
-// Identify declares where a server's TLS identity comes from. One part may.
+// Identify declares where a server's TLS identity comes from. At most one part may
+// call it.
 func (p *ServerPlan) Identify(name string, identity IdentityFunc) {
 	p.identity = append(p.identity, named[IdentityFunc]{p.root.part, name, identity})
 }
@@ -111,27 +114,28 @@ func (p *ServerPlan) Certify(name string, certificate CertificateFunc) {
 }
 
 // Trust has the listener ask clients for certificates of further authorities,
-// beside those of the identity. There may be none at first; who declares them
-// tells the listeners of the provider when they change. What a certificate is
-// good for is up to the authenticators.
+// beside those of the identity. There may be none at first; the provider tells its
+// listeners when they change. The authenticators decide what a certificate is good
+// for.
 func (p *ServerPlan) Trust(name string, ca dynamiccertificates.CAContentProvider) {
 	p.trusted = append(p.trusted, named[dynamiccertificates.CAContentProvider]{p.root.part, name, ca})
 }
 
-// Transform has values transformed between the objects that are served and the
-// storage, such as encrypted. One part may. It is started before anything is
+// Transform declares a transformation between the served objects and the storage,
+// such as encryption. At most one part may call it. It starts before anything is
 // read from the storage.
 func (p *ServerPlan) Transform(name string, start TransformFunc) {
 	p.transforms = append(p.transforms, named[TransformFunc]{p.root.part, name, start})
 }
 
-// Trace has requests and what they cause recorded as spans. One part may.
+// Trace records requests, and what they cause, as spans. At most one part may call
+// it.
 func (p *ServerPlan) Trace(name string, tracer TracerFunc) {
 	p.tracers = append(p.tracers, named[TracerFunc]{p.root.part, name, tracer})
 }
 
-// Work declares work that begins when the root plane is ready, which it gets. The
-// server is ready when each Start returned.
+// Work declares work that gets the root plane and begins when that is ready. The
+// server is ready when each Start has returned.
 func (p *ServerPlan) Work(w Work) {
 	p.work = append(p.work, named[Work]{p.root.part, w.Name, w})
 }
@@ -148,7 +152,7 @@ func (p *ServerPlan) check(storage Storage) error {
 	return errors.Join(errs...)
 }
 
-// single finds a second one of what a plan may have once.
+// single finds a second declaration where a plan may have one.
 func single[T any](what string, declared []named[T]) error {
 	if len(declared) < 2 {
 		return nil

@@ -10,8 +10,8 @@ import (
 // addresses of an etcd cluster, or memory. It is a plain value, so one
 // description can be written as a literal and opened by several servers.
 type Storage interface {
-	// Open makes a Backend that was not started yet. It does no I/O: what is
-	// wrong with the description is an error of Backend.Start.
+	// Open makes a Backend that is not started yet. It does no I/O: Backend.Start
+	// reports what is wrong with the description.
 	Open() Backend
 	// Traits say what the storage promises beyond the contract in
 	// pkg/storage/storagetest. They are known without opening it.

@@ -10,8 +10,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// TracerFunc makes what spans go to. It is called once for each server, which
-// shuts it down after its last request.
+// TracerFunc makes the provider that spans go to. It is called once for each
+// server, which shuts it down after its last request.
 type TracerFunc func() (tracing.TracerProvider, error)
 
 // lastSpans is how long a stop waits for a collector to take the last spans.
@@ -31,7 +31,7 @@ func startTracer(from []named[TracerFunc]) (*tracer, error) {
 	return t, nil
 }
 
-// configure has requests traced.
+// configure makes the handler chain trace requests.
 func (t *tracer) configure(c *genericapiserver.Config) {
 	if t.provider != nil {
 		c.TracerProvider = t.provider

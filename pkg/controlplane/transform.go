@@ -9,11 +9,10 @@ import (
 
 // Transformation turns encoded objects into what is stored, and back.
 type Transformation struct {
-	// Resources has the transformer of every resource, of groups, CRDs and
-	// whatever else the plane stores. It is asked for one that may be defined
-	// later, too.
+	// Resources has the transformer of every resource, of groups, CRDs and whatever
+	// else the plane stores, also of those that are defined later.
 	Resources value.ResourceTransformers
-	// Checks are asked by /healthz and /readyz, and not by /livez: to restart a
+	// Checks are part of /healthz and /readyz, and not of /livez: a restart of the
 	// server brings no key service back.
 	Checks []healthz.HealthChecker
 	// Stop is called once, after the last value was read and written. May be nil.

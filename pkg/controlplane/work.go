@@ -16,22 +16,22 @@ type WorkFunc func(ctx context.Context, p *Plane) error
 // the plane stops, and when its start is given up. An error of either stops the
 // plane, and with the root plane the server.
 type Work struct {
-	// Name is what errors call it, and the Lease of work that is Elected. The
-	// parts of a plane have a name once. Required.
+	// Name is the work's name in errors, and the name of its Lease when it is Elected.
+	// It is unique in a plane. Required.
 	Name string
-	// Start is called before the plane is ready, one after the other in the order
-	// of the parts. The plane serves its own clients by then. Nil: nothing is
-	// waited for.
+	// Start is called before the plane is ready, one after the other in the order of
+	// the parts. The plane serves its own clients by then. Nil: there is nothing to
+	// wait for.
 	Start WorkFunc
-	// Run begins when Start returned, and without Start before any other Start is
-	// called. A plane that stops waits for it. Nil: nothing runs.
+	// Run begins when Start has returned, and without Start before any other Start is
+	// called. A stopping plane waits for it. Nil: nothing runs.
 	Run WorkFunc
-	// Stop is called when Run returned, and all other work of the plane did: no
-	// request is served any more. It is called whatever became of Start. May be nil.
+	// Stop is called when all work of the plane has returned and no request is served
+	// any more, even if Start failed. May be nil.
 	Stop func()
-	// Elected has one server at a time Run, where several share a storage (see
-	// [Traits]): the one that holds the Lease of this name in kube-system. Where
-	// the storage is not shared, it has no effect.
+	// Elected lets only one of the servers that share a storage (see [Traits]) Run at
+	// a time: the one that holds the Lease of this name in kube-system. Where the
+	// storage is not shared, it has no effect.
 	Elected bool
 }
 
@@ -59,8 +59,8 @@ type workers struct {
 	running sync.WaitGroup
 }
 
-// start begins work, and returns when all that is waited for is done. The first
-// context bounds the start, the second is the plane's life.
+// start begins work, and returns when every Start has returned. The first context
+// bounds the start, the second is the plane's life.
 func (w *workers) start(ctx, life context.Context, work []named[Work]) error {
 	w.work = append(w.work, work...)
 	life, abandon := context.WithCancelCause(life)
@@ -82,7 +82,7 @@ func (w *workers) start(ctx, life context.Context, work []named[Work]) error {
 	return nil
 }
 
-// run does in the background what work does until the plane stops.
+// run calls the Run of work in the background.
 func (w *workers) run(life context.Context, one named[Work]) {
 	do := one.value.Run
 	if do == nil {
@@ -98,7 +98,7 @@ func (w *workers) run(life context.Context, one named[Work]) {
 	})
 }
 
-// stop waits for the work, whose context has ended, and ends what it leaves.
+// stop waits for the work, whose context has ended, and then calls each Stop.
 func (w *workers) stop() error {
 	done := make(chan struct{})
 	go func() {

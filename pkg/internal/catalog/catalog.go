@@ -21,12 +21,12 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Catalog is what the plane serves, read from its discovery document when that
-// changed.
+// Catalog is what the plane serves, read again from discovery when that changed.
 type Catalog struct {
-	// Config is that of a client of the plane.
+	// Config is the configuration of a client of the plane.
 	Config *rest.Config
-	// Changed returns what is closed when discovery may have changed since the call.
+	// Changed returns a channel that is closed when discovery may have changed since
+	// the call.
 	Changed func() <-chan struct{}
 
 	mu      sync.Mutex
@@ -35,15 +35,15 @@ type Catalog struct {
 	at      time.Time
 }
 
-// again is how long discovery of which a part failed is used: servers that come
-// back change nothing that tells so.
+// again is how long incomplete discovery is used: nothing tells when a server that
+// failed is back.
 const again = time.Second
 
 // Served is one reading of discovery.
 type Served struct {
-	// Resources are those of each group in its preferred version.
+	// Resources are the resources of each group, in its preferred version.
 	Resources map[schema.GroupResource]Target
-	// Kinds are the resources by what owner references say, in every version.
+	// Kinds are the resources by the kind in owner references, in every version.
 	Kinds map[schema.GroupVersionKind]Target
 	// complete: every server answered.
 	complete bool
@@ -65,8 +65,8 @@ type Target struct {
 // Can tells whether the resource has a verb.
 func (t Target) Can(verb string) bool { return slices.Contains(t.Verbs, verb) }
 
-// In asks for objects of the resource in a namespace, or of the plane when they are in
-// none.
+// In returns the client of the resource's objects in a namespace, or in the plane
+// for cluster-scoped ones.
 func (t Target) In(objects metadata.Interface, namespace string) metadata.ResourceInterface {
 	if t.Namespaced {
 		return objects.Resource(t.GroupVersionResource).Namespace(namespace)
@@ -79,10 +79,10 @@ func (t Target) Emptied() bool {
 	return t.Namespaced && t.Can("list") && (t.Can("deletecollection") || t.Can("delete"))
 }
 
-// String is how conditions call the resource: "configmaps." in the core group.
+// String is the resource's name in conditions: "configmaps." in the core group.
 func (t Target) String() string { return t.Resource + "." + t.Group }
 
-// Now is what is served now. Group versions that fail are in the answer.
+// Now returns what is served now, including the group versions that fail.
 func (c *Catalog) Now(ctx context.Context) (*Served, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,8 +107,8 @@ func (c *Catalog) Now(ctx context.Context) (*Served, error) {
 	return s, nil
 }
 
-// Fresh is what is served now, with what is known of other servers right now:
-// what an answer of a second ago calls never Available may hold objects since.
+// Fresh returns what is served now, with the present state of other servers: one
+// that had never been Available a second ago may hold objects now.
 func (c *Catalog) Fresh(ctx context.Context) (*Served, error) {
 	s, err := c.Now(ctx)
 	if err != nil || len(s.Remote) == 0 {
@@ -121,8 +121,8 @@ func (c *Catalog) Fresh(ctx context.Context) (*Served, error) {
 	return &with, nil
 }
 
-// keep takes what is known of groups whose server does not answer now: one
-// whose resources cannot be deleted, as those of metrics, holds up nothing.
+// keep adds what is known from before of groups whose server does not answer now: a
+// group whose resources cannot be deleted, such as metrics, holds up nothing.
 func (s *Served) keep(old *Served) {
 	if old == nil {
 		return
@@ -188,8 +188,8 @@ func Targets(gv schema.GroupVersion, list *metav1.APIResourceList) []Target {
 }
 
 // addAnnounced adds to the failed group versions those of APIServices that are not
-// in discovery yet: the aggregator reads their documents, or learns that it cannot,
-// a moment later, and what they hold must not be forgotten.
+// in discovery yet: the aggregator reads their documents, or fails to, a moment
+// later, and what they hold must not be forgotten.
 func (s *Served) addAnnounced(ctx context.Context, config *rest.Config, lists []*metav1.APIResourceList) error {
 	var err error
 	if s.Remote, err = remotes(ctx, config); err != nil {
@@ -233,8 +233,8 @@ func remotes(ctx context.Context, config *rest.Config) (map[schema.GroupVersion]
 	return found, nil
 }
 
-// remoteOf is the group version of an APIService, and whether a server that is
-// not this plane has it.
+// remoteOf returns the group version of an APIService, and whether a server other
+// than this plane serves it.
 func remoteOf(service *unstructured.Unstructured) (gv schema.GroupVersion, remote bool) {
 	gv.Group, _, _ = unstructured.NestedString(service.Object, "spec", "group")
 	gv.Version, _, _ = unstructured.NestedString(service.Object, "spec", "version")
@@ -242,7 +242,7 @@ func remoteOf(service *unstructured.Unstructured) (gv schema.GroupVersion, remot
 	return gv, elsewhere != nil
 }
 
-// wasAvailable tells whether an APIService is Available or was, which the
+// wasAvailable tells whether an APIService is Available or ever was, which the
 // aggregator keeps in a condition of its own.
 func wasAvailable(service *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")

@@ -1,5 +1,5 @@
-// Package check has the checks of single values that the validation of several
-// API groups has in common. Messages are those of Kubernetes.
+// Package check has the checks of single values that several API groups share in
+// their validation. Messages are those of Kubernetes.
 package check
 
 import (
@@ -21,7 +21,7 @@ func Messages(path *field.Path, value any, messages []string) field.ErrorList {
 	return errs
 }
 
-// Required wants a text that is not empty.
+// Required checks that a text is not empty.
 func Required(path *field.Path, text string) field.ErrorList {
 	if text == "" {
 		return field.ErrorList{field.Required(path, "")}
@@ -29,7 +29,8 @@ func Required(path *field.Path, text string) field.ErrorList {
 	return nil
 }
 
-// OneOf wants one of the supported values; nothing is an error of its own.
+// OneOf checks for one of the supported values; an empty value is an error of its
+// own.
 func OneOf[T ~string](path *field.Path, value T, supported ...T) field.ErrorList {
 	if value == "" && !slices.Contains(supported, "") {
 		return field.ErrorList{field.Required(path, "")}
@@ -37,7 +38,7 @@ func OneOf[T ~string](path *field.Path, value T, supported ...T) field.ErrorList
 	return OptionalOneOf(path, &value, supported...)
 }
 
-// OptionalOneOf wants one of the supported values, or that there is none.
+// OptionalOneOf checks for one of the supported values, or none.
 func OptionalOneOf[T ~string](path *field.Path, value *T, supported ...T) field.ErrorList {
 	if value == nil || slices.Contains(supported, *value) {
 		return nil
@@ -45,13 +46,13 @@ func OptionalOneOf[T ~string](path *field.Path, value *T, supported ...T) field.
 	return field.ErrorList{field.NotSupported(path, *value, supported)}
 }
 
-// Selector wants a selector that can be evaluated, if there is one.
+// Selector checks that a selector can be evaluated, if there is one.
 func Selector(path *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// Reachable refuses addresses that mean another machine to each reader, or the
-// machines of a network as such.
+// Reachable refuses addresses that mean another machine to each reader, or all
+// machines of a network.
 func Reachable(path *field.Path, address string) field.ErrorList {
 	ip := netutils.ParseIPSloppy(address)
 	var text string

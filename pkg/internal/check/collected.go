@@ -6,9 +6,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// OnlyCollected tells whether an update changes nothing but what garbage
-// collectors change, in the end to delete the object, or nothing at all, as when
-// stored objects are rewritten. A create is no update.
+// OnlyCollected tells whether an update changes only what garbage collectors
+// change, in the end to delete the object, or nothing at all, as when stored
+// objects are rewritten. A create is no update.
 func OnlyCollected(obj, old runtime.Object) bool {
 	if old == nil {
 		return false

@@ -11,9 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Resolver has clients of webhooks use the dialer, with the credentials of
-// another resolver. Hosts that answer has a way for, by host and port, are asked
-// that way instead.
+// Resolver has clients of webhooks use the dialer, with the credentials of another
+// resolver. For a host and port with a transport from answer, they use that
+// instead.
 func (d Dialer) Resolver(
 	credentials webhook.AuthenticationInfoResolver, answer func(host string) http.RoundTripper,
 ) webhook.AuthenticationInfoResolver {
@@ -40,8 +40,8 @@ func (d Dialer) Resolver(
 	}
 }
 
-// Services resolves the Services that webhooks name. Where answer has a way for one,
-// its name is its address; others are left to the resolver.
+// Services resolves the Services that webhooks name. A Service with a transport
+// from answer has its name as address; others are left to the resolver.
 func Services(answer func(host string) http.RoundTripper, r webhook.ServiceResolver) webhook.ServiceResolver {
 	return services{answer, r}
 }
@@ -60,7 +60,8 @@ func (s services) ResolveEndpoint(namespace, name string, port int32) (*url.URL,
 	return s.other.ResolveEndpoint(namespace, name, port)
 }
 
-// NoServices resolves no Service, and says what to do instead.
+// NoServices resolves no Service, and returns an error that says what to do
+// instead.
 type NoServices string
 
 // ResolveEndpoint implements webhook.ServiceResolver.

@@ -1,5 +1,5 @@
-// Package dialing makes connections to where users of a plane say, its webhooks:
-// with a list of networks that they may not be in, and until the plane ends.
+// Package dialing connects to the webhooks that users of a plane configure: not in
+// denied networks, and only until the plane ends.
 package dialing
 
 import (
@@ -32,8 +32,7 @@ func PrivateNetworks() []netip.Prefix {
 	return all
 }
 
-// Dialer makes the connections to webhooks. Whoever made it ends them with
-// CloseAll.
+// Dialer makes the connections to webhooks. Its owner ends them with CloseAll.
 type Dialer struct {
 	*connrotation.Dialer
 	deny []netip.Prefix
@@ -42,8 +41,8 @@ type Dialer struct {
 // New returns a dialer that connects to no address of the denied networks.
 func New(deny []netip.Prefix) Dialer {
 	d := Dialer{deny: deny}
-	// What a name resolves to may change: the address is looked at when it is
-	// connected to, for redirects and the addresses of a resolver too.
+	// What a name resolves to may change: the address is checked when connecting to
+	// it, also after redirects and for the addresses of a resolver.
 	dial := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: d.control}
 	d.Dialer = connrotation.NewDialer(dial.DialContext)
 	return d
@@ -70,7 +69,8 @@ func (d Dialer) control(_, address string, _ syscall.RawConn) error {
 	if err != nil {
 		return fmt.Errorf("connect to a webhook: %w", err)
 	}
-	// An address with a zone is in no prefix, one of IPv4 as IPv6 in none of IPv4.
+	// A prefix contains no address with a zone, and one of IPv4 no IPv4 address in
+	// IPv6 form.
 	addr := to.Addr().Unmap().WithZone("")
 	for _, p := range d.deny {
 		if p.Contains(addr) {
@@ -88,7 +88,7 @@ func (d Dialer) Configure(c *rest.Config, err error) (*rest.Config, error) {
 	}
 	c.Dial = d.DialContext
 	if len(d.deny) > 0 {
-		// A proxy connects to whatever it is told.
+		// A proxy connects to any address.
 		c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
 	}
 	return c, nil

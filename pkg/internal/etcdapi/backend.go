@@ -1,12 +1,12 @@
-// Package etcdapi serves the part of etcd's v3 API that API servers use from a log
+// Package etcdapi serves the part of etcd's v3 API that API servers use, from a log
 // of revisions, to clients in this process: KV, Watch, Lease and Maintenance.
 //
 // A write crosses three layers: etcd's client, the KV service here, the log. A
-// watch is one goroutine that takes events from a bounded queue. What does not fit
-// into that it reads from the log, so a client that does not read costs nobody
-// else anything.
+// watch is one goroutine that takes events from a bounded queue. It reads events
+// that do not fit from the log, so a client that does not read costs nobody else
+// anything.
 //
-// Who compacts: the API server, as with etcd, by age; and the log itself, by size.
+// Both compact: the API server by age, as with etcd, and the log itself by size.
 package etcdapi
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// emulatedVersion is the etcd version in the status: one whose answers to
-// progress requests API servers rely on.
+// emulatedVersion is the etcd version in the status: API servers rely on its
+// answers to progress requests.
 const emulatedVersion = "3.6.0"
 
 // Backend runs a log. It implements controlplane.Backend.
@@ -99,7 +99,7 @@ func (b *Backend) start(ctx context.Context) error {
 	return nil
 }
 
-// Measure is what metrics tell of the log.
+// Measure returns the metrics of the log.
 func (b *Backend) Measure(ctx context.Context) metrics.Storage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -127,8 +127,8 @@ func (b *Backend) Client() (*clientv3.Client, error) {
 	return b.clients.Add(c)
 }
 
-// Stop implements controlplane.Backend: watches end, then what runs by itself,
-// then the log.
+// Stop implements controlplane.Backend: it ends the watches, then the background
+// work, then the log.
 func (b *Backend) Stop(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -156,8 +156,8 @@ type maintenance struct {
 	log revision.Log
 }
 
-// Status implements the etcd Maintenance service: the revision, and what the
-// storage takes.
+// Status implements the etcd Maintenance service: the revision, and the size of the
+// storage.
 func (m *maintenance) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
 	current, _, err := m.log.Current(ctx)
 	if err != nil {

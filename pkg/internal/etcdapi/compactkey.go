@@ -39,7 +39,7 @@ func clientKey(key string) []byte {
 	return []byte(key)
 }
 
-// nextVersion is the value to write after kv, which may be nil.
+// nextVersion returns the value to write after kv, which may be nil.
 func nextVersion(kv *revision.KeyValue, value []byte) []byte {
 	var version int64
 	if kv != nil {
@@ -48,7 +48,7 @@ func nextVersion(kv *revision.KeyValue, value []byte) []byte {
 	return fmt.Appendf(nil, "%d|%s", version+1, value)
 }
 
-// decodeVersion takes a stored value apart. Old releases of kine wrote the version
+// decodeVersion splits a stored value. Old releases of kine wrote the version
 // alone.
 func decodeVersion(stored []byte) (version int64, value []byte) {
 	head, value, found := bytes.Cut(stored, []byte("|"))

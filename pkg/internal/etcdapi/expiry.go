@@ -12,7 +12,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// expiry deletes keys when their time is over.
+// expiry deletes keys when they expire.
 type expiry struct {
 	wake chan struct{}
 
@@ -21,7 +21,7 @@ type expiry struct {
 	queue *btree.BTreeG[ending] // the same, the next one first
 }
 
-// ending is a key that has an end, and the revision that said so.
+// ending is a key that expires, and the revision that set its expiry.
 type ending struct {
 	key          string
 	expires, mod int64
@@ -34,7 +34,7 @@ func newExpiry() *expiry {
 	return &expiry{wake: make(chan struct{}, 1), keys: map[string]ending{}, queue: btree.NewG(32, sooner)}
 }
 
-// follow takes in what happened.
+// follow takes in events.
 func (x *expiry) follow(events []*revision.Event) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -72,8 +72,8 @@ func (x *expiry) signal() {
 	}
 }
 
-// due returns what has ended, up to the changes of one Append, and how long it is
-// until the next one ends.
+// due returns deletions of the keys that have expired, up to the changes of one
+// Append, and how long it is until the next one expires.
 func (x *expiry) due(now time.Time) (changes []revision.Change, wait time.Duration) {
 	const long = time.Hour
 	x.mu.Lock()
@@ -91,7 +91,7 @@ func (x *expiry) due(now time.Time) (changes []revision.Change, wait time.Durati
 	return changes, long
 }
 
-// again puts back what could not be deleted.
+// again puts back keys that could not be deleted.
 func (x *expiry) again(changes []revision.Change, expires int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -102,13 +102,13 @@ func (x *expiry) again(changes []revision.Change, expires int64) {
 	}
 }
 
-// run deletes what ends until the context does.
+// run deletes expired keys until the context ends.
 func (x *expiry) run(ctx context.Context, log revision.Log) {
 	for {
 		changes, wait := x.due(time.Now())
 		for _, c := range changes {
-			// Alone: that one was written again is no reason to keep the others.
-			// What was written again has an end of its own, or none.
+			// One by one: a key that was written again must not hold up the others. Its last
+			// write has an expiry of its own, or none.
 			if _, err := log.Append(ctx, []revision.Change{c}); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "A key whose time is over was not deleted; it is tried again", "key", c.Key)
 				x.again([]revision.Change{c}, time.Now().Add(readRetry).UnixMilli())

@@ -10,27 +10,27 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// notifyInterval is how often a watch that asked for progress and saw no event
-// hears of it: what Kubernetes asks of etcd.
+// notifyInterval is how often a watch that asked for progress and saw no event gets
+// it: Kubernetes asks the same of etcd.
 const notifyInterval = 5 * time.Second
 
-// hub hands every change to the watches it concerns. A change costs what listens
-// to it: watches are found by their key, their prefix or, for the few that have
-// neither, their span.
+// hub hands every change to the watches it concerns. A change costs work only for
+// its own watches: they are found by their key, their prefix or, for the few that
+// have neither, their span.
 type hub struct {
 	log  revision.Log
 	stop chan struct{} // closed when no watch gets anything any more
 
 	mu sync.Mutex
-	// revision is that up to which every change was handed on.
+	// revision is the last revision that was handed on.
 	revision int64
 	places   map[place]group
-	lengths  []int // of all prefixes that were watched, in order
-	spans    group // watches that are in no place
+	lengths  []int // of all watched prefixes, in order
+	spans    group // watches without a place
 	expiry   *expiry
 }
 
-// place is where the watches of one key are, or those of a prefix.
+// place is a key or a prefix that watches are for.
 type place struct {
 	key      string
 	isPrefix bool
@@ -60,7 +60,7 @@ func (h *hub) follow(events []*revision.Event) {
 	h.expiry.follow(events)
 }
 
-// lag is how many revisions the watch is behind that is most behind.
+// lag is how many revisions the slowest watch is behind.
 func (h *hub) lag() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,7 +108,7 @@ func (h *hub) all(f func(*watch)) {
 	}
 }
 
-// add has a watch hear of what happens from now on. The caller holds the lock.
+// add gives a watch all events from now on. The caller holds the lock.
 func (h *hub) add(w *watch) {
 	at, ok := placeOf(w.span)
 	if !ok {
@@ -135,7 +135,8 @@ func (h *hub) remove(w *watch) {
 	}
 }
 
-// notify tells idle watches that asked for it how far they are, until the end.
+// notify tells idle watches that asked for progress how far they are, until the
+// end.
 func (h *hub) notify() {
 	tick := time.NewTicker(notifyInterval)
 	defer tick.Stop()

@@ -70,7 +70,7 @@ func (s *kv) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error)
 	return response.Responses[0].GetResponsePut(), nil
 }
 
-// put is the change of a request, which expects nothing yet.
+// put returns the change of a request, without an expectation.
 func put(r *pb.PutRequest) (revision.Change, error) {
 	switch {
 	case len(r.Key) == 0:
@@ -82,7 +82,7 @@ func put(r *pb.PutRequest) (revision.Change, error) {
 	if err != nil {
 		return revision.Change{}, err
 	}
-	// The caller may go on to use its bytes.
+	// The caller may use its bytes again.
 	return revision.Change{Key: storedKey(r.Key), Value: bytes.Clone(r.Value), Expires: expires}, nil
 }
 
@@ -109,7 +109,7 @@ func (s *kv) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.Compacti
 	return &pb.CompactionResponse{Header: &pb.ResponseHeader{Revision: current}}, nil
 }
 
-// append writes, where the changes are not more than a transaction may have.
+// append writes the changes, if they are not more than a transaction may have.
 func (s *kv) append(ctx context.Context, changes []revision.Change) (revision.Result, error) {
 	if len(changes) > revision.MaxChanges {
 		return revision.Result{}, rpctypes.ErrGRPCTooManyOps
@@ -118,8 +118,8 @@ func (s *kv) append(ctx context.Context, changes []revision.Change) (revision.Re
 	return result, rpcError(err)
 }
 
-// keyValue is what a client gets of a key value, which is its own: it may write
-// to the bytes.
+// keyValue returns a key value for a client, with bytes of its own: the client may
+// write to them.
 func keyValue(kv *revision.KeyValue) *mvccpb.KeyValue {
 	c := &mvccpb.KeyValue{
 		Key: []byte(kv.Key), Value: slices.Clone(kv.Value), Lease: leaseOf(kv.Expires),
@@ -136,7 +136,7 @@ func unsupported(what string) error {
 	return status.Error(codes.Unimplemented, what+" is not supported by this storage")
 }
 
-// rpcError is what a client makes etcd's own errors of.
+// rpcError returns the error that the client turns into etcd's own.
 func rpcError(err error) error {
 	switch {
 	case err == nil:

@@ -12,8 +12,9 @@ import (
 
 // lease is etcd's Lease service as far as API servers use it: they grant leases
 // that end by themselves and never renew one. The number of a lease is the time at
-// which it ends, in milliseconds since 1970, and a checksum of it. So there is nothing
-// to keep about it, and what was put with it goes at that time, whoever runs then.
+// which it ends, in milliseconds since 1970, and a checksum of it. So no state is
+// kept, and the keys of a lease expire at that time, in whichever process then
+// runs.
 type lease struct {
 	pb.UnimplementedLeaseServer
 	hub *hub
@@ -27,12 +28,12 @@ func (l *lease) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest) (*pb.Leas
 	case r.TTL <= 0 || r.TTL > maxTTL:
 		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
 	}
-	// Rounded up: nothing goes before its time.
+	// Rounded up: nothing expires early.
 	expires := time.Now().Add(time.Duration(r.TTL)*time.Second).UnixMilli() + 1
 	return &pb.LeaseGrantResponse{Header: &pb.ResponseHeader{Revision: l.hub.reached()}, ID: leaseOf(expires), TTL: r.TTL}, nil
 }
 
-// leaseOf is the number of the lease that ends at a time.
+// leaseOf returns the number of the lease that ends at a time.
 func leaseOf(expires int64) int64 {
 	if expires == 0 {
 		return 0
@@ -51,14 +52,14 @@ func (l *lease) LeaseTimeToLive(_ context.Context, r *pb.LeaseTimeToLiveRequest)
 		return nil, unsupported("the keys of a lease")
 	}
 	left := time.Until(time.UnixMilli(r.ID >> 16))
-	ttl := int64(-1) // as etcd says of one that ended
+	ttl := int64(-1) // etcd's answer for a lease that ended
 	if left > 0 {
 		ttl = int64(left.Seconds())
 	}
 	return &pb.LeaseTimeToLiveResponse{Header: &pb.ResponseHeader{Revision: l.hub.reached()}, ID: r.ID, TTL: ttl}, nil
 }
 
-// deadline is when what is put with a lease goes, in milliseconds since 1970.
+// deadline returns when the keys of a lease expire, in milliseconds since 1970.
 func deadline(id int64) (int64, error) {
 	expires := id >> 16
 	if id != 0 && (leaseOf(expires) != id || expires <= time.Now().UnixMilli()) {

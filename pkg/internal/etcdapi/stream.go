@@ -9,8 +9,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// The chunks of a stream: how many keys the first has, and between how many bytes
-// of values those that follow are held.
+// The chunks of a stream: how many keys the first has, and the bounds for the bytes
+// of values in later ones.
 const (
 	firstChunk    = 64
 	maxChunk      = 4096
@@ -19,7 +19,7 @@ const (
 )
 
 // RangeStream implements the etcd KV service (KEP-5966): a range at one revision,
-// in chunks, with the header at the last.
+// in chunks, with the header in the last.
 func (s *kv) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServer) error {
 	if err := supported(r); err != nil {
 		return err
@@ -83,7 +83,7 @@ func (s *kv) rest(ctx context.Context, q revision.Query) (int64, error) {
 	return page.Count, rpcError(err)
 }
 
-// nextLimit is how many keys the chunk has that follows one of that many bytes.
+// nextLimit returns the number of keys in the chunk after one of that many bytes.
 func nextLimit(limit int64, bytes int) int64 {
 	switch {
 	case bytes < minChunkBytes:

@@ -12,10 +12,10 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// Txn implements the etcd KV service. What API servers send, one compare of a
-// key's revision and one write of the same key, is one call of the log. Of
-// anything else the keys are read first, at one revision, and what is written
-// depends on that they are still the same.
+// Txn implements the etcd KV service. The transactions of API servers, one compare
+// of a key's revision and one write of the same key, are one call of the log. For
+// any other, the keys are read first, at one revision, and the write depends on
+// them being still the same.
 func (s *kv) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	if len(r.Success) > revision.MaxChanges || len(r.Failure) > revision.MaxChanges || len(r.Compare) > revision.MaxChanges {
 		return nil, rpctypes.ErrGRPCTooManyOps
@@ -35,7 +35,7 @@ func (s *kv) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error)
 	}
 }
 
-// single is the change of a transaction that compares and writes one key.
+// single returns the change of a transaction that compares and writes one key.
 func single(r *pb.TxnRequest) (change revision.Change, ok bool, err error) {
 	if len(r.Compare) != 1 || len(r.Success) != 1 || len(r.Failure) > 1 {
 		return change, false, nil
@@ -87,8 +87,8 @@ func (s *kv) commitSingle(ctx context.Context, r *pb.TxnRequest, change revision
 	return response, nil
 }
 
-// responseOp is what a write is answered with that was done at a revision, and the
-// values before of the keys it is of.
+// responseOp is the answer to a write at a revision, given the previous values of
+// its keys.
 func responseOp(op *pb.RequestOp, at int64, before []*revision.KeyValue) *pb.ResponseOp {
 	header := &pb.ResponseHeader{Revision: at}
 	if r := op.GetRequestPut(); r != nil {
@@ -116,16 +116,16 @@ type transaction struct {
 	kv *kv
 	// at is the revision at which everything is read, 0 before the first read.
 	at int64
-	// values are the keys that were read; nil where there is none.
+	// values are the keys that were read; nil where a key does not exist.
 	values  map[string]*revision.KeyValue
 	changes []revision.Change
-	// ranges are answers to reads, by the index of their operation, and deletes
-	// how many changes one makes.
+	// ranges are answers to reads, by the index of their operation, and deletes the
+	// number of changes that a deletion makes.
 	ranges  map[int]*pb.RangeResponse
 	deletes map[int]int
 }
 
-// run returns again where a key changed meanwhile.
+// run returns again if a key changed meanwhile.
 func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (response *pb.TxnResponse, again bool, err error) {
 	succeeded, err := t.compare(ctx, r.Compare)
 	if err != nil {
@@ -165,7 +165,7 @@ func (t *transaction) run(ctx context.Context, r *pb.TxnRequest) (response *pb.T
 	return response, false, nil
 }
 
-// read returns what a span has, at the revision of the transaction.
+// read returns the keys of a span, at the revision of the transaction.
 func (t *transaction) read(ctx context.Context, q revision.Query) (revision.Page, error) {
 	if q.Revision == 0 {
 		q.Revision = t.at
@@ -177,7 +177,7 @@ func (t *transaction) read(ctx context.Context, q revision.Query) (revision.Page
 	return page, err
 }
 
-// value is that of a key, which is remembered: what is written depends on it.
+// value returns a key's value and remembers it: the write depends on it.
 func (t *transaction) value(ctx context.Context, key string) (*revision.KeyValue, error) {
 	if kv, ok := t.values[key]; ok {
 		return kv, nil
@@ -214,7 +214,7 @@ func (t *transaction) compare(ctx context.Context, all []*pb.Compare) (bool, err
 	return succeeded, nil
 }
 
-// compare tells whether a comparison holds for a key that has the value, or none.
+// compare tells whether a comparison holds for a key with this value, or none.
 func compare(c *pb.Compare, kv *revision.KeyValue) (bool, error) {
 	var found revision.KeyValue
 	if kv != nil {
@@ -303,7 +303,7 @@ func (t *transaction) planRange(ctx context.Context, i int, r *pb.RangeRequest, 
 		Span: span, Revision: max(r.Revision, 0), Limit: r.Limit, KeysOnly: r.KeysOnly, CountOnly: r.CountOnly,
 	})
 	if r.Revision > 0 {
-		err = rpcError(err) // another try would find no more
+		err = rpcError(err) // another try would fail too
 	}
 	if err != nil {
 		return err
@@ -350,7 +350,7 @@ func (t *transaction) planDelete(ctx context.Context, i int, r *pb.DeleteRangeRe
 	return nil
 }
 
-// add adds a change that expects what was read of its key, if it was.
+// add adds a change that expects the state of its key that was read, if it was.
 func (t *transaction) add(change revision.Change) {
 	change.Expect = revision.AnyRevision
 	if kv, ok := t.values[change.Key]; ok {
@@ -359,7 +359,7 @@ func (t *transaction) add(change revision.Change) {
 	t.changes = append(t.changes, change)
 }
 
-// check adds what else was read and must not have changed.
+// check adds checks that the other keys read have not changed.
 func (t *transaction) check() {
 	written := map[string]bool{}
 	for _, c := range t.changes {

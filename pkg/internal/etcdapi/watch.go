@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// maxQueued and maxQueuedBytes are what waits for a watch that does not
-	// read. What comes after them it reads from the log when it goes on.
+	// maxQueued and maxQueuedBytes bound the events that wait for a watch that does
+	// not read. It reads later ones from the log when it goes on.
 	maxQueued      = 4096
 	maxQueuedBytes = 4 << 20
-	// readRetry is how long a watch waits after the log could not be read.
+	// readRetry is how long a watch waits after an error of the log.
 	readRetry = time.Second
 )
 
-// watcher is the clientv3.Watcher of one client. It stands where etcd's own client
-// has a stream and four goroutines for its watches, and a buffer without a bound
-// for each of them.
+// watcher is the clientv3.Watcher of one client. In its place etcd's own client has
+// a stream and four goroutines for its watches, and an unbounded buffer for each of
+// them.
 type watcher struct {
 	hub *hub
 
@@ -40,23 +40,23 @@ var _ clientv3.Watcher = (*watcher)(nil)
 
 func newWatcher(h *hub) *watcher { return &watcher{hub: h, watches: map[*watch]struct{}{}} }
 
-// watch is a span of keys from a revision on. The lock of the hub guards what
-// changes.
+// watch is a span of keys from a revision on. The lock of the hub guards the fields
+// that change.
 type watch struct {
 	span   revision.Span
 	out    chan clientv3.WatchResponse
 	cancel context.CancelFunc
 	wake   chan struct{}
-	// What it was asked for beside keys.
+	// The options of the watch.
 	previous, progress, created, noPut, noDelete bool
 
 	queue []*revision.Event
 	bytes int
-	// next is the first revision that is neither in the queue nor was sent. A
-	// live watch has everything before the hub's revision in its queue.
+	// next is the first revision that is neither queued nor sent. A live watch has
+	// every event before the hub's revision in its queue.
 	next int64
 	live bool
-	// wanted is the revision from which on progress is to be told; 0: not asked.
+	// wanted is the revision from which to tell progress; 0: not asked.
 	wanted int64
 	busy   bool // had an event since the last notification
 }
@@ -102,8 +102,8 @@ func (w *watcher) forget(one *watch) {
 	delete(w.watches, one)
 }
 
-// RequestProgress implements clientv3.Watcher: every watch of the client tells
-// how far it is once it has what was written before the call.
+// RequestProgress implements clientv3.Watcher: every watch of the client tells how
+// far it is once it has all writes before the call.
 func (w *watcher) RequestProgress(ctx context.Context) error {
 	current, _, err := w.hub.log.Current(ctx)
 	if err != nil {
@@ -150,7 +150,7 @@ func (w *watch) offer(e *revision.Event) {
 	w.signal()
 }
 
-// ask has the watch tell that it is at a revision, as soon as it is.
+// ask makes the watch tell that it has reached a revision, as soon as it has.
 func (w *watch) ask(revision int64) {
 	w.wanted = max(w.wanted, revision)
 	w.signal()
@@ -201,8 +201,8 @@ func (h *hub) reached() int64 {
 	return h.revision
 }
 
-// take returns what is to be done for a watch: events that wait, or progress to
-// tell, or that it has to read the log first.
+// take returns what to do for a watch: events to send, or progress to tell, or that
+// it must read the log first.
 func (h *hub) take(w *watch) (events []*revision.Event, progress int64, behind bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -224,8 +224,8 @@ func (h *hub) take(w *watch) (events []*revision.Event, progress int64, behind b
 	return nil, 0, false
 }
 
-// catchUp reads what comes next for a watch from the log. It returns false where
-// that was the end of the watch.
+// catchUp reads the next events of a watch from the log. It returns false if the
+// watch has ended.
 func (h *hub) catchUp(ctx context.Context, w *watch) bool {
 	events, through, err := h.log.Changes(ctx, w.span, w.next-1)
 	switch {
@@ -268,7 +268,7 @@ func (w *watch) sendEvents(ctx context.Context, h *hub, events []*revision.Event
 	return w.send(ctx, h, r)
 }
 
-// event is what the client gets of an event, whose values are its own.
+// event returns the client's copy of an event, with values of its own.
 func (w *watch) event(e *revision.Event) *clientv3.Event {
 	event := &clientv3.Event{Type: mvccpb.PUT}
 	if e.Delete {
@@ -283,7 +283,7 @@ func (w *watch) event(e *revision.Event) *clientv3.Event {
 	return event
 }
 
-// send returns false where nobody takes the response any more.
+// send returns false when the client no longer takes responses.
 func (w *watch) send(ctx context.Context, h *hub, r clientv3.WatchResponse) bool {
 	select {
 	case w.out <- r:

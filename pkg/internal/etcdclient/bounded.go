@@ -15,30 +15,32 @@ import (
 )
 
 const (
-	// reachPatience is how long a call waits for a member that can be reached: as long
-	// as one takes that starts again.
+	// reachPatience is how long a call waits for a reachable member: as long as a
+	// restart of one takes.
 	reachPatience = 3 * time.Second
-	// causeTimeout is how long it takes to find out why there is no answer.
+	// causeTimeout bounds the search for the reason of a missing answer.
 	causeTimeout = 500 * time.Millisecond
 )
 
-// Remote is a connection to an etcd whose calls end after a while, tries and all, and
-// say why: etcd's client tries again, and only tells that time is over.
+// Remote is a connection to an etcd whose calls end after a while, retries
+// included, and say why: etcd's client retries, and only says that the time is
+// over.
 type Remote struct {
 	client     *clientv3.Client
 	connection *grpc.ClientConn
-	plain      pb.KVClient // without tries
+	plain      pb.KVClient // without retries
 	timeout    time.Duration
-	// gone: no member could be reached when one was last needed.
+	// gone: no member could be reached at the last try.
 	gone atomic.Bool
 }
 
-// NewRemote returns the connection of a client, whose calls have the time given.
+// NewRemote returns the connection of a client, with a timeout for each call.
 func NewRemote(c *clientv3.Client, timeout time.Duration) *Remote {
 	return &Remote{client: c, connection: c.ActiveConnection(), plain: pb.NewKVClient(c.ActiveConnection()), timeout: timeout}
 }
 
-// KV returns the KV of the connection. Its server may be older than streams of ranges.
+// KV returns the KV of the connection. Its server may be too old for streams of
+// ranges.
 func (r *Remote) KV() clientv3.KV {
 	return newKV(&bounded{clientv3.RetryKVClient(r.client), r}, r.client)
 }
@@ -50,8 +52,8 @@ func (r *Remote) Lease() clientv3.Lease {
 
 func (r *Remote) reached() bool { return r.connection.GetState() == connectivity.Ready }
 
-// call ends after the time of the connection: sooner where no member can be reached,
-// and at once where none could since the call before.
+// call ends after the connection's timeout: sooner if no member can be reached, and
+// at once if none could since the last call.
 func call[T any](ctx context.Context, r *Remote, f func(context.Context) (T, error)) (T, error) {
 	if r.gone.Load() && !r.reached() {
 		if err := r.cause(ctx); err != nil {
@@ -70,14 +72,14 @@ func call[T any](ctx context.Context, r *Remote, f func(context.Context) (T, err
 	switch {
 	case err == nil:
 		r.gone.Store(false)
-	case limited.Err() == nil || errors.Is(ctx.Err(), context.Canceled): // it was answered, or nobody waits
+	case limited.Err() == nil || errors.Is(ctx.Err(), context.Canceled): // it was answered, or the caller is gone
 	default:
 		err = r.late(ctx)
 	}
 	return answer, err
 }
 
-// late is the error of a call that got no answer in time.
+// late returns the error of a call without an answer in time.
 func (r *Remote) late(ctx context.Context) error {
 	if err := r.cause(ctx); err != nil {
 		return err
@@ -85,8 +87,8 @@ func (r *Remote) late(ctx context.Context) error {
 	return status.Error(codes.DeadlineExceeded, "the etcd cluster does not answer in time")
 }
 
-// cause is what keeps the etcd from answering, or nil where it is slow only: a member
-// that can be reached knows whether there is a leader.
+// cause returns what keeps the etcd from answering, or nil if it is only slow: a
+// reachable member knows whether there is a leader.
 func (r *Remote) cause(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(context.WithoutCancel(ctx)), causeTimeout)
 	defer cancel()
@@ -102,7 +104,7 @@ func (r *Remote) cause(ctx context.Context) error {
 	return nil
 }
 
-// bounded is the client of a KV service whose calls end.
+// bounded is a KV client whose calls end.
 type bounded struct {
 	pb.KVClient
 	remote *Remote
@@ -134,7 +136,7 @@ func (b *bounded) Txn(ctx context.Context, r *pb.TxnRequest, opts ...grpc.CallOp
 func (b *bounded) RangeStream(ctx context.Context, r *pb.RangeRequest, opts ...grpc.CallOption) (pb.KV_RangeStreamClient, error) {
 	life, cancel := context.WithCancel(ctx)
 	s, err := call(ctx, b.remote, func(limited context.Context) (pb.KV_RangeStreamClient, error) {
-		defer context.AfterFunc(limited, cancel)() // of the opening only
+		defer context.AfterFunc(limited, cancel)() // bounds the opening only
 		return b.KVClient.RangeStream(life, r, opts...)
 	})
 	if err != nil {
@@ -144,7 +146,7 @@ func (b *bounded) RangeStream(ctx context.Context, r *pb.RangeRequest, opts ...g
 	return &boundedStream{KV_RangeStreamClient: s, remote: b.remote, cancel: cancel}, nil
 }
 
-// boundedStream ends where a chunk does not come.
+// boundedStream ends when a chunk does not arrive in time.
 type boundedStream struct {
 	pb.KV_RangeStreamClient
 	remote *Remote

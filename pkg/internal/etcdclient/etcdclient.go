@@ -1,4 +1,4 @@
-// Package etcdclient makes etcd clients that share what is behind them.
+// Package etcdclient makes etcd clients that share the storage behind them.
 //
 // Every client has its own Watcher and its own Lease keeper, so that closing
 // one never ends a watch of another. What they share is the storage: an etcd
@@ -22,8 +22,8 @@ import (
 // in-process clients does.
 const keepAliveTimeout = time.Second
 
-// Servers are the services of the etcd API that a client calls as functions. Without
-// Watch whoever makes a client gives it a Watcher.
+// Servers are the services of the etcd API that a client calls as functions.
+// Without Watch, the caller of InProcess sets the client's Watcher.
 type Servers struct {
 	KV          pb.KVServer
 	Watch       pb.WatchServer
@@ -47,16 +47,16 @@ func InProcess(s Servers) *clientv3.Client {
 	return c
 }
 
-// Pool knows the clients of one storage that are still open, so that the
-// storage can close the forgotten ones when it stops. The zero value is ready.
+// Pool knows the clients of one storage that are still open, so that the storage
+// can close them when it stops. The zero value is ready.
 type Pool struct {
 	mu     sync.Mutex
 	open   map[*clientv3.Client]struct{}
 	closed bool
 }
 
-// Add puts c into the pool until it is closed. A pool that was closed closes c
-// at once and returns an error.
+// Add puts c into the pool until it is closed. A closed pool closes c at once and
+// returns an error.
 func (p *Pool) Add(c *clientv3.Client) (*clientv3.Client, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

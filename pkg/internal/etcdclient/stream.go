@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// inProcess is the client of a KV service in this process, which streams ranges
-// (KEP-5966), as etcd's own client of that kind does not.
+// inProcess is the client of a KV service in this process. Unlike etcd's own
+// in-process client it streams ranges (KEP-5966).
 type inProcess struct {
 	pb.KVClient
 	server pb.KVServer
@@ -32,7 +32,7 @@ func (c *inProcess) RangeStream(ctx context.Context, r *pb.RangeRequest, _ ...gr
 	return s, nil
 }
 
-// stream is a stream in this process, at the end that receives.
+// stream is the receiving end of a stream in this process.
 type stream struct {
 	grpc.ClientStream
 	ctx    context.Context //nolint:containedctx // of the stream, as gRPC has it
@@ -51,7 +51,7 @@ func (s *stream) Recv() (*pb.RangeStreamResponse, error) {
 	return nil, io.EOF
 }
 
-// sender is the end of a stream that sends.
+// sender is the sending end of a stream.
 type sender struct {
 	grpc.ServerStream
 	stream *stream
@@ -60,8 +60,8 @@ type sender struct {
 // Context implements grpc.ServerStream.
 func (s sender) Context() context.Context { return s.stream.ctx }
 
-// Send implements pb.KV_RangeStreamServer. The receiver gets a slice of its own: API
-// servers empty it while they read, and etcd looks at what it sent once more.
+// Send implements pb.KV_RangeStreamServer. The receiver gets a slice of its own:
+// API servers empty it while they read, and etcd reads what it sent once more.
 func (s sender) Send(chunk *pb.RangeStreamResponse) error {
 	sent := chunk.GetRangeResponse()
 	chunk = &pb.RangeStreamResponse{RangeResponse: &pb.RangeResponse{
@@ -76,16 +76,16 @@ func (s sender) Send(chunk *pb.RangeStreamResponse) error {
 }
 
 const (
-	// pageKeys is how many keys a page has where a server does not stream.
+	// pageKeys is the number of keys in a page if a server does not stream.
 	pageKeys = 1000
-	// askAgain is when a server that did not stream is asked again: it may have
-	// been upgraded.
+	// askAgain is when to ask a server that did not stream again: it may have been
+	// upgraded.
 	askAgain = 10 * time.Minute
 )
 
-// streaming is the client of a KV service that may be older than streams: ranges
-// are read by pages then. API servers would do that too, but all storages of the
-// process would, because of one.
+// streaming is the client of a KV service that may be too old for streams: it then
+// reads ranges by pages. API servers would do that too, but then for all storages
+// of the process, because of one.
 type streaming struct {
 	pb.KVClient
 	refused atomic.Int64 // when a stream was last refused, in nanoseconds
@@ -130,10 +130,10 @@ type pages struct {
 	ctx     context.Context //nolint:containedctx // of the stream, as gRPC has it
 	client  pb.KVClient
 	request *pb.RangeRequest
-	options []grpc.CallOption // with how large an answer may be
-	limit   int64             // of the whole. 0: none
+	options []grpc.CallOption // with the largest size of an answer
+	limit   int64             // of the whole range; 0: none
 	sent    int64
-	newest  int64 // the revision that the first page was answered at
+	newest  int64 // the revision of the first page's answer
 	over    bool
 }
 
@@ -171,8 +171,8 @@ func (p *pages) Recv() (*pb.RangeStreamResponse, error) {
 	return &pb.RangeStreamResponse{RangeResponse: chunk}, nil
 }
 
-// drained is a KV whose streams end with their context. etcd's client goes on to
-// hold the next chunk of one whose reader is gone.
+// drained is a KV whose streams end with their context. etcd's client holds the
+// next chunk even when its reader is gone.
 type drained struct{ clientv3.KV }
 
 // GetStream implements clientv3.KV.
@@ -192,7 +192,7 @@ func (d drained) GetStream(ctx context.Context, key string, opts ...clientv3.OpO
 					chunk = last
 				}
 				select {
-				case to <- chunk: // why it ended, where somebody still reads
+				case to <- chunk: // why it ended, for a reader that is still there
 				default:
 				}
 				return

@@ -15,7 +15,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
 )
 
-// stored is what of a stored object is looked at.
+// stored is the part of a stored object that the feed reads.
 type stored struct {
 	metav1.TypeMeta
 	Metadata struct {
@@ -32,8 +32,8 @@ type stored struct {
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
 func protobufMagic() []byte { return []byte{'k', '8', 's', 0} }
 
-// decode reads the metadata of a stored value: of JSON, or of protobuf, whose
-// first field is the ObjectMeta in every type of Kubernetes.
+// decode reads the metadata of a stored value, JSON or protobuf. In protobuf the
+// first field of every Kubernetes type is the ObjectMeta.
 func decode(value []byte) (*stored, error) {
 	s := &stored{}
 	if !bytes.HasPrefix(value, protobufMagic()) {
@@ -57,7 +57,7 @@ func decode(value []byte) (*stored, error) {
 	return s, nil
 }
 
-// object makes an Object of a stored value, in a place (see [keys.Space.Place]).
+// object makes an Object of the stored value in a place (see [keys.Space.Place]).
 func (f *Feed) object(place string, value []byte) (*Object, error) {
 	s, err := decode(value)
 	if err != nil {
@@ -92,21 +92,21 @@ func (f *Feed) object(place string, value []byte) (*Object, error) {
 	return o, nil
 }
 
-// stem is what objects of a type have in common: their resource, and how their
-// values say what they are.
+// stem is what objects of a type have in common: their resource, apiVersion and
+// kind.
 type stem struct {
 	resource         schema.GroupResource
 	apiVersion, kind string
 }
 
-// typeOf is the shared Type of objects of a resource. Only the goroutine that takes in
-// what is stored calls it.
+// typeOf returns the shared Type of objects of a resource. Only the goroutine that
+// takes in stored values calls it.
 func (f *Feed) typeOf(resource schema.GroupResource, meta metav1.TypeMeta) *Type {
 	key := stem{resource, meta.APIVersion, meta.Kind}
 	if t, ok := f.types[key]; ok {
 		return t
 	}
-	// The names are parts of a key, which would be kept as long as the type.
+	// The names are parts of a key, which the type would keep in memory.
 	key.resource = schema.GroupResource{Group: strings.Clone(resource.Group), Resource: strings.Clone(resource.Resource)}
 	t := &Type{Resource: key.resource, Kind: schema.FromAPIVersionAndKind(meta.APIVersion, meta.Kind)}
 	f.types[key] = t

@@ -44,10 +44,10 @@ func newFeed(h *Hub, space keys.Space) *Feed {
 	}
 }
 
-// OnChange has call called for every write until stop, in order: before is nil
-// for an object that is new, after for one that is gone. Both are set and their
-// UIDs differ when an object was replaced while the feed was away. call must
-// return soon: it runs where the feed is read, after its indexes changed.
+// OnChange has call called for every write until stop, in order: before is nil for
+// an object that is new, after for one that is gone. Both are set and their UIDs
+// differ when an object was replaced while the feed was away. call must return
+// soon: the goroutine that reads the feed calls it, after the indexes changed.
 func (f *Feed) OnChange(call func(before, after *Object)) (stop func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -60,10 +60,10 @@ func (f *Feed) OnChange(call func(before, after *Object)) (stop func()) {
 	}
 }
 
-// pageSize is how many objects are read at once to begin with.
+// pageSize is how many objects one request reads.
 const pageSize = 1000
 
-// Run takes in what the plane stores until the context ends. After a gap it reads
+// Run follows what the plane stores until the context ends. After a gap it reads
 // everything again and reports the difference.
 func (f *Feed) Run(ctx context.Context) {
 	for {
@@ -119,7 +119,7 @@ func (f *Feed) follow(ctx context.Context) error {
 	}
 }
 
-// apply takes in a write, unless it was read.
+// apply takes in a write, unless it was read already.
 func (f *Feed) apply(ctx context.Context, e event, read int64) {
 	switch {
 	case e.kv.ModRevision <= read:
@@ -131,9 +131,9 @@ func (f *Feed) apply(ctx context.Context, e event, read int64) {
 }
 
 // read reads every object and drops those that are gone. It returns the revision
-// that it read.
+// that it read at.
 func (f *Feed) read(ctx context.Context) (revision int64, err error) {
-	var seen map[string]bool // which of those known before are still there
+	var seen map[string]bool // the known objects that still exist
 	if f.Len() > 0 {
 		seen = map[string]bool{}
 	}
@@ -166,7 +166,7 @@ func (f *Feed) read(ctx context.Context) (revision int64, err error) {
 	return revision, nil
 }
 
-// pick reads those of a range that are the plane's, resource by resource.
+// pick reads the plane's objects in a range, resource by resource.
 func (f *Feed) pick(ctx context.Context, from, end string, take func(*mvccpb.KeyValue)) (revision int64, err error) {
 	for {
 		r, err := f.hub.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(1), clientv3.WithRev(revision))
@@ -187,7 +187,7 @@ func (f *Feed) pick(ctx context.Context, from, end string, take func(*mvccpb.Key
 	}
 }
 
-// page reads a range in pages, as it was at a revision, or is now: 0.
+// page reads a range in pages, at a revision; 0: now.
 func (f *Feed) page(ctx context.Context, from, end string, at int64, take func(*mvccpb.KeyValue)) (revision int64, err error) {
 	for revision = at; ; {
 		r, err := f.hub.client.Get(ctx, from, clientv3.WithRange(end), clientv3.WithLimit(pageSize), clientv3.WithRev(revision))
@@ -207,8 +207,8 @@ func (f *Feed) page(ctx context.Context, from, end string, at int64, take func(*
 	}
 }
 
-// put takes in a stored value. What is no object is left out: the storage may
-// hold other things.
+// put takes in a stored value. It leaves out values that are no objects: the
+// storage may hold other things.
 func (f *Feed) put(ctx context.Context, place string, kv *mvccpb.KeyValue) {
 	content, err := f.open(ctx, place, kv)
 	if err != nil {
@@ -227,12 +227,12 @@ func (f *Feed) put(ctx context.Context, place string, kv *mvccpb.KeyValue) {
 	f.replace(place, o, kv.ModRevision, false)
 }
 
-// drop takes out what is stored no more, since a revision.
+// drop takes out what was deleted at a revision.
 func (f *Feed) drop(place string, revision int64) { f.replace(place, nil, revision, false) }
 
-// replace changes the indexes, after a write with the revision, and tells who wants to
-// know. What is not sealed any more is in the indexes from the moment on in which
-// Unreadable leaves it out: who asked it takes what the indexes have for all there is.
+// replace changes the indexes, after a write with the revision, and calls the
+// OnChange functions. A value enters the indexes and leaves Unreadable at the same
+// moment: without an error from Unreadable, callers take the indexes as complete.
 func (f *Feed) replace(place string, after *Object, revision int64, sealed bool) {
 	f.mu.Lock()
 	before := f.index.replace(place, after)
@@ -260,7 +260,7 @@ func (f *Feed) advance(revision int64) {
 	f.moved.Announce()
 }
 
-// Await returns when everything was read for the first time.
+// Await returns when the feed has read everything for the first time.
 func (f *Feed) Await(ctx context.Context) error {
 	select {
 	case <-f.synced:
@@ -288,7 +288,7 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 		if moved == nil {
 			return nil
 		}
-		f.waiting.signal() // it may not know yet that nothing happened
+		f.waiting.signal() // the hub may not have told it that nothing happened
 		select {
 		case <-moved:
 		case <-ctx.Done():
@@ -297,7 +297,8 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 	}
 }
 
-// await returns what is closed when the feed moves, or nil when it reached the revision.
+// await returns a channel that is closed when the feed moves, or nil when it has
+// reached the revision.
 func (f *Feed) await(revision int64) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,22 +1,22 @@
 package feed
 
-// maxSteps bounds how exactly a feed knows which revisions history is of.
+// maxSteps bounds how exactly a feed knows the revisions of its history.
 const maxSteps = 512
 
-// history is how many bytes were replaced or deleted, and until which revision.
+// history counts the bytes that were replaced or deleted, by revision.
 type history struct {
 	bytes int64
 	steps []step // the oldest first
 }
 
-// step is how many bytes were replaced up to a revision, and with it.
+// step is how many bytes were replaced up to and including a revision.
 type step struct{ revision, bytes int64 }
 
-// add notes that the write with a revision replaced so many bytes.
+// add notes that the write at a revision replaced so many bytes.
 func (h *history) add(revision, bytes int64) {
 	h.bytes += bytes
 	if len(h.steps) == maxSteps {
-		// Each second one: what is kept is known half as exactly.
+		// Keep every second step: the revisions are then known half as exactly.
 		for i := range maxSteps / 2 {
 			h.steps[i] = h.steps[2*i+1]
 		}
@@ -25,8 +25,8 @@ func (h *history) add(revision, bytes int64) {
 	h.steps = append(h.steps, step{revision, h.bytes})
 }
 
-// after is how many bytes were replaced after a revision: what a storage still has that
-// was compacted there.
+// after is how many bytes were replaced after a revision: a storage that was
+// compacted there still has them.
 func (h *history) after(revision int64) int64 {
 	gone := 0
 	for gone < len(h.steps) && h.steps[gone].revision <= revision {
@@ -42,8 +42,8 @@ func (h *history) after(revision int64) int64 {
 	return h.bytes - h.steps[0].bytes
 }
 
-// replaced is how many bytes the storage keeps of the plane that were replaced or
-// deleted since the feed began.
+// replaced is how many replaced or deleted bytes of the plane the storage keeps,
+// since the feed began.
 func (f *Feed) replaced(compacted int64) int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,16 +25,16 @@ type Hub struct {
 
 	mu    sync.Mutex
 	feeds map[string]*Feed // by plane
-	// since is the revision from which on feeds are handed every event, 0 while there
-	// is no watch.
+	// since is the revision from which feeds get every event, 0 while there is no
+	// watch.
 	since    int64
-	revision int64         // up to which they were
-	asked    time.Time     // when the storage was last asked for an answer that is not here yet
+	revision int64         // the last revision they got
+	asked    time.Time     // when the storage was last asked for progress without an answer yet
 	moved    signal.Change // of since or revision
 }
 
-// NewHub makes a hub for what is stored below the prefix, "/registry", and, where
-// there are transformers, transformed by them. [Hub.Run] owns the client and closes it.
+// NewHub makes a hub for what is stored below the prefix, "/registry", through the
+// transformers, if there are any. [Hub.Run] owns the client and closes it.
 func NewHub(client *clientv3.Client, prefix string, transformers value.ResourceTransformers) *Hub {
 	return &Hub{
 		client: client, prefix: prefix, transformers: transformers,
@@ -47,7 +47,7 @@ func (h *Hub) Feed(plane string) *Feed {
 	return newFeed(h, keys.Space{Prefix: h.prefix, Plane: plane})
 }
 
-// retry is how long the hub or a feed waits before it tries again what failed.
+// retry is the pause of the hub or a feed after an error.
 const retry = time.Second
 
 // Run follows the storage until the context ends. After a gap, because the history
@@ -91,11 +91,11 @@ func (h *Hub) follow(ctx context.Context) error {
 	return errors.New("the watch ended")
 }
 
-// watchContext gives the hub's watch a stream of its own, so that progress is
-// asked of it and of no other.
+// watchContext gives the hub's watch a stream of its own, so that a progress
+// request reaches only it.
 func watchContext(ctx context.Context) context.Context { return clientv3.WithRequireLeader(ctx) }
 
-// now is the revision of the storage.
+// now returns the revision of the storage.
 func (h *Hub) now(ctx context.Context) (int64, error) {
 	r, err := h.client.Get(ctx, h.prefix, clientv3.WithCountOnly(), clientv3.WithLimit(1))
 	if err != nil {
@@ -118,7 +118,7 @@ func (h *Hub) deliver(events []*clientv3.Event) {
 	})
 }
 
-// interrupt has all feeds read again.
+// interrupt makes all feeds read again.
 func (h *Hub) interrupt(cause error) {
 	h.move(func() {
 		h.since = 0
@@ -128,7 +128,7 @@ func (h *Hub) interrupt(cause error) {
 	})
 }
 
-// move changes what others wait for.
+// move changes what callers of await wait for.
 func (h *Hub) move(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,8 +136,8 @@ func (h *Hub) move(change func()) {
 	h.moved.Announce()
 }
 
-// join has a feed handed all events from some revision on, as soon as there is a
-// watch; whatever the feed reads from now on is not older.
+// join gives a feed all events from the present revision on, as soon as there is a
+// watch; later reads of the feed are not older than that.
 func (h *Hub) join(ctx context.Context, f *Feed) error {
 	for {
 		h.mu.Lock()
@@ -157,7 +157,7 @@ func (h *Hub) join(ctx context.Context, f *Feed) error {
 	}
 }
 
-// leave ends what join began.
+// leave undoes join.
 func (h *Hub) leave(f *Feed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,8 +166,8 @@ func (h *Hub) leave(f *Feed) {
 	}
 }
 
-// take returns the events that wait for a feed and up to which revision it has all
-// with them, or why there are no more.
+// take returns the events that wait for a feed and the revision up to which it then
+// has all events, or why there are no more.
 func (h *Hub) take(f *Feed) (events []event, revision int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -183,19 +183,19 @@ type event struct {
 	deleted bool
 }
 
-// queue has the events that wait for a feed. All but more and signal needs the
-// hub's lock.
+// queue has the events that wait for a feed. All fields but more, and all methods
+// but signal, need the hub's lock.
 type queue struct {
 	events []event
 	bytes  int
 	ended  error         // why there are no more
-	more   chan struct{} // has room for one: there is something to take
+	more   chan struct{} // has room for one: there are events to take
 }
 
 func (q *queue) begin() { q.events, q.bytes, q.ended = nil, 0, nil }
 
-// mostBytes bounds the values that wait for a feed. One that is further behind reads
-// everything again, which is as fast.
+// mostBytes bounds the values that wait for a feed. A feed that is further behind
+// reads everything again, which is as fast.
 const mostBytes = 64 << 20
 
 var errBehind = errors.New("it was too far behind")
@@ -222,19 +222,19 @@ func (q *queue) end(cause error) {
 func (q *queue) signal() {
 	select {
 	case q.more <- struct{}{}:
-	default: // a look is due already
+	default: // it is signalled already
 	}
 }
 
-// progressEvery is how often a storage that does not answer is asked how far the
-// watch is, and lagTimeout for how long who asks for the lag waits for a watch that
-// is behind.
+// progressEvery is the pause between progress requests to a storage that does not
+// answer, and lagTimeout is how long callers that ask for the lag wait for a watch
+// that is behind.
 const (
 	progressEvery = 50 * time.Millisecond
 	lagTimeout    = 200 * time.Millisecond
 )
 
-// reach returns when all events up to a revision were handed to the feeds.
+// reach returns when the feeds have been given all events up to a revision.
 func (h *Hub) reach(ctx context.Context, revision int64) error {
 	for {
 		next, ask := h.await(revision)
@@ -255,10 +255,10 @@ func (h *Hub) reach(ctx context.Context, revision int64) error {
 	}
 }
 
-// await returns what is closed when the hub moves, or nil when it reached the
-// revision, and whether to ask for an answer. One at a time is asked for,
-// however many wait: were each answer to make all of them ask, answers would
-// come faster than they are read.
+// await returns a channel that is closed when the hub moves, or nil when it has
+// reached the revision, and whether to request progress. There is one request at a
+// time, however many callers wait: if each answer made all of them ask, answers
+// would come faster than they are read.
 func (h *Hub) await(revision int64) (next <-chan struct{}, ask bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -271,8 +271,8 @@ func (h *Hub) await(revision int64) (next <-chan struct{}, ask bool) {
 	return h.moved.Next(), ask
 }
 
-// Lag is by how many revisions the watch is behind the storage after a while in
-// which it had time to catch up.
+// Lag is how many revisions the watch is behind the storage, after some time to
+// catch up.
 func (h *Hub) Lag(ctx context.Context) (int64, error) {
 	now, err := h.now(ctx)
 	if err != nil {
@@ -280,16 +280,16 @@ func (h *Hub) Lag(ctx context.Context) (int64, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lagTimeout)
 	defer cancel()
-	// What it returns is in the lag.
+	// The error shows in the lag.
 	_ = h.reach(ctx, now)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return max(0, now-h.revision), nil
 }
 
-// History is how many bytes the storage keeps that were replaced or deleted since
-// the feeds began, when it was compacted at a revision. What cannot be decrypted is
-// not counted.
+// History is how many replaced or deleted bytes the storage keeps after a
+// compaction at a revision, since the feeds began. Values that cannot be decrypted
+// are not counted.
 func (h *Hub) History(compacted int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

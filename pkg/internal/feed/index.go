@@ -25,7 +25,7 @@ func newIndex() index {
 	}
 }
 
-// replace puts an object in a place, or nothing, and returns what was there.
+// replace puts an object, or nothing, in a place and returns the previous one.
 func (x *index) replace(place string, after *Object) (before *Object) {
 	before = x.objects[place]
 	if before != nil {
@@ -94,8 +94,8 @@ func (f *Feed) Dependents(owner UID) []*Object {
 	return slices.Clone(f.index.dependents[owner])
 }
 
-// Blocked tells whether a dependent blocks the owner's foreground deletion. One in
-// another namespace than the owner does not: to it the owner does not exist.
+// Blocked tells whether a dependent blocks the owner's foreground deletion. A
+// dependent in another namespace does not: for it the owner does not exist.
 func (f *Feed) Blocked(owner UID) bool {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -107,7 +107,7 @@ func (f *Feed) Blocked(owner UID) bool {
 }
 
 // Counts are the numbers of objects in a namespace by resource; without a
-// namespace, those of cluster-scoped ones.
+// namespace, those of cluster-scoped objects.
 func (f *Feed) Counts(namespace string) map[schema.GroupResource]int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -128,7 +128,7 @@ func (f *Feed) Len() int {
 	return len(f.index.objects)
 }
 
-// All are the objects, in no order, while the feed stands still: stop soon.
+// All are the objects, in no order. The feed stands still meanwhile: stop soon.
 func (f *Feed) All() iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
 		f.mu.RLock()

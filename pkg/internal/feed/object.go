@@ -17,12 +17,12 @@ type Object struct {
 	// Namespace is empty for cluster-scoped objects.
 	Namespace, Name string
 	UID             UID
-	// Revision is the storage's revision that wrote it: its resource version.
+	// Revision is the storage's revision of the write: the resource version.
 	Revision int64
 	// Deleting: metadata.deletionTimestamp is set.
 	Deleting bool
-	// Foreground and Orphan: metadata.finalizers has the finalizer of the garbage
-	// collector that asks for it.
+	// Foreground and Orphan: metadata.finalizers has that finalizer of the garbage
+	// collector.
 	Foreground, Orphan bool
 
 	owners []Owner
@@ -31,17 +31,17 @@ type Object struct {
 
 // Type is what a resource's objects have in common.
 type Type struct {
-	// Resource is the group and plural name that the key has.
+	// Resource is the group and plural name in the key.
 	Resource schema.GroupResource
-	// Kind is that of the stored value, in the version it is stored in.
+	// Kind is the kind of the stored value, in its stored version.
 	Kind schema.GroupVersionKind
 }
 
-// UID is a metadata.uid, in the 16 bytes of the UUID that it is.
+// UID is a metadata.uid as the 16 bytes of its UUID.
 type UID [16]byte
 
-// UIDOf makes a UID of any text: what is no UUID in its usual form, as a user
-// may have put into an owner reference, is hashed.
+// UIDOf makes a UID of any text: text that is no UUID in its usual form, which a
+// user may put into an owner reference, is hashed.
 func UIDOf(id types.UID) UID {
 	if u, err := uuid.Parse(string(id)); err == nil && u.String() == string(id) {
 		return UID(u)
@@ -64,11 +64,11 @@ func (w Owner) Is(o *Object) bool {
 	return o != nil && w.UID == o.UID && w.identity == identityOf(o.Type.Kind.Group, o.Type.Kind.Kind, o.Name)
 }
 
-// identityOf is a hash of what an owner reference names besides the UID.
+// identityOf is a hash of the other fields of an owner reference, besides the UID.
 func identityOf(group, kind, name string) uint64 {
 	h := fnv.New64a()
 	for _, s := range []string{group, kind, name} {
-		_, _ = h.Write([]byte(s)) // it has no error
+		_, _ = h.Write([]byte(s)) // Write returns no error
 		_, _ = h.Write([]byte{'/'})
 	}
 	return h.Sum64()

@@ -20,27 +20,27 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// encryptedPrefix starts every value that is encrypted, whatever with.
+// encryptedPrefix starts every encrypted value, with any encryption.
 // https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/value/encrypt/identity/identity.go
 func encryptedPrefix() []byte { return []byte("k8s:enc:") }
 
-// slow is how long it takes to fail where it is not the value that is at fault,
-// but a key service that does not answer.
+// slow is how long decryption takes to fail when the key service does not answer,
+// and the value is not at fault.
 const slow = 100 * time.Millisecond
 
-// sealed are values that could not be decrypted, because a key is missing or a
-// key service is away. They are tried again until they can. counts needs the
-// feed's lock, the rest is the goroutine's that reads the watch.
+// sealed are values that could not be decrypted, because a key is missing or a key
+// service is away. The feed tries them again until it can. counts needs the feed's
+// lock; only the goroutine that reads the watch uses the rest.
 type sealed struct {
 	values map[string]*mvccpb.KeyValue // by place
 	counts map[schema.GroupResource]int
-	pause  time.Time // nothing is tried before
+	pause  time.Time // no try before this time
 	cause  error     // why the last one could not be decrypted
 }
 
-// Unreadable is an error that names the resources with values that cannot be
-// decrypted, if there are any. Such an object is known by its key: where it is
-// and what it is called, but neither its UID nor its owners.
+// Unreadable returns an error that names the resources with values that cannot be
+// decrypted, if there are any. Of such an object only the key is known: its place
+// and name, but neither its UID nor its owners.
 func (f *Feed) Unreadable() error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
@@ -55,8 +55,8 @@ func (f *Feed) Unreadable() error {
 	return fmt.Errorf("stored objects cannot be read (%s): %w", strings.Join(all, ", "), f.sealed.cause)
 }
 
-// open decrypts a value, if it is encrypted. A server without the encryption
-// that another one of the same storage has had cannot.
+// open decrypts a value, if it is encrypted. A server needs the encryption that
+// another server of the same storage used.
 func (f *Feed) open(ctx context.Context, place string, kv *mvccpb.KeyValue) ([]byte, error) {
 	if err := revision.DamageOf(kv.Value); err != nil {
 		return nil, err
@@ -82,14 +82,15 @@ func (f *Feed) open(ctx context.Context, place string, kv *mvccpb.KeyValue) ([]b
 		}
 	}
 	if time.Since(begun) >= slow {
-		// Were each value to wait for a service that is away, the feed would stand still.
+		// If each value waited for a service that is away, the feed would stand still.
 		f.sealed.pause = time.Now().Add(retry)
 	}
 	return nil, first
 }
 
-// seal keeps a value that cannot be decrypted. What is known of the object from
-// before stays, so that nobody takes it for deleted; of a new one its place is.
+// seal keeps a value that cannot be decrypted. The object stays as it was known
+// before, so that nobody takes it for deleted; of a new one only the place is
+// known.
 func (f *Feed) seal(ctx context.Context, place string, kv *mvccpb.KeyValue, cause error) {
 	resource := keys.Resources(place)[0]
 	f.mu.Lock()
@@ -132,7 +133,7 @@ func (f *Feed) forget(place string) {
 	}
 }
 
-// unseal tries again what could not be decrypted.
+// unseal tries again to decrypt the sealed values.
 func (f *Feed) unseal(ctx context.Context) {
 	for _, place := range slices.Collect(maps.Keys(f.sealed.values)) {
 		if ctx.Err() != nil || time.Now().Before(f.sealed.pause) {

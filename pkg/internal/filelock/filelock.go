@@ -1,9 +1,9 @@
 // Package filelock keeps two servers off the same data.
 //
-// A lock belongs to an open file, so it ends with its holder however that
-// dies, and a second holder in the same process is refused like one in another
-// process. The lock file stays where it is: removing it would let a third
-// server lock a new file while a second one still waits on the old.
+// A lock belongs to an open file, so it ends with its holder however that dies, and
+// a second holder in the same process is refused like one in another process. The
+// lock file is never removed: a third server could lock a new file while a second
+// one still waits on the old.
 package filelock
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Lock is a lock somebody holds. The zero value holds nothing.
+// Lock is a held lock. The zero value holds nothing.
 type Lock struct {
 	file *os.File
 }
@@ -29,7 +29,7 @@ type HeldError struct {
 	Process string
 }
 
-// Error says who uses what the lock protects.
+// Error says which process uses what the lock protects.
 func (e *HeldError) Error() string {
 	if e.Process == "" {
 		return fmt.Sprintf("in use by another server (lock file %s)", e.Path)
@@ -61,7 +61,7 @@ func Take(path string) (*Lock, error) {
 const retry = 2 * time.Millisecond
 
 // Wait is Take that waits, as long as the context lasts, while somebody else holds
-// the lock. On systems that have no lock which ends with its process it holds nothing.
+// the lock. On systems without a lock that ends with its process it holds nothing.
 func Wait(ctx context.Context, path string) (*Lock, error) {
 	for {
 		lock, err := Take(path)

@@ -1,4 +1,4 @@
-// Package follow keeps up with files that change while a plane runs.
+// Package follow rereads files that change while a plane runs.
 package follow
 
 import (
@@ -9,35 +9,35 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Every is how soon a change of a file is noticed. Files are read, not
-// watched: they are small, and a watch misses those that are mounted, linked or
-// replaced, which is how tokens and certificates come to be in containers.
+// Every is how soon a change of a file is noticed. Files are read, not watched:
+// they are small, and a watch misses files that are mounted, linked or replaced, as
+// tokens and certificates in containers are.
 const Every = time.Second
 
-// Retry is how soon what could not be used is tried again although the
-// file has not changed: what else it depends on may have.
+// Retry is the pause before content that could not be used is tried again although
+// the file has not changed: what else it depends on may have.
 const Retry = 10 * time.Second
 
 // Source is a file that is read when a plane starts and again when it changes.
 type Source struct {
-	// What the file is, in errors: "token file".
+	// What names the file in errors: "token file".
 	What, File string
 	// Read returns the content, or why it must not be used.
 	Read func(file string) ([]byte, error)
-	// Use puts content into effect, or says why it does not; the context is that
-	// of the plane's life.
+	// Use puts content into effect, or returns why it cannot; the context is that of
+	// the plane's life.
 	Use func(ctx context.Context, content []byte) error
 }
 
-// Name is what errors call the file. Parts of a kind differ in it.
+// Name names the file in errors. Parts of a kind differ in it.
 func (s Source) Name() string { return s.What + " " + s.File }
 
-// File is a source in a running plane; one goroutine has it.
+// File is a source in a running plane, for one goroutine.
 type File struct {
 	Source
 
-	used, refused []byte    // content in effect, and what could not be
-	again         time.Time // when to try what was refused
+	used, refused []byte    // content in effect, and content that could not be used
+	again         time.Time // when to try the refused content
 	told          string    // the error that was logged
 }
 
@@ -50,7 +50,7 @@ func (f *File) Begin(ctx context.Context) error {
 	return err
 }
 
-// Begun tells what is in effect already, in place of Begin.
+// Begun sets the content that is in effect already, in place of Begin.
 func (f *File) Begun(content []byte) { f.used = content }
 
 // Run follows the file until the context ends. It returns nil.
@@ -67,8 +67,8 @@ func (f *File) Run(ctx context.Context) error {
 	}
 }
 
-// Look puts new content into effect. What cannot be is logged once, and changes
-// nothing. Run looks again and again.
+// Look puts new content into effect. Content that cannot be used is logged once,
+// and changes nothing. Run calls Look again and again.
 func (f *File) Look(ctx context.Context, now time.Time) {
 	content, err := f.Read(f.File)
 	if err != nil {
@@ -91,7 +91,7 @@ func (f *File) Look(ctx context.Context, now time.Time) {
 	klog.FromContext(ctx).Info("Loaded a changed file", "what", f.What, "file", f.File)
 }
 
-// tell logs why the file is not used, unless it was the last thing told.
+// tell logs why the file is not used, unless it logged the same last time.
 func (f *File) tell(ctx context.Context, err error) {
 	if ctx.Err() == nil && err.Error() != f.told {
 		f.told = err.Error()

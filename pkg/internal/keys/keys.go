@@ -1,4 +1,4 @@
-// Package keys knows where objects lie in a storage: at
+// Package keys knows where a storage has its objects: at
 //
 //	PREFIX/[GROUP/]RESOURCE/[NAMESPACE/]NAME
 //
@@ -20,9 +20,9 @@ import (
 
 const (
 	// planes is where planes other than the root have their objects: no group or
-	// resource has a name like it.
+	// resource has such a name.
 	planes = ".planes/"
-	// core stands for the core group, and is no name of a group either.
+	// core stands for the core group. No group has this name.
 	core = "_core"
 )
 
@@ -34,7 +34,7 @@ type Space struct {
 	Plane string
 }
 
-// Of is where objects of a resource lie, below the prefix: a path without
+// Of returns where the objects of a resource are, below the prefix: a path without
 // slashes at its ends.
 func (s Space) Of(r schema.GroupResource) string {
 	if s.Plane != "" {
@@ -46,13 +46,13 @@ func (s Space) Of(r schema.GroupResource) string {
 	return r.Group + "/" + r.Resource
 }
 
-// Range is what the keys of a resource's objects start with.
+// Range returns the prefix of the keys of a resource's objects.
 func (s Space) Range(r schema.GroupResource) string { return s.root() + s.Of(r) + "/" }
 
 func (s Space) root() string { return strings.TrimSuffix(s.Prefix, "/") + "/" }
 
-// Place takes a key of the server apart: whose it is, and where it would lie below
-// the prefix if it were the root plane's. Both are empty if nobody's object lies there.
+// Place splits a key of the server: the plane, and the key below the prefix if the
+// plane were the root plane. Both are empty if the key is of no object.
 func (s Space) Place(key string) (plane, place string) {
 	below, ok := strings.CutPrefix(key, s.root())
 	if !ok {
@@ -74,7 +74,7 @@ func (s Space) Place(key string) (plane, place string) {
 	return plane, group + "/" + resource + "/" + name
 }
 
-// Resource is that of an object whose place and name are known.
+// Resource returns the resource of an object from its place and name.
 func Resource(place, namespace, name string) (r schema.GroupResource, ok bool) {
 	if namespace != "" {
 		name = namespace + "/" + name
@@ -89,8 +89,8 @@ func Resource(place, namespace, name string) (r schema.GroupResource, ok bool) {
 	return schema.GroupResource{Resource: path}, true
 }
 
-// Resources are those that a place may be of, the most likely first. Names of
-// resources have no dots, and those of most groups do.
+// Resources returns the possible resources of a place, the most likely first. Names
+// of resources have no dots, and those of most groups do.
 func Resources(place string) []schema.GroupResource {
 	parts := strings.SplitN(place, "/", 4)
 	switch len(parts) {
@@ -106,8 +106,8 @@ func Resources(place string) []schema.GroupResource {
 	return []schema.GroupResource{{Resource: parts[0]}}
 }
 
-// First is the range of all that the space may have, from a key on: whatever lies
-// between two of its objects is left out by [Space.Next].
+// First is the range that has all objects of the space: [Space.Next] leaves out
+// what is between them.
 func (s Space) First() (from, end string) {
 	if s.Plane != "" {
 		return s.root() + planes, after(s.root() + planes)
@@ -116,14 +116,14 @@ func (s Space) First() (from, end string) {
 	return after(s.root() + planes), after(s.root())
 }
 
-// Next is where to go on, given the first key that is there from some key on: the
-// range in which the space has objects of that key's resource, and the first key
-// behind that resource.
+// Next is where to go on, given the first key found in a range: the range in which
+// the space has objects of that key's resource, and the first key after that
+// resource.
 func (s Space) Next(key string) (from, end, next string) {
 	resource := planes + strings.Join(strings.SplitN(strings.TrimPrefix(key, s.root()+planes), "/", 3)[:2], "/") + "/"
 	from = s.root() + resource + s.Plane + "/"
 	return from, after(from), after(s.root() + resource)
 }
 
-// after is the first key that does not start with a prefix, which ends in a slash.
+// after returns the first key after all keys with a prefix, which ends in a slash.
 func after(prefix string) string { return prefix[:len(prefix)-1] + string(prefix[len(prefix)-1]+1) }

@@ -1,4 +1,4 @@
-// Package leaktest has tests fail for the goroutines they leave.
+// Package leaktest makes tests fail if they leave goroutines behind.
 package leaktest
 
 import (
@@ -12,8 +12,8 @@ import (
 
 // patience is how long goroutines that were told to end may take: goleak alone
 // gives them less than half a second, in which a busy machine may not run them.
-// Some of upstream's notice that their server is gone when they next look, after
-// a second or two.
+// Some goroutines of upstream poll whether their server is gone, every second or
+// two.
 const patience = 30 * time.Second
 
 // Run runs the tests of a package, for its TestMain to exit with the code.
@@ -28,8 +28,8 @@ func Run(m *testing.M, ignored ...goleak.Option) (code int) {
 	return 0
 }
 
-// Check returns a function that fails the test when there are goroutines that
-// were not there when Check was called.
+// Check returns a function that fails the test if there are goroutines that did not
+// exist when Check was called.
 func Check(t testing.TB, ignored ...goleak.Option) func() {
 	t.Helper()
 	ignored = append(ignored, goleak.IgnoreCurrent())

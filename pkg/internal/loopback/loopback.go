@@ -31,12 +31,12 @@ var ErrClosed = errors.New("loopback: the server is stopped")
 // ErrNoHandler is returned for requests before Serve.
 var ErrNoHandler = errors.New("loopback: the server is not serving yet")
 
-// Serve makes the handler the one that requests reach.
+// Serve sets the handler that requests reach.
 func (t *Transport) Serve(h http.Handler) { t.handler.Store(&h) }
 
 // Close refuses further requests, waits for the running handlers and drops the
-// handler, so that a kept client config keeps no plane alive. Whoever closes
-// first ends what runs: requests end when their context or their server does.
+// handler, so that a kept client config keeps no plane alive. End running requests
+// first: they end when their context or their server does.
 func (t *Transport) Close() {
 	t.mu.Lock()
 	t.closed = true
@@ -45,8 +45,8 @@ func (t *Transport) Close() {
 	t.handler.Store(nil)
 }
 
-// Cut ends the answers of the running handlers, as a server does that closes its
-// connections: one that waits for a client that does not read waits no more.
+// Cut ends the answers of the running handlers, like a server that closes its
+// connections: a handler no longer waits for a client that does not read.
 func (t *Transport) Cut() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,8 +64,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	// The handler's context ends with the client's, and carries none of its
-	// values: a request made while another is handled has a record of its own.
+	// The handler's context ends with the client's and has none of its values: a
+	// request made while another is handled has its own values.
 	ctx, cancel := context.WithCancel(context.Background())
 	detach := context.AfterFunc(req.Context(), cancel)
 	in := inbound(ctx, req)
@@ -77,7 +77,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		defer closeBody(req)
 		err := w.serve(*h, in)
 		if cause := req.Context().Err(); cause != nil {
-			err = cause // what the handler wrote when it was told to end is not all
+			err = cause // what a handler wrote after it was told to end is incomplete
 		}
 		body.end(err)
 	}()
@@ -86,7 +86,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-w.wrote:
 	case <-req.Context().Done():
 	}
-	// Also where the handler was faster: it may have been told to end, and answered that.
+	// Also if the handler was faster: it may have been told to end, and answered that.
 	if err := req.Context().Err(); err != nil {
 		cancel()
 		return nil, err
@@ -129,13 +129,13 @@ func (t *Transport) leave(answer *pipe) {
 
 type contextKey struct{}
 
-// From tells whether the context is that of a request that came this way.
+// From tells whether the context is that of a request through a Transport.
 func From(ctx context.Context) bool {
 	came, _ := ctx.Value(contextKey{}).(bool)
 	return came
 }
 
-// inbound is the request as the handler's side sees it.
+// inbound returns the request as the handler sees it.
 func inbound(ctx context.Context, req *http.Request) *http.Request {
 	in := req.Clone(context.WithValue(ctx, contextKey{}, true))
 	in.RequestURI = req.URL.RequestURI()

@@ -15,7 +15,7 @@ type pipe struct {
 	mu     sync.Mutex
 	moved  sync.Cond
 	data   []byte
-	ended  error // what Read returns when data is read up
+	ended  error // what Read returns after the data
 	closed bool  // by the reader
 }
 
@@ -61,7 +61,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Close is the reader's: nothing more is wanted.
+// Close is for the reader: it wants no more data.
 func (p *pipe) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,8 @@ func (p *pipe) Close() error {
 	return nil
 }
 
-// end is the writer's: after the data, reads return the error. The first counts.
+// end is for the writer: after the data, reads return the error. The first call
+// counts.
 func (p *pipe) end(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,10 +1,10 @@
 // Package metrics answers /metrics with what libraries count in the process-wide
-// registry of Kubernetes, in fewer series: who stores them pays for each.
+// registry of Kubernetes, in fewer series, because each series costs storage.
 //
-// No series has a user, a name or a namespace. What multiplies is the buckets
-// of histograms, a dozen or two for each resource and verb. All but those that
-// dashboards and objectives are made of are thinned out. Buckets are cumulative,
-// so those that are left are right, and quantiles only less precise.
+// No series has a user, a name or a namespace. Most series are the buckets of
+// histograms, a dozen or two for each resource and verb. Handler thins them out,
+// except those that dashboards and objectives use. Buckets are cumulative, so the
+// remaining ones are right, and quantiles only less precise.
 // https://kubernetes.io/docs/reference/instrumentation/metrics/
 package metrics
 
@@ -17,7 +17,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 )
 
-// Buckets is how many finite buckets are left of a histogram.
+// Buckets is how many finite buckets of a histogram remain.
 const Buckets = 6
 
 // Handler serves the metrics of the process in the Prometheus exposition formats.
@@ -26,7 +26,7 @@ func Handler() http.Handler {
 		promhttp.HandlerOpts{ProcessStartTime: legacyregistry.GetProcessStart()})
 }
 
-// reduced leaves out what its gatherer has too much of.
+// reduced leaves out series that its gatherer has too many of.
 type reduced struct{ prometheus.Gatherer }
 
 // Gather implements prometheus.Gatherer.
@@ -56,7 +56,7 @@ func (r reduced) Gather() ([]*dto.MetricFamily, error) {
 	return kept, err
 }
 
-// thin leaves buckets at equal distances, the last one among them.
+// thin keeps buckets at equal distances, including the last one.
 func thin(all []*dto.Bucket) []*dto.Bucket {
 	step := (len(all) + Buckets - 1) / Buckets
 	if step <= 1 {

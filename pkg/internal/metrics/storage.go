@@ -23,19 +23,20 @@ const (
 	TooLarge       Reason = "size"        // of the request
 )
 
-// Storage is what is known of a storage when somebody asks for metrics. Nil, and the
-// zero time: nobody knows.
+// Storage is what is known of a storage when metrics are collected. Nil, and the
+// zero time: unknown.
 type Storage struct {
 	// History is how many bytes of history are kept, and File how many the storage
 	// takes on disk or in memory.
 	History, File *int64
 	// Compacted is when history was last dropped, or when the storage was started.
 	Compacted time.Time
-	// Lag is how many revisions the watch is behind that is most behind.
+	// Lag is how many revisions the slowest watch is behind.
 	Lag *int64
 }
 
-// add takes in what another storage reports: sums, and the worst of times and lags.
+// add takes in the report of another storage: sums, and the worst of times and
+// lags.
 func (s *Storage) add(other Storage) {
 	s.History, s.File = sum(s.History, other.History), sum(s.File, other.File)
 	if s.Compacted.IsZero() || !other.Compacted.IsZero() && other.Compacted.Before(s.Compacted) {
@@ -77,8 +78,8 @@ func Refused(why Reason) {
 	refused.WithLabelValues(string(why)).Inc()
 }
 
-// Report has a storage asked for its figures until stop is called. Storages with one
-// engine in a process are one in the metrics: sums, and the worst of ages.
+// Report has ask called for a storage's figures until stop is called. Storages with
+// one engine in a process are one in the metrics: sums, and the worst of ages.
 func Report(engine string, ask func() Storage) (stop func()) {
 	register()
 	r := &reporter{engine, ask}

@@ -15,8 +15,8 @@ import (
 // same Cache and a static document is built once for all of them. The zero
 // value is ready to use; a Cache must not be copied.
 //
-// It keeps bytes only: neither web services nor build functions, which would
-// keep the plane alive that asked first.
+// It keeps bytes only: web services and build functions would keep the plane alive
+// that asked first.
 type Cache struct {
 	once    sync.Once
 	program string
@@ -25,7 +25,7 @@ type Cache struct {
 	entries map[string]*entry
 }
 
-// entry returns the entry of a key, made when absent.
+// entry returns the entry of a key, and makes it if needed.
 func (c *Cache) entry(key string) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,8 +91,8 @@ type entry struct {
 	json, protobuf slot
 }
 
-// slot is filled once. Requests that come while it is being filled wait; when
-// filling fails the next one tries again.
+// slot is filled once. Requests that come meanwhile wait; after an error the next
+// one tries again.
 type slot struct {
 	mu   sync.Mutex
 	data []byte

@@ -20,9 +20,9 @@ import (
 
 const gvkExtension = "x-kubernetes-group-version-kind"
 
-// CheckNames says which types of the schemes have no OpenAPI name. The upstream
-// namer ends the process on the first of them; check before every use of it.
-// In practice these are unstructured types without a group.
+// CheckNames returns an error that names the types of the schemes without an
+// OpenAPI name. The upstream namer ends the process on the first of them; check
+// before every use of it. In practice these are unstructured types without a group.
 func CheckNames(schemes ...*runtime.Scheme) error {
 	var errs []error
 	for _, s := range schemes {
@@ -63,15 +63,15 @@ func withoutInternalKinds(extensions spec.Extensions) spec.Extensions {
 	return own
 }
 
-// isolated wraps definitions for the builders, which write to the top-level
-// extensions of a schema: definitions may be made once and shared.
+// isolated copies what the builders write to, the top-level extensions of a schema:
+// definitions may be made once and shared.
 func isolated(get common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
 	return utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		return own(get(ref))
 	})
 }
 
-// own are definitions of which the builders may write what they write to.
+// own copies what the builders write to.
 func own(shared map[string]common.OpenAPIDefinition) map[string]common.OpenAPIDefinition {
 	own := make(map[string]common.OpenAPIDefinition, len(shared))
 	for name, d := range shared {
@@ -81,8 +81,8 @@ func own(shared map[string]common.OpenAPIDefinition) map[string]common.OpenAPIDe
 	return own
 }
 
-// Shared readies a configuration for [Own] once, for all servers: what the builder
-// wraps of every schema is wrapped, so that it need not copy them each time.
+// Shared prepares a configuration for [Own] once, for all servers: it wraps every
+// schema as the builder would, which then need not copy them each time.
 func Shared(config *common.OpenAPIV3Config) *common.OpenAPIV3Config {
 	for name, d := range config.Definitions {
 		d.Schema = *builderutil.WrapRefs(&d.Schema)
@@ -91,18 +91,18 @@ func Shared(config *common.OpenAPIV3Config) *common.OpenAPIV3Config {
 	return config
 }
 
-// Own is a configuration like a shared one, for one server that installs groups
-// with it: servers fill in the Info, and the models are built of Definitions.
-// Call [Forget] when the groups are installed.
+// Own returns a configuration like a shared one, for one server that installs
+// groups with it: servers fill in the Info, and the models are built from
+// Definitions. Call [Forget] when the groups are installed.
 func Own(shared *common.OpenAPIV3Config) *common.OpenAPIV3Config {
 	config, info := *shared, *shared.Info
 	config.Info, config.Definitions = &info, own(shared.Definitions)
 	return &config
 }
 
-// Forget drops what is needed to install groups and not after: the definitions,
-// and a function that upstream's builder leaves in the configuration, which holds
-// on to the builder with all it made.
+// Forget drops what only the installation of groups needs: the definitions, and a
+// function that upstream's builder leaves in the configuration, which keeps the
+// builder alive with all it made.
 // https://github.com/kubernetes/kube-openapi/blob/43fb72c5454a/pkg/builder3/openapi.go
 func Forget(config *common.OpenAPIV3Config) {
 	config.Definitions, config.GetOperationIDAndTagsFromRoute = nil, nil
@@ -140,7 +140,7 @@ func narrowMetaKinds(doc *spec3.OpenAPI, path string) {
 	}
 }
 
-// groupVersion reads "api/v1" and "apis/apps/v1".
+// groupVersion parses "api/v1" and "apis/apps/v1".
 func groupVersion(path string) (group, version string, ok bool) {
 	parts := strings.Split(path, "/")
 	switch {

@@ -42,13 +42,13 @@ func readOnly(next http.HandlerFunc) http.Handler {
 
 // format is one encoding of a document.
 type format struct {
-	subType     string // what is asked for: application/<subType>
-	contentType string // what is answered
+	subType     string // requested: application/<subType>
+	contentType string // of the answer
 	protobuf    bool
 }
 
-// formats lists the encodings for a spec version, "v2" or "v3". The name with
-// the @ is not a valid media type and answered with its successor.
+// formats lists the encodings for a spec version, "v2" or "v3". The name with the @
+// is not a valid media type; its successor is the content type of the answer.
 func formats(version string) []format {
 	current := "com.github.proto-openapi.spec." + version + ".v1.0+protobuf"
 	deprecated := "com.github.proto-openapi.spec." + version + "@v1.0+protobuf"
@@ -74,11 +74,11 @@ func negotiate(accept string, offered []format) (format, bool) {
 	return format{}, false
 }
 
-// serveIndex answers which documents there are. It builds none of them.
+// serveIndex answers with the list of documents. It builds none of them.
 func (s *Service) serveIndex(w http.ResponseWriter, r *http.Request) {
 	documents, err := s.documents(r.Context())
 	if err != nil {
-		// The index of the remaining sources is worth more than none.
+		// An incomplete index is better than none.
 		klog.FromContext(r.Context()).Error(err, "OpenAPI index is incomplete")
 	}
 	index := handler3.OpenAPIV3Discovery{Paths: make(map[string]handler3.OpenAPIV3DiscoveryGroupVersion, len(documents))}
@@ -117,9 +117,9 @@ func (s *Service) serveV3(w http.ResponseWriter, r *http.Request) {
 	}
 	hash := r.URL.Query().Get("hash")
 	if hash != "" && hash != d.tag {
-		// Relative, so that it is right below any prefix a proxy or a parent
-		// server has cut off; not to be kept, because the tag may come back
-		// (a CRD created and deleted) and the two would redirect in a circle.
+		// Relative, so that it is right below any prefix that a proxy or a parent server
+		// has cut off; not to be stored, because the tag may come back (a CRD created and
+		// deleted) and the two would redirect in a circle.
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Location", "?"+url.Values{"hash": {d.tag}}.Encode())
 		w.WriteHeader(http.StatusMovedPermanently)
@@ -144,8 +144,8 @@ func (s *Service) serveV2(w http.ResponseWriter, r *http.Request) {
 	s.serve(w, r, d, f, false)
 }
 
-// serve answers a document. A client that has it already gets 304, and nothing
-// is built for it. An immutable answer is one whose URL has the tag in it.
+// serve answers with a document. A client that has it already gets 304, and nothing
+// is built. An immutable answer is one whose URL has the tag in it.
 func (s *Service) serve(w http.ResponseWriter, r *http.Request, d document, f format, immutable bool) {
 	etag := strconv.Quote(d.tag)
 	known := matches(r.Header.Get("If-None-Match"), etag)

@@ -9,9 +9,9 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// mergeV3 makes one document of several; the first one wins conflicts, as the
-// request does that both could serve. No document is modified, but the result
-// shares their data.
+// mergeV3 makes one document of several; the first one wins conflicts, as it wins
+// requests that both could serve. No document is modified, but the result shares
+// their data.
 func mergeV3(docs []*spec3.OpenAPI) *spec3.OpenAPI {
 	if len(docs) == 1 {
 		return docs[0]

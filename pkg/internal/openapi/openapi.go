@@ -1,6 +1,6 @@
 // Package openapi serves /openapi/v2 and /openapi/v3 of a plane, built lazily:
-// nothing is computed when a plane starts or when a CRD changes, and a document
-// is built once, when somebody first asks for it.
+// nothing is computed when a plane starts or when a CRD changes, and a document is
+// built once, when a client first asks for it.
 //
 // The documents come from Sources. A source lists what it has with a cheap
 // version tag each; the Service answers the index, If-None-Match and stale
@@ -21,13 +21,13 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// Source is where documents come from. A Service asks it on every request, so
-// both methods must be cheap, and safe for concurrent use.
+// Source provides documents. A Service asks it on every request, so both methods
+// must be cheap, and safe for concurrent use.
 type Source interface {
-	// Documents lists the OpenAPI v3 documents the source has now. After an
-	// error the documents of the other sources are served still.
+	// Documents lists the OpenAPI v3 documents the source has now. After an error the
+	// documents of the other sources are still served.
 	Documents(context.Context) ([]Document, error)
-	// V2 is what the source adds to the OpenAPI v2 document.
+	// V2 returns the source's part of the OpenAPI v2 document.
 	V2(context.Context) (Swagger, error)
 }
 
@@ -39,11 +39,11 @@ type Document struct {
 	// Tag changes whenever the content may change in the life of the program's
 	// binary (a Service adds the binary's own fingerprint).
 	Tag string
-	// Shared says that Path and Tag determine the content for the whole
-	// process, so that planes with one Cache share the bytes.
+	// Shared says that in this process Path and Tag determine the content, so that
+	// planes with one Cache share the bytes.
 	Shared bool
-	// Build makes the document. The result is not modified. An error is told
-	// to the client, and the next request builds again.
+	// Build makes the document. The result is not modified. The client gets the error,
+	// and the next request builds again.
 	Build func(context.Context) (*spec3.OpenAPI, error)
 }
 

@@ -30,12 +30,12 @@ type ownEntry struct {
 	entry *entry
 }
 
-// v2Path is where the v2 document is kept; no v3 document has this path.
+// v2Path is the path of the v2 document; no v3 document has it.
 const v2Path = "/v2"
 
-// NewService returns the service over sources, which is called for every
-// request. Planes that share a cache share the bytes of their static
-// documents; nil: a cache of its own.
+// NewService returns the service of the sources; the function is called for every
+// request. Planes that share a cache share the bytes of their static documents;
+// nil: a cache of its own.
 func NewService(cache *Cache, sources func() []Source) *Service {
 	if cache == nil {
 		cache = &Cache{}
@@ -43,7 +43,7 @@ func NewService(cache *Cache, sources func() []Source) *Service {
 	return &Service{cache: cache, sources: sources, own: map[string]ownEntry{}}
 }
 
-// document is what is served at one path: one or several sources' parts.
+// document is the document at one path, from one or several sources.
 type document struct {
 	path   string
 	tag    string
@@ -55,7 +55,7 @@ type document struct {
 	toProtobuf func([]byte) ([]byte, error)
 }
 
-// documents lists the v3 documents by path. The error says which sources could
+// documents returns the v3 documents by path. The error says which sources could
 // not list theirs; the documents of the others come with it.
 func (s *Service) documents(ctx context.Context) (map[string]document, error) {
 	parts := map[string][]Document{}
@@ -103,7 +103,7 @@ func (s *Service) document(path string, parts []Document) document {
 	return d
 }
 
-// v2 is the one OpenAPI v2 document.
+// v2 returns the OpenAPI v2 document.
 func (s *Service) v2(ctx context.Context) (document, error) {
 	d := document{path: v2Path, shared: true, failed: http.StatusServiceUnavailable, toProtobuf: handler.ToProtoBinary}
 	words := []string{s.cache.fingerprint(), v2Path}
@@ -149,8 +149,7 @@ func buildV2(ctx context.Context, parts []Swagger) ([]byte, error) {
 	return merged.MarshalJSON()
 }
 
-// bytes returns the document in one encoding, built when this is the first
-// request for it.
+// bytes returns the document in one encoding, and builds it at the first request.
 func (s *Service) bytes(ctx context.Context, d document, protobuf bool) ([]byte, error) {
 	e := s.entry(d)
 	asJSON := func() ([]byte, error) {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// StaticConfig says what a static source is made of. The functions are called
-// when a document is asked for, not before.
+// StaticConfig says what a static source is made of. The functions are called only
+// when a client asks for a document.
 type StaticConfig struct {
 	// Key tells apart sources whose routes and Go types are the same but whose
 	// Definitions, Schemes, Title or Version differ. Empty: there is no other.
@@ -31,10 +31,10 @@ type StaticConfig struct {
 	Title string
 	// Version is the version in the documents. Empty: "unversioned".
 	Version string
-	// WebServices are the routes. They must not change, but for Later. Required.
+	// WebServices are the routes. They must not change, except for Later. Required.
 	WebServices func() []*restful.WebService
 	// Later are the root paths, such as "apis/apps/v1", whose routes WebServices may
-	// have only after Make: each with what tells its routes from others at the
+	// have only after Make, each with a text that tells its routes from others at the
 	// path. Empty: none.
 	Later map[string]string
 	// Make has the routes of such a path made. Required with Later.
@@ -110,7 +110,7 @@ func (s *static) list() []Document {
 	return documents
 }
 
-// grouped are the web services there are by their root paths.
+// grouped returns the present web services by their root paths.
 func (s *static) grouped() map[string][]*restful.WebService {
 	grouped := map[string][]*restful.WebService{}
 	for _, ws := range s.config.WebServices() {
@@ -120,8 +120,8 @@ func (s *static) grouped() map[string][]*restful.WebService {
 	return grouped
 }
 
-// routesDigest covers what decides a document besides its definitions: where
-// the routes are, what they are called and which Go types they mention.
+// routesDigest covers what decides a document besides its definitions: the paths of
+// the routes, their names and their Go types.
 func routesDigest(services []*restful.WebService) string {
 	var words []string
 	for _, ws := range services {
@@ -148,7 +148,7 @@ func typeName(sample any) string {
 	return t.PkgPath() + "." + t.Name()
 }
 
-// inputs are the definitions and their namer.
+// inputs returns the definitions and their namer.
 func (s *static) inputs() (common.GetOpenAPIDefinitions, func(string) (string, spec.Extensions), error) {
 	definitions, err := s.config.Definitions()
 	if err != nil {

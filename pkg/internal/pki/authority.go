@@ -18,7 +18,7 @@ const (
 	// authority, so with less for the authority its last leaves would be issued
 	// again at every start.
 	RenewBefore = 30 * 24 * time.Hour
-	// backdate lets clients whose clock is slow trust a new certificate.
+	// backdate makes a new certificate valid for clients whose clock is slow.
 	backdate = 5 * time.Minute
 )
 
@@ -26,7 +26,7 @@ const (
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
-	// bundle is the file's certificates in PEM and nothing else that it may hold.
+	// bundle is the certificates of the file in PEM, without anything else in it.
 	bundle []byte
 }
 
@@ -53,9 +53,9 @@ func (l *ledger) authority() (*authority, error) {
 	return ca, nil
 }
 
-// newAuthority makes an authority. A key without a certificate is what a crash
-// leaves in between the two files; it is used, and should it have had a
-// certificate once, what that signed stays valid.
+// newAuthority makes an authority. A crash between the two files leaves a key
+// without a certificate: it uses that key, so that what an earlier certificate of
+// the key signed stays valid.
 func (l *ledger) newAuthority(key crypto.Signer) (*authority, error) {
 	if key == nil {
 		var err error
@@ -79,7 +79,7 @@ func (l *ledger) newAuthority(key crypto.Signer) (*authority, error) {
 	return &authority{cert: cert, key: key, bundle: l.files[caCert]}, nil
 }
 
-// checkAuthority returns the file that makes an authority unusable and why.
+// checkAuthority returns the file that makes an authority unusable, and the reason.
 func (l *ledger) checkAuthority(ca *authority) (string, error) {
 	usage := ca.cert.KeyUsage
 	switch {
@@ -98,7 +98,7 @@ func (l *ledger) checkAuthority(ca *authority) (string, error) {
 	return "", nil
 }
 
-// startOver adds to an error about one of the authority's files the way out.
+// startOver adds the way out to an error about one of the authority's files.
 func (l *ledger) startOver(name string, err error) error {
 	return fmt.Errorf("%s: %w: restore the file, or delete folder %s to start with a new identity", l.path(name), err, l.dir)
 }

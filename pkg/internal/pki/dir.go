@@ -34,15 +34,14 @@ const (
 	lockFile   = ".lock"
 )
 
-// Dir is the folder that keeps an identity: ca.crt, ca.key, server.crt,
-// server.key, admin.crt, admin.key and a lock file. Give it a folder of its own,
-// since deleting the folder is how one starts over. It is created with mode
-// 0700 and every file with 0600. The empty Dir keeps nothing: each Load makes a
-// new identity in memory.
+// Dir is the folder that keeps an identity: ca.crt, ca.key, server.crt, server.key,
+// admin.crt, admin.key and a lock file. Give it a folder of its own: to start over,
+// delete the folder. It is created with mode 0700 and every file with 0600. The
+// empty Dir keeps nothing: each Load makes a new identity in memory.
 type Dir string
 
-// Request is what an identity has to say. The zero value is a server reached on
-// this machine only and the default administrator.
+// Request is what an identity must contain. The zero value is a server reached only
+// on this machine and the default administrator.
 type Request struct {
 	// Hosts are the names and IP addresses by which clients reach the server, in
 	// addition to localhost, 127.0.0.1 and ::1. Names that an earlier request
@@ -80,7 +79,7 @@ func (d Dir) Load(ctx context.Context, req Request) (*Identity, error) {
 	}
 	defer func() { _ = lock.Release() }() // of a file that was only locked
 
-	// Whoever wrote a temporary file held the lock, so it is dead by now.
+	// The writer of a temporary file held the lock, so it is dead by now.
 	removeTemps(dir, fileNames(), 0)
 	files, err := readFiles(dir)
 	if err != nil {
@@ -102,8 +101,8 @@ func fileNames() []string {
 	return []string{caKey, caCert, serverName + keyExt, serverName + certExt, adminName + keyExt, adminName + certExt}
 }
 
-// State is what the folder's certificates are: they are to be loaded again when
-// it has changed. It reads no keys: with a new key comes a new certificate.
+// State is the content of the folder's certificates: load them again when it has
+// changed. It reads no keys: with a new key comes a new certificate.
 func (d Dir) State() ([]byte, error) {
 	ca, err := os.ReadFile(filepath.Join(string(d), caCert))
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // Endpoint is how clients reach a server that listens somewhere.
 type Endpoint struct {
-	// Hosts are what the serving certificate has to be good for, for [Request].
+	// Hosts are the hosts that the serving certificate must have, for [Request].
 	Hosts []string
 	// URL is the server's address in a kubeconfig, such as https://127.0.0.1:6443.
 	URL string
@@ -73,8 +73,8 @@ func servingHosts(extra []string) ([]string, error) {
 }
 
 // normalizeHost returns a host as a certificate has it: an IP address in its
-// shortest form without brackets and zone, or a name in lower case. It lets
-// through what resolvers do, such as underscores, and a leading wildcard.
+// shortest form without brackets and zone, or a name in lower case. It accepts what
+// resolvers accept, such as underscores, and a leading wildcard.
 func normalizeHost(host string) (string, error) {
 	bare := host
 	if strings.HasPrefix(host, "[") && strings.HasSuffix(host, "]") {

@@ -24,7 +24,7 @@ func writeFiles(dir string, files []file) error {
 		return nil
 	}
 	temps := make([]string, len(files))
-	// The disk makes one job of several fsyncs that wait at the same time.
+	// The disk handles several fsyncs that wait at the same time as one job.
 	var group errgroup.Group
 	for i, f := range files {
 		group.Go(func() (err error) {
@@ -61,8 +61,8 @@ func stage(dir string, f file) (string, error) {
 	return temp.Name(), errors.Join(err, temp.Close())
 }
 
-// syncDir makes renames last. It is best effort, because Windows and some
-// network file systems cannot: a rename that is lost leaves the old file.
+// syncDir makes renames durable. It is best effort, because Windows and some
+// network file systems cannot: a lost rename leaves the old file.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()
@@ -70,9 +70,9 @@ func syncDir(dir string) {
 	}
 }
 
-// removeTemps removes the temporary files that a crash left for any of the named
-// files, when they are at least of the given age. It is best effort: a leftover
-// that stays does no harm.
+// removeTemps removes the temporary files of the named files that a crash left, if
+// they are at least of the given age. It is best effort: a leftover file does no
+// harm.
 func removeTemps(dir string, names []string, age time.Duration) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -90,5 +90,5 @@ func removeTemps(dir string, names []string, age time.Duration) {
 	}
 }
 
-// tempPrefix begins the names of the temporary files made for a file.
+// tempPrefix returns the prefix of the names of a file's temporary files.
 func tempPrefix(name string) string { return "." + name + ".tmp-" }

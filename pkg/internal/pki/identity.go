@@ -17,7 +17,7 @@ type Identity struct {
 	// CA is the certificate by which clients know the server and the server
 	// knows its clients.
 	CA []byte
-	// ServerCert and ServerKey are what the server listens with.
+	// ServerCert and ServerKey are the server's serving certificate.
 	ServerCert, ServerKey []byte
 	// AdminCert and AdminKey are the administrator's client certificate.
 	AdminCert, AdminKey []byte
@@ -26,8 +26,8 @@ type Identity struct {
 	NotAfter time.Time
 }
 
-// Serving returns the serving certificate in the form the API server's secure
-// serving takes it.
+// Serving returns the serving certificate in the form that the API server's secure
+// serving takes.
 func (i *Identity) Serving() (dynamiccertificates.CertKeyContentProvider, error) {
 	content, err := dynamiccertificates.NewStaticCertKeyContent("serving-cert", i.ServerCert, i.ServerKey)
 	if err != nil {
@@ -36,8 +36,8 @@ func (i *Identity) Serving() (dynamiccertificates.CertKeyContentProvider, error)
 	return content, nil
 }
 
-// ClientCA returns the authority in the form the API server's client
-// certificate authentication takes it.
+// ClientCA returns the authority in the form that the API server's client
+// certificate authentication takes.
 func (i *Identity) ClientCA() (dynamiccertificates.CAContentProvider, error) {
 	content, err := dynamiccertificates.NewStaticCAContent("client-ca", i.CA)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// staleTemp is the age from which a temporary file beside a kubeconfig, which no
-// lock guards, is taken for a crash's leftover.
+// staleTemp is the age at which a temporary file beside a kubeconfig, which no lock
+// guards, counts as left by a crash.
 const staleTemp = time.Minute
 
 // WriteKubeconfig writes a kubeconfig with mode 0600 and creates its parent
@@ -53,7 +53,7 @@ func writeKubeconfig(path string, config *clientcmdapi.Config) error {
 	return writeFiles(dir, []file{{name: name, data: data}})
 }
 
-// checkExisting reports whether the file already is what is to be written, and
+// checkExisting reports whether the file already has the content to write, and
 // returns an error when it may not be replaced.
 func checkExisting(path string, config *clientcmdapi.Config, data []byte) (upToDate bool, err error) {
 	info, err := os.Stat(path)

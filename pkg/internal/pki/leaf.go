@@ -14,13 +14,14 @@ type leaf struct {
 	// name is the base of the names of its two files.
 	name  string
 	usage x509.ExtKeyUsage
-	// fits reports whether an existing certificate says what is asked for.
+	// fits reports whether an existing certificate meets the request.
 	fits func(*x509.Certificate) bool
 	// fill completes a template. old is the certificate to be replaced, or nil.
 	fill func(template, old *x509.Certificate)
 }
 
-// servingLeaf is a server's certificate for hosts, and for what it was for before.
+// servingLeaf is a server's certificate for hosts, and for the hosts of the
+// certificate before.
 func servingLeaf(hosts []string) leaf {
 	return leaf{
 		name:  serverName,
@@ -59,8 +60,7 @@ func adminLeaf(user string, groups []string) leaf {
 	}
 }
 
-// leaf returns the certificate that the folder has, or a new one when there is
-// none that will do.
+// leaf returns the folder's certificate, or a new one if that does not fit.
 func (l *ledger) leaf(ca *authority, want leaf) (*x509.Certificate, error) {
 	certFile, keyFile := want.name+certExt, want.name+keyExt
 	certs, err := l.certs(certFile)
@@ -81,8 +81,8 @@ func (l *ledger) leaf(ca *authority, want leaf) (*x509.Certificate, error) {
 	return l.issue(ca, want, old)
 }
 
-// verify returns why a certificate does not chain to the authority or is not
-// valid for a while to come.
+// verify returns why a certificate does not chain to the authority or will not be
+// valid for long enough.
 func (l *ledger) verify(ca *authority, cert *x509.Certificate, usage x509.ExtKeyUsage) error {
 	if !l.now.Add(RenewBefore).Before(cert.NotAfter) {
 		return fmt.Errorf("it ends on %s", cert.NotAfter.Format(time.DateOnly))
@@ -93,8 +93,8 @@ func (l *ledger) verify(ca *authority, cert *x509.Certificate, usage x509.ExtKey
 	return err
 }
 
-// issue makes a new key and certificate. The key is written first, so that a
-// crash leaves a pair that does not match and is issued again.
+// issue makes a new key and certificate. The key is written first: a crash leaves a
+// pair that does not match, which is issued again.
 func (l *ledger) issue(ca *authority, want leaf, old *x509.Certificate) (*x509.Certificate, error) {
 	key, err := l.newKey(want.name + keyExt)
 	if err != nil {
@@ -122,7 +122,7 @@ func (l *ledger) issue(ca *authority, want leaf, old *x509.Certificate) (*x509.C
 	return cert, nil
 }
 
-// issueAgain adds to an error about one of a leaf's files the way out.
+// issueAgain adds the way out to an error about one of a leaf's files.
 func (l *ledger) issueAgain(name string, want leaf, err error) error {
 	return fmt.Errorf("%s: %w: delete %s and %s to have them issued again",
 		l.path(name), err, l.path(want.name+certExt), l.path(want.name+keyExt))

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// ledger is the content of a folder while it is checked and completed. It does
-// no input or output, so that any content can be tried on it.
+// ledger is the content of a folder while it is checked and completed. It does no
+// I/O, so that tests can give it any content.
 type ledger struct {
 	// dir is the folder, for error messages.
 	dir string
@@ -60,7 +60,7 @@ func (l *ledger) identity(req Request) (*Identity, error) {
 	return id, nil
 }
 
-// put notes a file as new content and as one to write.
+// put sets a file's content and notes that it must be written.
 func (l *ledger) put(name string, data []byte) {
 	l.files[name] = data
 	l.changed = append(l.changed, file{name: name, data: data})

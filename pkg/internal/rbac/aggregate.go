@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Aggregate returns the rules of an aggregated ClusterRole: those of all roles
-// its selectors choose but itself, selector by selector and in the order of
-// the roles' names, each rule once. The rules are copies; without any the
-// slice is empty, not nil.
+// Aggregate returns the rules of an aggregated ClusterRole: those of all other
+// roles that its selectors choose, selector by selector and in the order of the
+// roles' names, each rule once. The rules are copies; without any the slice is
+// empty, not nil.
 func Aggregate(selectors []metav1.LabelSelector, all []*rbacv1.ClusterRole, self string) ([]rbacv1.PolicyRule, error) {
 	byName := slices.SortedFunc(slices.Values(all), func(a, b *rbacv1.ClusterRole) int {
 		return strings.Compare(a.Name, b.Name)
@@ -39,13 +39,13 @@ func Aggregate(selectors []metav1.LabelSelector, all []*rbacv1.ClusterRole, self
 	return rules, nil
 }
 
-// SameRules compares what is written, without reflection: planes under test do it
-// when they start, and there are a hundred rules.
+// SameRules compares rules as written, without reflection: planes in tests compare
+// a hundred rules when they start.
 func SameRules(a, b []rbacv1.PolicyRule) bool {
 	return slices.EqualFunc(a, b, func(a, b rbacv1.PolicyRule) bool { return sameRule(&a, &b) })
 }
 
-// sameRule compares what is written: order counts, nil and empty are the same.
+// sameRule compares rules as written: order counts, nil and empty are the same.
 func sameRule(a, b *rbacv1.PolicyRule) bool {
 	return slices.Equal(a.Verbs, b.Verbs) &&
 		slices.Equal(a.APIGroups, b.APIGroups) &&

@@ -12,8 +12,7 @@ import (
 )
 
 // Authorizer decides requests by roles and bindings. It keeps nothing: each
-// question reads what the Reader has at that time. It may be used by many
-// goroutines when its Reader may.
+// decision reads from the Reader. It is safe for concurrent use if its Reader is.
 type Authorizer struct {
 	reader Reader
 }
@@ -23,14 +22,14 @@ var (
 	_ authorizer.RuleResolver            = (*Authorizer)(nil)
 )
 
-// New returns an authorizer that reads through the reader.
+// New returns an authorizer with a reader.
 func New(reader Reader) *Authorizer { return &Authorizer{reader: reader} }
 
-// Authorize allows a request when a rule that its user holds allows it, with
-// the binding as the reason. Else it has no opinion, and the reason is what
-// could not be read, such as the role of a binding that does not exist, if
-// anything. It never returns an error: a missing role must not make a request
-// fail that another authorizer allows.
+// Authorize allows a request when a rule that its user holds allows it, with the
+// binding as the reason. Else it has no opinion, and the reason is what could not
+// be read, if anything, such as the role of a binding that does not exist. It never
+// returns an error: a missing role must not make a request fail that another
+// authorizer allows.
 func (a *Authorizer) Authorize(_ context.Context, attributes authorizer.Attributes) (authorizer.Decision, string, error) {
 	u := attributes.GetUser()
 	if u == nil {
@@ -62,9 +61,9 @@ func (a *Authorizer) Authorize(_ context.Context, attributes authorizer.Attribut
 }
 
 // RulesFor returns all rules that a user holds in a namespace: those of
-// cluster-wide bindings, then those of the namespace. With an error they are
-// right but may not be all. The flag for incomplete lists is never set, as
-// rules are all there is to know.
+// cluster-wide bindings, then those of the namespace. With an error they are right
+// but may be incomplete. The flag for incomplete lists is never set, because this
+// authorizer knows nothing but rules.
 func (a *Authorizer) RulesFor(
 	_ context.Context, u user.Info, namespace string,
 ) ([]authorizer.ResourceRuleInfo, []authorizer.NonResourceRuleInfo, bool, error) {
@@ -103,16 +102,16 @@ func (a *Authorizer) rules(u user.Info, namespace string) ([]rbacv1.PolicyRule, 
 	return held, utilerrors.NewAggregate(errs)
 }
 
-// source is where rules come from: a binding, and the subject in it that
-// applied. The namespace of a cluster-wide one is "".
+// source is the origin of rules: a binding, and the subject in it that applied. The
+// namespace of a cluster-wide one is "".
 type source struct {
 	binding   *rbacv1.RoleBinding
 	namespace string
 	subject   *rbacv1.Subject
 }
 
-// reason has the words of Kubernetes, down to names that stand before their
-// namespaces: audit logs are searched for them.
+// reason has the words of Kubernetes, even with names before their namespaces:
+// people search audit logs for them.
 func (s source) reason() string {
 	kind, name := "ClusterRoleBinding", s.binding.Name
 	if s.namespace != "" {

@@ -14,10 +14,10 @@ const (
 	aggregateToView  = "rbac.authorization.k8s.io/aggregate-to-view"
 )
 
-// Defaults returns the cluster roles and bindings that Kubernetes 1.37 starts
-// with, without those of nodes, schedulers and controllers that a plane does
-// not have. All are labelled, to be updated at each start. admin, edit and view
-// have no rules of their own: see Aggregate. Callers own what they get.
+// Defaults returns the cluster roles and bindings that Kubernetes 1.37 starts with,
+// without those of nodes, schedulers and controllers that a plane does not have.
+// All are labelled to be updated at each start. admin, edit and view have no rules
+// of their own: see Aggregate. Callers own the result.
 func Defaults() ([]*rbacv1.ClusterRole, []*rbacv1.ClusterRoleBinding) {
 	return defaultRoles(), defaultBindings()
 }
@@ -104,7 +104,7 @@ func aggregated(name, label string, labels map[string]string) *rbacv1.ClusterRol
 	}
 }
 
-// bound is the default binding of a role, by the name of the role, to groups.
+// bound is the default binding of a role to groups, with the name of the role.
 func bound(name string, groups ...string) *rbacv1.ClusterRoleBinding {
 	b := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: defaultMeta(name, nil),

@@ -27,9 +27,8 @@ func (r rule) urls(urls ...string) rule {
 	return r
 }
 
-// read, write and manage are for objects somebody may see, change, or both.
-// Each call is a slice of its own: nobody shares what a caller of Defaults
-// changes.
+// read, write and manage are for objects somebody may see, change, or both. Each
+// call returns a new slice: callers of Defaults may change it.
 func read() rule { return on("get", "list", "watch") }
 
 func write() rule { return on("create", "delete", "deletecollection", "patch", "update") }
@@ -38,8 +37,8 @@ func manage() rule {
 	return on("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 }
 
-// adminRules are what the administrator of a namespace may do and its editor
-// may not: let others in.
+// adminRules are what the administrator of a namespace may do beyond its editor:
+// let others in.
 func adminRules() []rule {
 	return []rule{
 		on("create").groups("authorization.k8s.io").resources("localsubjectaccessreviews"),
@@ -75,9 +74,9 @@ func editRules() []rule {
 	}
 }
 
-// viewRules are what anybody let into a namespace may see: nothing by which
-// they could become more, so neither secrets nor roles. Seeing namespaces
-// within a namespace means seeing that one.
+// viewRules are what anybody let into a namespace may see: nothing that gives them
+// more rights, so neither secrets nor roles. Seeing namespaces within a namespace
+// means seeing that one.
 func viewRules() []rule {
 	return []rule{
 		read().groups("").resources(

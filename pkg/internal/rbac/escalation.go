@@ -13,11 +13,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Confirm returns an error, in the words of Kubernetes, that says which of the
-// rules a user does not hold in a namespace, "" being the whole plane: nobody
-// may write a role with such rules, or bind one, without the verb escalate or
-// bind. What could not be read of the user's own rules is in it too, unless
-// nothing is missing.
+// Confirm returns an error, in the words of Kubernetes, that names the rules which
+// a user does not hold in a namespace ("": the whole plane): nobody may write a
+// role with such rules, or bind one, without the verb escalate or bind. It also
+// says which of the user's own rules could not be read, unless nothing is missing.
 func (a *Authorizer) Confirm(ctx context.Context, u user.Info, namespace string, rules []rbacv1.PolicyRule) error {
 	held, err := a.rules(u, namespace)
 	covered, missing := validation.Covers(held, rules)
@@ -33,8 +32,8 @@ func (a *Authorizer) Confirm(ctx context.Context, u user.Info, namespace string,
 	return errors.New(text)
 }
 
-// describe prints rules as they are when split, each on a line of its own, but
-// joins the verbs on one resource or object.
+// describe prints rules as they are when split, one per line, but joins the verbs
+// on one resource or object.
 func describe(rules []rbacv1.PolicyRule) []string {
 	var lines []string
 	verbs := map[string][]string{}

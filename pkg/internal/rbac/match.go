@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// who is what of a user bindings speak of.
+// who is a user as bindings name one.
 type who struct {
 	name   string
 	groups []string
@@ -31,8 +31,8 @@ func (w who) key(i int) Key {
 	return Key{Kind: rbacv1.GroupKind, Name: w.groups[i-1]}
 }
 
-// among returns the first of the subjects of a binding that somebody is, and
-// the first key by which they are, or -1. The namespace is that of the binding.
+// among returns the first subject of a binding that the user matches, and the first
+// key that matches, or -1. The namespace is that of the binding.
 func (w who) among(subjects []rbacv1.Subject, namespace string) (*rbacv1.Subject, int) {
 	for i := range subjects {
 		if key := w.keyOf(&subjects[i], namespace); key >= 0 {
@@ -61,8 +61,8 @@ func (w who) keyOf(subject *rbacv1.Subject, namespace string) int {
 	return -1
 }
 
-// request is what of a request rules speak of. Field and label selectors are
-// not among it: a rule allows all objects of a resource or those it names.
+// request is the part of a request that rules cover. They do not cover field and
+// label selectors: a rule allows all objects of a resource or those it names.
 type request struct {
 	resourceful bool // else path
 	verb        string
@@ -89,7 +89,7 @@ func requestOf(a authorizer.Attributes) request {
 	}
 }
 
-// allowedBy says whether one of the rules allows the request.
+// allowedBy reports whether one of the rules allows the request.
 func (r *request) allowedBy(rules []rbacv1.PolicyRule) bool {
 	for i := range rules {
 		rule := &rules[i]
@@ -103,9 +103,9 @@ func (r *request) allowedBy(rules []rbacv1.PolicyRule) bool {
 	return false
 }
 
-// resourceIn says whether a rule speaks of the resource and the object. A
-// request without a name (create, list, deletecollection) is allowed by no
-// rule that has names. A list or watch has one when its field selector is
+// resourceIn reports whether a rule covers the resource and the object. A request
+// without a name (create, list, deletecollection) is allowed by no rule that has
+// names. A list or watch has a name when its field selector is
 // metadata.name=<name>.
 func (r *request) resourceIn(rule *rbacv1.PolicyRule) bool {
 	if !containsOrAll(rule.APIGroups, r.group) {
@@ -133,8 +133,8 @@ func isResource(known, resource, subresource string) bool {
 	return found && (before == resource || before == rbacv1.ResourceAll)
 }
 
-// urlIn says whether a path is, or begins with, one of the URLs: with those that
-// end in "*".
+// urlIn reports whether a path equals one of the URLs, or begins with one that ends
+// in "*".
 func urlIn(urls []string, path string) bool {
 	return slices.ContainsFunc(urls, func(known string) bool {
 		return known == path || strings.HasSuffix(known, "*") && strings.HasPrefix(path, strings.TrimRight(known, "*"))

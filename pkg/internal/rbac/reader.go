@@ -5,8 +5,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 )
 
-// Reader reads roles and bindings, as a rule from a cache. What it returns is
-// never written to.
+// Reader reads roles and bindings, usually from a cache. Callers never modify the
+// results.
 type Reader interface {
 	// Role returns a role, or an error of apierrors.IsNotFound.
 	Role(namespace, name string) (*rbacv1.Role, error)
@@ -14,23 +14,22 @@ type Reader interface {
 	// ClusterRole returns a cluster role, or an error of apierrors.IsNotFound.
 	ClusterRole(name string) (*rbacv1.ClusterRole, error)
 
-	// Bindings returns at least the bindings of a namespace among whose Keys
-	// the key is, in any order. Others may be among them, as subjects are always
-	// compared. Those of the namespace "" are the cluster-wide ones, which have
-	// the fields of a RoleBinding. A request asks for each key of its user.
+	// Bindings returns at least the bindings of a namespace among whose Keys the key
+	// is, in any order. It may return others, because subjects are always compared.
+	// Those of the namespace "" are the cluster-wide ones, which have the fields of a
+	// RoleBinding. A request asks for each key of its user.
 	Bindings(namespace string, key Key) ([]*rbacv1.RoleBinding, error)
 }
 
-// Key is who a binding can be found by: a User or a Group. Service accounts
-// are users.
+// Key is what a binding can be found by: a User or a Group. Service accounts are
+// users.
 type Key struct {
 	Kind string // rbacv1.UserKind or rbacv1.GroupKind
 	Name string
 }
 
-// Keys returns what a binding can be found by: one key for each subject that
-// somebody can be. The namespace is that of the binding, and "" for a
-// cluster-wide one.
+// Keys returns the keys of a binding: one for each subject that a user can match.
+// The namespace is that of the binding, and "" for a cluster-wide one.
 func Keys(subjects []rbacv1.Subject, namespace string) []Key {
 	keys := make([]Key, 0, len(subjects))
 	for i := range subjects {
@@ -47,8 +46,8 @@ func Keys(subjects []rbacv1.Subject, namespace string) []Key {
 	return keys
 }
 
-// accountNamespace is where the service account of a subject lives: bindings
-// may leave out their own namespace.
+// accountNamespace is the namespace of a subject's service account: bindings may
+// leave out their own namespace.
 func accountNamespace(subject *rbacv1.Subject, binding string) string {
 	if subject.Namespace != "" {
 		return subject.Namespace

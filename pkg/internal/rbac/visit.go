@@ -6,12 +6,12 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// visitor sees the rules of one binding of somebody, or why they cannot be
-// read. It returns whether it wants to see more.
+// visitor gets the rules of one binding of somebody, or why they cannot be read. It
+// returns whether it wants more.
 type visitor func(from source, rules []rbacv1.PolicyRule, err error) bool
 
-// visit shows what somebody holds: cluster-wide bindings first and then those
-// of the namespace, if any.
+// visit shows the rules somebody holds: those of cluster-wide bindings first and
+// then those of the namespace, if any.
 func (a *Authorizer) visit(w who, namespace string, see visitor) {
 	if a.visitIn(w, "", see) && namespace != "" {
 		a.visitIn(w, namespace, see)
@@ -19,7 +19,7 @@ func (a *Authorizer) visit(w who, namespace string, see visitor) {
 }
 
 // visitIn shows the bindings of a namespace, or the cluster-wide ones. One that
-// has several keys of somebody is shown with its first subject only.
+// matches several keys is shown with its first subject only.
 func (a *Authorizer) visitIn(w who, namespace string, see visitor) bool {
 	for i := range w.keys() {
 		bindings, err := a.reader.Bindings(namespace, w.key(i))
@@ -40,9 +40,9 @@ func (a *Authorizer) visitIn(w who, namespace string, see visitor) bool {
 	return true
 }
 
-// RulesOf returns the rules of a role that is bound, or would be: those that
-// Confirm has to see before somebody may write the binding. The namespace is
-// that of the binding, and "" for a cluster-wide one.
+// RulesOf returns the rules of a role as bound in a namespace: Confirm checks them
+// before somebody may write the binding. The namespace is that of the binding, and
+// "" for a cluster-wide one.
 func (a *Authorizer) RulesOf(ref *rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	switch ref.Kind {
 	case "Role":

@@ -2,12 +2,12 @@ package revision
 
 import "strings"
 
-// maxCounts is how many spans are counted. API servers ask for one of each
+// maxCounts is how many spans are counted. API servers ask for one span per
 // resource, again and again.
 const maxCounts = 512
 
-// Counts knows how many keys some spans have now, so that a log need not count
-// them for each reader. The caller has a lock. The zero value is ready.
+// Counts knows how many keys some spans have now, so that a log need not count them
+// for each reader. The caller holds a lock. The zero value is ready.
 type Counts struct {
 	spans map[Span]int64
 }
@@ -18,8 +18,8 @@ func (c *Counts) Get(s Span) (n int64, known bool) {
 	return n, known
 }
 
-// Set keeps how many keys the span has, unless it is one that is asked for once:
-// the rest of a list that is read in pages.
+// Set keeps how many keys the span has, unless it is a span that is asked for only
+// once: the rest of a list that is read in pages.
 func (c *Counts) Set(s Span, n int64) {
 	if s.End == "" || strings.HasSuffix(s.Key, "\x00") {
 		return

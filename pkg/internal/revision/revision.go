@@ -23,7 +23,7 @@ const AnyRevision int64 = -1
 var (
 	// ErrCompacted says that the history of a revision is gone.
 	ErrCompacted = errors.New("the revision has been compacted")
-	// ErrFuture says that nothing has the revision yet.
+	// ErrFuture says that the revision does not exist yet.
 	ErrFuture = errors.New("the revision is in the future")
 	// ErrClosed says that the log was closed, or was never open.
 	ErrClosed = errors.New("the storage is stopping")
@@ -35,7 +35,7 @@ type KeyValue struct {
 	Value []byte
 	// Create is the revision that made the key, Mod the one that wrote Value.
 	Create, Mod int64
-	// Expires is when the key is to go, in milliseconds since 1970. 0: never.
+	// Expires is when the key expires, in milliseconds since 1970. 0: never.
 	Expires int64
 }
 
@@ -54,9 +54,9 @@ type Kind byte
 const (
 	// Put writes a value.
 	Put Kind = iota
-	// Delete removes a key. There is no revision for a key that is not there.
+	// Delete removes a key. Deleting a key that does not exist makes no revision.
 	Delete
-	// Check writes nothing: the changes beside it depend on the key.
+	// Check writes nothing: the other changes depend on the key.
 	Check
 )
 
@@ -71,16 +71,16 @@ type Change struct {
 	Expect int64
 }
 
-// Result is what came of an Append.
+// Result is the outcome of an Append.
 type Result struct {
-	// Revision is the newest one when it was decided: of the last change, where
-	// it wrote any.
+	// Revision is the newest revision at the decision: that of the last change, if any
+	// was written.
 	Revision int64
-	// Refused is the index of the first change whose expectation did not hold,
-	// or -1. Where one did not, nothing was written.
+	// Refused is the index of the first change whose expectation did not hold, or -1.
+	// If one did not, nothing was written.
 	Refused int
-	// Before is what each key was before; nil where it did not exist. Of a
-	// refused Append it is complete up to Refused.
+	// Before is each key's value before; nil where it did not exist. After a refusal
+	// it is complete up to Refused.
 	Before []*KeyValue
 }
 
@@ -93,8 +93,8 @@ type Event struct {
 	Previous *KeyValue
 }
 
-// After is the event for who sees no further back than a compaction: as in etcd,
-// what was before a change at that revision is history.
+// After returns the event as seen after a compaction: as in etcd, the value before
+// a change at that revision is history.
 func (e *Event) After(compacted int64) *Event {
 	if e.Previous == nil || e.KV.Mod > compacted {
 		return e
@@ -126,55 +126,56 @@ func (s Span) Has(key string) bool {
 // Query asks for keys.
 type Query struct {
 	Span
-	// Revision is at which revision. 0: the newest.
+	// Revision is the revision to read at. 0: the newest.
 	Revision int64
-	// Limit is how many keys at most. 0: all.
+	// Limit is the largest number of keys. 0: all.
 	Limit int64
 	// KeysOnly leaves the values out, CountOnly the keys as well.
 	KeysOnly, CountOnly bool
-	// Uncounted leaves the count out: who reads page after page counts by itself.
+	// Uncounted leaves the count out: a caller that reads page after page counts by
+	// itself.
 	Uncounted bool
 }
 
 // Page answers a query.
 type Page struct {
-	// Revision is the newest one that the query could see. It was read at this
-	// revision, unless it asked for an older one.
+	// Revision is the newest one that the query could see. The page was read at this
+	// revision, unless the query asked for an older one.
 	Revision int64
 	KVs      []*KeyValue // in the order of their bytes
 	// Count is how many keys the span has, whatever the limit. Uncounted: nothing.
 	Count int64
 }
 
-// Log is a history of changes. All methods may be called at the same time.
-// Reads see every change whose Append has returned, and none by halves.
+// Log is a history of changes. All methods may be called at the same time. Reads
+// see every change whose Append has returned, and no Append in part.
 type Log interface {
-	// Append writes all changes or none. After an error other than the
-	// context's own it is not known whether it did. No two changes have one key.
+	// Append writes all changes or none. After an error other than the context's own
+	// it is unknown whether it did. Each change has another key.
 	Append(ctx context.Context, changes []Change) (Result, error)
 	// Range answers a query. Errors: ErrCompacted, ErrFuture.
 	Range(ctx context.Context, q Query) (Page, error)
-	// Changes returns the events of the span after a revision, in order, and
-	// the revision up to which these are all. It may return fewer than there
-	// are: a few megabytes at a time. Errors: ErrCompacted.
+	// Changes returns the events of the span after a revision, in order, and the
+	// revision up to which they are complete. It may return only a few megabytes at a
+	// time. Errors: ErrCompacted.
 	Changes(ctx context.Context, s Span, after int64) (events []*Event, through int64, err error)
-	// Compact drops what no read at the revision or later needs. Errors:
-	// ErrCompacted where that happened before, ErrFuture.
+	// Compact drops what no read at the revision or later needs. Errors: ErrCompacted
+	// if the revision was compacted before, ErrFuture.
 	Compact(ctx context.Context, revision int64) error
-	// Current is the newest revision, and the one of the last compaction.
+	// Current returns the newest revision, and that of the last compaction.
 	Current(ctx context.Context) (current, compacted int64, err error)
-	// Expiring are the keys that have an end: it may have more, with revisions
-	// that the keys have no longer.
+	// Expiring returns the keys that expire. It may return more, with revisions that
+	// the keys no longer have.
 	Expiring(ctx context.Context) ([]*KeyValue, error)
-	// Size is what the log takes on disk, or in memory, in bytes.
+	// Size returns what the log takes on disk, or in memory, in bytes.
 	Size(ctx context.Context) (int64, error)
-	// History is how many bytes of history there are, and when some was last dropped:
-	// the opening, where none was.
+	// History returns how many bytes of history there are, and when some was last
+	// dropped, or else when the log was opened.
 	History() (bytes int64, dropped time.Time)
 	// Close ends all work and releases every file.
 	Close(ctx context.Context) error
 }
 
-// Follower hears of every change, in order, before the Append that made it
-// returns. It must return soon and may not call the log.
+// Follower gets every change, in order, before the Append that made it returns. It
+// must return soon and may not call the log.
 type Follower func(events []*Event)

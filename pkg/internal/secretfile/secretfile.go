@@ -1,4 +1,5 @@
-// Package secretfile reads files with secrets, and none that every user may touch.
+// Package secretfile reads files with secrets, and refuses those that every user
+// may touch.
 package secretfile
 
 import (
@@ -13,8 +14,8 @@ import (
 // of a file.
 const others fs.FileMode = 0o007
 
-// Read reads a file that only its owner and group may touch. The error of
-// another says what to do.
+// Read reads a file that only its owner and group may touch. For other files the
+// error says what to do.
 func Read(file string) ([]byte, error) {
 	f, err := os.Open(file)
 	if err != nil {

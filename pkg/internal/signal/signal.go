@@ -3,8 +3,8 @@ package signal
 
 import "sync"
 
-// Change tells any number of waiters that something changed. Its zero value is ready.
-// Whoever waits asks for Next before reading what must not be missed.
+// Change tells any number of waiters that something changed. Its zero value is
+// ready. A waiter calls Next before it reads what must not be missed.
 type Change struct {
 	mu   sync.Mutex
 	next chan struct{} // nil while nobody waits

@@ -16,13 +16,13 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// KeepFunc tells whether an object of a list or watch is for who asked.
+// KeepFunc tells whether the caller may see an object of a list or watch.
 type KeepFunc func(ctx context.Context, namespace, name string) (bool, error)
 
-// Filter leaves objects out of the list or watch of one request. It travels in
-// the request's context and does nothing before it is given what to keep.
+// Filter leaves objects out of the list or watch of one request. It travels in the
+// request's context and does nothing before Keep is called.
 type Filter struct {
-	// Resource is what is listed; other stores take no notice of the filter.
+	// Resource is the listed resource; stores of others ignore the filter.
 	Resource schema.GroupResource
 
 	mu      sync.Mutex
@@ -43,22 +43,23 @@ func FilterFrom(ctx context.Context) *Filter {
 	return f
 }
 
-// Keep leaves out what the function does not keep.
+// Keep sets the function that selects the objects.
 func (f *Filter) Keep(keep KeepFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.keep = keep
 }
 
-// Pending tells that objects are to be left out and that no store has done so:
-// whatever is answered then is not filtered.
+// Pending tells that objects must be left out and that no store has done so: an
+// answer now would be unfiltered.
 func (f *Filter) Pending() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.keep != nil && !f.applied
 }
 
-// apply returns what to keep of the resource; nil is everything.
+// apply returns the function that selects the resource's objects; nil keeps
+// everything.
 func (f *Filter) apply(resource schema.GroupResource) KeepFunc {
 	if f == nil || f.Resource != resource {
 		return nil
@@ -69,9 +70,9 @@ func (f *Filter) apply(resource schema.GroupResource) KeepFunc {
 	return f.keep
 }
 
-// filtering obeys the filter of a request. It adds a condition to the
-// predicate, which watch cache and storage both ask object by object: limits,
-// continuation, bookmarks and resource versions are theirs.
+// filtering applies the filter of a request. It adds a condition to the predicate,
+// which watch cache and storage both ask object by object: they still do limits,
+// continuation, bookmarks and resource versions.
 type filtering struct {
 	storage.Interface
 	resource schema.GroupResource
@@ -94,8 +95,8 @@ func (s *filtering) GetList(ctx context.Context, key string, opts storage.ListOp
 	return c.failure()
 }
 
-// end takes the continuation from a page that nothing follows: that there are
-// objects which the filter leaves out is not to be told.
+// end removes the continuation from a page that nothing follows: the caller must
+// not learn of objects which the filter leaves out.
 func (s *filtering) end(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	page, err := meta.ListAccessor(list)
 	if err != nil || page.GetContinue() == "" {
@@ -131,12 +132,12 @@ func (s *filtering) Watch(ctx context.Context, key string, opts storage.ListOpti
 	return w, nil
 }
 
-// withheld returns an error of a store without what it tells of objects: the
-// names of those that cannot be read.
+// withheld removes from a store's error what it tells of objects: the names of
+// those that cannot be read.
 func withheld(err error) error {
 	known := apierrors.APIStatus(nil)
 	switch {
-	case apierrors.IsTooManyRequests(err): // the cache is not filled, and why
+	case apierrors.IsTooManyRequests(err): // the cache is not filled; the error says why
 		seconds, _ := apierrors.SuggestsClientDelay(err)
 		return apierrors.NewTooManyRequests("the storage of the resource is being read", seconds)
 	case errors.As(err, &known) && known.Status().Code < http.StatusInternalServerError,
@@ -147,13 +148,13 @@ func withheld(err error) error {
 	return apierrors.NewInternalError(errors.New("an object of the resource cannot be read"))
 }
 
-// condition is a field selector that also asks what to keep.
+// condition is a field selector that also asks the filter.
 type condition struct {
 	fields.Selector
 	*answers
 }
 
-// answers are those of one list or watch.
+// answers are the filter's answers in one list or watch.
 type answers struct {
 	ask    func(namespace, name string) (bool, error)
 	failed chan struct{} // closed at the first error
@@ -162,8 +163,8 @@ type answers struct {
 	err error
 }
 
-// newCondition puts a condition into the predicate of one list or watch, whose
-// context it asks with: a selector is given none.
+// newCondition puts a condition into the predicate of one list or watch. It keeps
+// their context to ask with: a selector gets none.
 func newCondition(ctx context.Context, keep KeepFunc, opts *storage.ListOptions) condition {
 	selector := opts.Predicate.Field
 	if selector == nil {
@@ -182,8 +183,8 @@ func (c condition) Matches(of fields.Fields) bool {
 	return c.Selector.Matches(of) && c.keeps(of.Get("metadata.namespace"), of.Get("metadata.name"))
 }
 
-// Empty implements fields.Selector: it is never so, which also has no store
-// count what remains of a list.
+// Empty implements fields.Selector: it is never true, so that no store counts the
+// rest of a list.
 func (c condition) Empty() bool { return false }
 
 // Transform implements fields.Selector.
@@ -218,7 +219,7 @@ func (a *answers) fail(err error) {
 	}
 }
 
-// failure is why the objects are not all those to keep.
+// failure is why objects to keep may be missing.
 func (a *answers) failure() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -228,8 +229,8 @@ func (a *answers) failure() error {
 	return apierrors.NewInternalError(a.err)
 }
 
-// filteredWatch ends a watch at the first object that could not be decided
-// about, so that no client goes on behind a gap.
+// filteredWatch ends a watch at the first object without a decision, so that no
+// client goes on behind a gap.
 type filteredWatch struct {
 	inner     watch.Interface
 	condition condition
@@ -246,7 +247,7 @@ func (w *filteredWatch) Stop() {
 	w.inner.Stop()
 }
 
-// run hands events on until the watch ends.
+// run passes events on until the watch ends.
 func (w *filteredWatch) run(ctx context.Context) {
 	defer close(w.result)
 	defer w.Stop()

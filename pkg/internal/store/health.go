@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// healthTimeout is how long a storage has for an answer.
+	// healthTimeout is how long a storage may take to answer.
 	healthTimeout = 2 * time.Second
-	// healthValid is for how long an answer holds, so that who asks for health
-	// cannot keep a storage busy.
+	// healthValid is how long an answer holds, so that health requests cannot keep a
+	// storage busy.
 	healthValid = time.Second
-	// writeInterval is how often health is asked with a write, while these succeed.
+	// writeInterval is how often a check writes, while the writes succeed.
 	writeInterval = 30 * time.Second
 )
 
-// Health asks a storage whether it is well: it reads, and writes now and then.
+// Health checks whether a storage is well: it reads, and writes now and then.
 type Health struct {
 	engine string
 	client *clientv3.Client
@@ -36,14 +36,14 @@ type Health struct {
 	writeFailed    bool
 }
 
-// NewHealth returns the health of a storage with keys below the prefix. What it
-// writes is beside that.
+// NewHealth returns the health of a storage with keys below the prefix. It writes
+// to a key outside the prefix.
 func NewHealth(engine string, client *clientv3.Client, prefix string) *Health {
 	return &Health{engine: engine, client: client, key: strings.TrimSuffix(prefix, "/") + "-health"}
 }
 
-// Checks are the checks of the storage, one for each thing that may be wrong with it:
-// /readyz tells anybody their names and nobody the reasons, which are at
+// Checks are the checks of the storage, one for each thing that may be wrong with
+// it: /readyz shows everybody their names and nobody the reasons, which are at
 // /readyz/NAME.
 func (h *Health) Checks() []healthz.HealthChecker {
 	var checks []healthz.HealthChecker
@@ -90,14 +90,14 @@ func (c check) Check(r *http.Request) error {
 	return fmt.Errorf("%s: %w", c.health.engine, err)
 }
 
-// ask returns what is wrong. Who asks at the same time gets the same answer.
+// ask returns what is wrong. Concurrent callers get the same answer.
 func (h *Health) ask(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if time.Since(h.asked) < healthValid {
 		return h.failure
 	}
-	// The answer is for others too, whoever goes away.
+	// The answer is for others too, even if this caller goes away.
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), healthTimeout)
 	defer cancel()
 	_, err := h.client.Get(limited, h.key)

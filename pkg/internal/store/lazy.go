@@ -16,11 +16,11 @@ import (
 )
 
 // lazy is the store of a resource whose watch cache is made when the resource is
-// first listed or watched, or when the server is ready and there are many objects. A
-// cache is 18 goroutines and some 100 KiB before it has an object, and of most
-// resources nobody lists anything.
+// first listed or watched, or when the server is ready and there are many objects.
+// An empty cache is 18 goroutines and some 100 KiB, and most resources are never
+// listed.
 //
-// It waits for a cache that is being filled where upstream refuses with a 429 and
+// It waits for a cache that is being filled, where upstream refuses with a 429 and
 // "Retry-After: 1" (KEP 4568).
 type lazy struct {
 	storage.Interface // without the cache
@@ -44,8 +44,7 @@ type cached struct {
 	storage.Interface
 	cacher *cacher.Cacher
 	stop   func()
-	// floor is the resource version from which on the cache has all events; 0: not
-	// known yet.
+	// floor is the resource version from which the cache has all events; 0: unknown.
 	floor atomic.Uint64
 }
 
@@ -55,14 +54,14 @@ func newLazy(s storage.Interface, r schema.GroupResource, begun func() uint64, o
 	return l
 }
 
-// endedError is what a store says that is used after its end.
+// endedError is the error of a store that is used after its end.
 type endedError struct{}
 
 func (endedError) Error() string {
 	return "the store is closed: the server stops, or the resource is served no more"
 }
 
-// now is the cache, if there is one, or else the store.
+// now returns the cache, if there is one, or else the store.
 func (l *lazy) now() storage.Interface {
 	if c := l.made.Load(); c != nil {
 		return c
@@ -70,7 +69,7 @@ func (l *lazy) now() storage.Interface {
 	return l.Interface
 }
 
-// use returns the cache. One that could not be made is tried again.
+// use returns the cache. After a failure the next call tries again.
 func (l *lazy) use() (*cached, error) {
 	if c := l.made.Load(); c != nil {
 		return c, nil
@@ -108,7 +107,7 @@ func (l *lazy) Create(ctx context.Context, key string, obj, out runtime.Object, 
 }
 
 // GuaranteedUpdate implements storage.Interface. It runs in a goroutine of the
-// write's own, and calls back to whatever decides on the change.
+// write's own, and calls back to the function that decides on the change.
 //
 //nolint:revive // the parameters are storage.Interface's
 func (l *lazy) GuaranteedUpdate(
@@ -141,8 +140,8 @@ func (l *lazy) ReadinessCheck() error { return l.now().ReadinessCheck() }
 // CompactRevision implements storage.Interface.
 func (l *lazy) CompactRevision() int64 { return l.now().CompactRevision() }
 
-// GetList waits for the cache, then lists; from the storage when the cache is
-// still not filled, which answers, or tells what is wrong, at once.
+// GetList waits for the cache, then lists. If the cache is still not filled it
+// lists from the storage, which answers, or says what is wrong, at once.
 func (l *lazy) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	c, err := l.use()
 	if err != nil {
@@ -154,16 +153,16 @@ func (l *lazy) GetList(ctx context.Context, key string, opts storage.ListOptions
 	return c.GetList(ctx, key, opts, list)
 }
 
-// Watch waits for the cache, then watches. A cache that is still not filled
-// answers 429 and names what is wrong. Who wants events that happened before the
-// cache began and since the server did, as after a write whose answer is watched
-// from, gets them from the storage: the cache would say that they are gone.
+// Watch waits for the cache, then watches. A cache that is still not filled answers
+// 429 and names what is wrong. A watch from before the cache began, but not before
+// the server did, such as from the resource version of a write, is served from the
+// storage: the cache would say that its events are gone.
 func (l *lazy) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	c, err := l.use()
 	if err != nil {
 		return nil, err
 	}
-	floor := uint64(math.MaxUint64) // a cache that is not filled may yet begin after any event
+	floor := uint64(math.MaxUint64) // a cache that is not filled may still begin after any event
 	if c.wait(ctx) {
 		floor = c.floor.Load()
 	}
@@ -179,23 +178,24 @@ func (l *lazy) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) { return e, e.Type != watch.Bookmark }), nil
 }
 
-// isBetween tells whether a watch is to begin with events of this server that are
-// older than the floor of the cache.
+// isBetween tells whether a watch begins with events of this server that are older
+// than the floor of the cache.
 func (l *lazy) isBetween(floor uint64, opts storage.ListOptions) bool {
 	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
-		return false // with what there is now
+		return false // it begins with the present objects
 	}
 	from, err := l.Versioner().ParseResourceVersion(opts.ResourceVersion)
 	return err == nil && from != 0 && from >= l.begun() && from < floor
 }
 
-// cacheWait bounds how long a request waits for a watch cache that is being
-// filled. The cache of an empty resource takes a millisecond; what takes longer
-// is many objects, or a storage or conversion webhook in trouble.
+// cacheWait bounds how long a request waits for a watch cache that is being filled.
+// The cache of an empty resource takes a millisecond; a longer wait means many
+// objects, or a storage or conversion webhook in trouble.
 const cacheWait = time.Second
 
-// wait returns whether the cache is filled. Its floor is known before it first answers
-// anybody, so that who watches from what a list says is served from the cache.
+// wait returns whether the cache is filled. It sets the floor before the cache
+// first answers, so that a watch from a list's resource version is served from the
+// cache.
 func (c *cached) wait(ctx context.Context) bool {
 	if c.floor.Load() != 0 {
 		return c.cacher.Ready() || c.filled(ctx)
@@ -217,12 +217,12 @@ func (c *cached) filled(ctx context.Context) bool {
 	return c.cacher.Wait(ctx) == nil
 }
 
-// many is from how many objects on a cache is filled when the server is ready, and
-// not when the resource is first listed: who does so would wait.
+// many is the number of objects from which a cache is filled when the server is
+// ready, and not by the first list, which would have to wait.
 const many = 1000
 
-// Fill has the caches made of resources with many objects that nobody used yet. It
-// is for when the server is ready, and returns when the context ends or all are.
+// Fill makes the caches of unused resources with many objects. Call it when the
+// server is ready; it returns when the context ends or all are filled.
 func (b *Stores) Fill(ctx context.Context) {
 	for _, l := range b.all() {
 		if l.made.Load() != nil {
@@ -233,7 +233,7 @@ func (b *Stores) Fill(ctx context.Context) {
 			continue
 		}
 		if n, err := r.count(ctx); err != nil || n < many {
-			continue // who lists it gets the error
+			continue // the first list gets the error
 		}
 		if c, err := l.use(); err == nil {
 			_ = c.cacher.Wait(ctx) // one after the other
@@ -241,8 +241,9 @@ func (b *Stores) Fill(ctx context.Context) {
 	}
 }
 
-// FirstWrite returns what is closed by the first write of a resource, and the revision
-// up to which it has no objects; nil if it has some, or others may write it.
+// FirstWrite returns a channel that is closed by the first write of a resource, and
+// the revision up to which it has no objects; nil if it has some, or others may
+// write it.
 func (b *Stores) FirstWrite(ctx context.Context, resource schema.GroupResource) (written <-chan struct{}, revision int64, err error) {
 	if b.Shared {
 		return nil, 0, nil

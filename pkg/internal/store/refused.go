@@ -20,9 +20,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
-// maxObject is how many bytes an object may have as it is stored, encrypted if it
-// is: etcd's limit for a request (--max-request-bytes), on every storage. One that
-// is larger already can be read, made smaller and deleted.
+// maxObject is the largest size of a stored object in bytes, after encryption:
+// etcd's limit for a request (--max-request-bytes), on every storage. Larger
+// objects that exist can be read, made smaller and deleted.
 const maxObject = 3 << 19 // 1.5 MiB
 
 // limited refuses to store objects that are too large.
@@ -49,11 +49,11 @@ func tooLarge(why string) error {
 }
 
 // retryAfter is how many seconds a client waits before it asks a storage again that
-// may be well by then.
+// may have recovered by then.
 const retryAfter = 1
 
-// reasonOf says what is wrong with a storage, by the error of a request to it. It is
-// empty where nothing is: for the answers that API servers expect.
+// reasonOf returns what is wrong with a storage, by the error of a request to it:
+// nothing for the errors that API servers expect.
 func reasonOf(err error) metrics.Reason {
 	var code codes.Code
 	text := err.Error()
@@ -101,7 +101,7 @@ func reasonOf(err error) metrics.Reason {
 	return ""
 }
 
-// told makes of an error of the storage one that says what clients should do: try
+// told turns an error of the storage into one that says what clients should do: try
 // again after a while (503, 429), delete something (507), send less (413).
 func told(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {

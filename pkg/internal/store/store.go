@@ -1,5 +1,5 @@
-// Package store makes the storage of one API resource after another: an etcd3
-// store with a watch cache, on a client of the plane's storage.
+// Package store makes the stores of API resources: for each an etcd3 store with a
+// watch cache, on a client of the plane's storage.
 //
 // It stands in for k8s.io/apiserver's storage factory, which dials one gRPC
 // connection per resource, keeps process-wide compactors by endpoint, and
@@ -36,16 +36,16 @@ import (
 
 // Backend is what the stores of all planes of a server share.
 type Backend struct {
-	// Client returns a client of the storage with its own Watcher; a store
-	// closes the one it got.
+	// Client returns a client of the storage with its own Watcher; a store closes its
+	// client.
 	Client func() (*clientv3.Client, error)
 	// Prefix starts every key, "/registry".
 	Prefix string
 	// Shared tells that servers of other processes use the storage too.
 	Shared bool
-	// CheapProgress tells that how far a watch is costs microseconds to ask.
+	// CheapProgress tells that it costs microseconds to ask how far a watch is.
 	CheapProgress bool
-	// Transformers turn what is encoded into what is stored, and back. May be nil.
+	// Transformers turn encoded objects into stored values, and back. May be nil.
 	Transformers value.ResourceTransformers
 	// Compactor tells the revision below which history is gone. May be nil.
 	Compactor etcd3.Compactor
@@ -57,7 +57,7 @@ type Stores struct {
 	// Plane is the name of the plane, empty for the root plane.
 	Plane string
 	// CollectsGarbage tells that somebody removes the finalizers of deletes with
-	// propagation policy Orphan or Foreground. Without, stores add none.
+	// propagation policy Orphan or Foreground. If not, stores add none.
 	CollectsGarbage bool
 	// Objects counts the stored objects per resource for request width
 	// estimates. May be nil.
@@ -68,14 +68,14 @@ type Stores struct {
 	lazy  map[*lazy]bool
 }
 
-// Begin notes what was written before the plane serves. It is to be called before the
-// plane is ready.
+// Begin notes the revision before the plane serves. Call it before the plane is
+// ready.
 func (b *Stores) Begin(ctx context.Context) error {
 	client, err := b.Client()
 	if err != nil {
 		return fmt.Errorf("storage client: %w", err)
 	}
-	defer client.Close() // tells only that its context was ended by it
+	defer client.Close() // the error only says that Close ended the context
 	r, err := client.Get(ctx, b.Prefix, clientv3.WithCountOnly(), clientv3.WithLimit(1))
 	if err != nil {
 		return fmt.Errorf("read the revision of the storage: %w", err)
@@ -89,7 +89,7 @@ func (b *Stores) Has(resource schema.GroupResource) bool {
 	return slices.ContainsFunc(b.all(), func(l *lazy) bool { return l.resource == resource })
 }
 
-// all are the stores there are now.
+// all returns the present stores.
 func (b *Stores) all() []*lazy {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -138,11 +138,11 @@ func (g *getter) GetRESTOptions(gr schema.GroupResource, _ runtime.Object) (gene
 	}, nil
 }
 
-// space is where the plane's objects lie.
+// space is where the plane's objects are stored.
 func (b *Stores) space() keys.Space { return keys.Space{Prefix: b.Prefix, Plane: b.Plane} }
 
-// decorated is a generic.StorageDecorator: a store behind a watch cache, which is made
-// when it is needed.
+// decorated is a generic.StorageDecorator: a store behind a watch cache, which is
+// made when needed.
 //
 //nolint:revive // the parameters are generic.StorageDecorator's
 func (g *getter) decorated(
@@ -176,10 +176,10 @@ func (g *getter) decorated(
 	return &filtering{Interface: l, resource: config.GroupResource, newList: newListFunc}, destroy, nil
 }
 
-// spec is what the store of a resource is made of.
+// spec is what makes the store of a resource.
 type spec struct {
 	config *storagebackend.ConfigForResource
-	cache  cacher.Config // without what it is filled from
+	cache  cacher.Config // without its source
 }
 
 // open puts a watch cache before a store.
@@ -200,7 +200,7 @@ func (s *spec) open(raw storage.Interface) (*cached, error) {
 	}}, nil
 }
 
-// clock is when watch caches ask their store how far it is.
+// clock decides when watch caches ask their store how far it is.
 func (b *Backend) clock() clock.WithTicker {
 	if b.CheapProgress {
 		return upstream.SoonClock{}
@@ -208,7 +208,7 @@ func (b *Backend) clock() clock.WithTicker {
 	return clock.RealClock{}
 }
 
-// raw is the store without a cache, and what closes it.
+// raw returns the store without a cache, and what closes it.
 func (b *Stores) raw(s *spec) (*readable, func(), error) {
 	config := s.config
 	client, err := b.Client()

@@ -11,7 +11,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// transformer is that of a resource.
+// transformer returns the transformer of a resource.
 func (b *Backend) transformer(resource schema.GroupResource) value.Transformer {
 	var t value.Transformer
 	if b.Transformers != nil {
@@ -22,7 +22,7 @@ func (b *Backend) transformer(resource schema.GroupResource) value.Transformer {
 	return &transformer{Transformer: t, resource: resource}
 }
 
-// transformer has errors name the resource, which upstream's do not.
+// transformer names the resource in errors, which upstream's do not.
 type transformer struct {
 	value.Transformer
 	resource schema.GroupResource

@@ -24,18 +24,18 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// unreadableError says that a stored value is no object: bytes of it are wrong. What
-// cannot be converted or decrypted now is another matter, for later it may be.
+// unreadableError says that a stored value is no object: some of its bytes are
+// wrong. Values that cannot be converted or decrypted now are not unreadable: they
+// may be later.
 type unreadableError struct{ cause error }
 
 func (e *unreadableError) Error() string { return e.cause.Error() }
 func (e *unreadableError) Unwrap() error { return e.cause }
 
-// leftOut marks what takes the place of an unreadable object until the list that
-// has it is complete.
+// leftOut marks the substitute for an unreadable object until its list is complete.
 const leftOut = "sailplane.dev/left-out"
 
-// decoder tells values that are no objects, and goes on where a list has one.
+// decoder finds values that are no objects, and goes on after one in a list.
 type decoder struct {
 	etcd3.Decoder
 	mark string // of this process, which no client can know
@@ -75,8 +75,8 @@ func (d *decoder) DecodeListItem(
 	return object, nil
 }
 
-// isObject tells whether a value has the form of an object: whatever else is wrong
-// with it, its bytes are those that were written.
+// isObject tells whether a value has the form of an object: then its bytes are
+// those that were written, whatever else is wrong.
 func isObject(value []byte) bool {
 	if rest, found := bytes.CutPrefix(value, []byte{'k', '8', 's', 0}); found {
 		return (&runtime.Unknown{}).Unmarshal(rest) == nil
@@ -97,14 +97,14 @@ type readable struct {
 	said sync.Map // resource versions and causes that were logged
 }
 
-// count is how many objects are stored. Stats of a store below a watch cache asks
-// the cache.
+// count is how many objects are stored. Stats would ask the watch cache above the
+// store.
 func (r *readable) count(ctx context.Context) (int64, error) {
 	return r.client.Kubernetes.Count(ctx, r.root+strings.Trim(r.prefix, "/")+"/", kubernetes.CountOptions{})
 }
 
-// Get implements storage.Interface. Who wants to delete an unreadable object gets
-// one that has a name, and else nothing.
+// Get implements storage.Interface. A delete of an unreadable object gets an object
+// with only a name.
 func (r *readable) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
 	err := r.Interface.Get(ctx, key, opts, out)
 	var unreadable *unreadableError
@@ -123,7 +123,7 @@ func (r *readable) explain(key string, err error) error {
 		r.resource, strings.TrimPrefix(key, r.prefix+"/"), err))
 }
 
-// name gives an object the name that its key says.
+// name gives an object the name in its key.
 func (r *readable) name(key string, out runtime.Object) error {
 	if err := runtime.SetZeroValue(out); err != nil {
 		return err

@@ -48,8 +48,8 @@ func (r *remains) conditions() []corev1.NamespaceCondition {
 	return all
 }
 
-// inOrder makes one text of errors that come in any order, so that a condition
-// changes only when they do.
+// inOrder joins errors, which come in any order, in a fixed order, so that a
+// condition changes only when they do.
 func inOrder(errs []error) string {
 	texts := map[string]bool{}
 	for _, err := range errs {

@@ -15,13 +15,13 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 )
 
-// abroad bounds how long a resource that is not in this plane's storage may take
-// to delete and list what it holds.
+// abroad bounds how long a resource outside this plane's storage may take to delete
+// and list its objects.
 const abroad = 30 * time.Second
 
-// empty deletes what a namespace holds and returns what is left. What the plane
-// stores goes first: the feed knows where there is anything. Resources that it
-// does not store, of other servers or of a storage of their own, are all asked.
+// empty deletes what a namespace holds and returns what is left. Stored objects go
+// first: the feed knows which resources have any. It asks all resources outside the
+// storage, those of other servers or of a storage of their own.
 func (t *terminator) empty(ctx context.Context, s *catalog.Served, w *waits, namespace string) *remains {
 	r := &remains{undiscovered: map[schema.GroupVersion]error{}, objects: map[string]int{}, finalizers: map[string]int{}}
 	for gv, err := range s.Failed {
@@ -30,12 +30,12 @@ func (t *terminator) empty(ctx context.Context, s *catalog.Served, w *waits, nam
 		}
 	}
 	err := t.emptyStored(ctx, s, namespace, r)
-	r.asked = time.Now() // not before, for this one may have waited for other namespaces
+	r.asked = time.Now() // not before: this namespace may have waited for others
 	if err != nil {
 		r.failed = append(r.failed, failure{err: err})
 		return r
 	}
-	others := map[schema.GroupVersion][]catalog.Target{} // by other server; under none: of a storage of their own
+	others := map[schema.GroupVersion][]catalog.Target{} // by other server; the zero key: those with a storage of their own
 	for gr, res := range s.Resources {
 		if !res.Emptied() || t.stored(gr) {
 			continue
@@ -52,7 +52,7 @@ func (t *terminator) empty(ctx context.Context, s *catalog.Served, w *waits, nam
 		if !wasAvailable {
 			continue
 		}
-		// Each has its own time and requests: one that hangs holds up no other.
+		// Each has its own time and requests: one that hangs delays no other.
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, w.budget(gv))
 			defer cancel()
@@ -71,8 +71,8 @@ func (t *terminator) empty(ctx context.Context, s *catalog.Served, w *waits, nam
 	return r
 }
 
-// emptyOthers deletes what resources outside the plane's storage have of the
-// namespace, those of a group version of another server or of none.
+// emptyOthers deletes the namespace's objects of resources outside the plane's
+// storage: those of a group version of another server, or of none.
 func (t *terminator) emptyOthers(ctx context.Context, at schema.GroupVersion, others []catalog.Target, namespace string, r *remains) {
 	each(others, func(res catalog.Target) {
 		ctx, cancel := context.WithTimeout(ctx, abroad)
@@ -85,7 +85,7 @@ func (t *terminator) emptyOthers(ctx context.Context, at schema.GroupVersion, ot
 	})
 }
 
-// emptyStored deletes what the plane's storage has of the namespace.
+// emptyStored deletes the namespace's objects in the plane's storage.
 func (t *terminator) emptyStored(ctx context.Context, s *catalog.Served, namespace string, r *remains) error {
 	select {
 	case t.slots <- struct{}{}:
@@ -105,7 +105,7 @@ func (t *terminator) emptyStored(ctx context.Context, s *catalog.Served, namespa
 	return nil
 }
 
-// held are the resources of which the storage has objects in the namespace.
+// held returns the resources with stored objects in the namespace.
 func (t *terminator) held(s *catalog.Served, namespace string) []catalog.Target {
 	var all []catalog.Target
 	unlisted := map[schema.GroupResource]bool{}
@@ -124,10 +124,10 @@ func (t *terminator) held(s *catalog.Served, namespace string) []catalog.Target 
 	return append(all, t.unlisted(unlisted, namespace)...)
 }
 
-// unlisted are resources in the versions that their objects are stored in, where
-// discovery does not list them. Those of a new CRD are served before it does, and
-// would outlive the namespace. A type that is not served any more answers that it
-// is not found, and holds up nothing: nobody can reach it.
+// unlisted returns resources that discovery does not list, in the versions that
+// their objects are stored in. Those of a new CRD are served before discovery lists
+// them, and would outlive the namespace. A type that is no longer served answers
+// NotFound and holds up nothing: nobody can reach it.
 func (t *terminator) unlisted(resources map[schema.GroupResource]bool, namespace string) []catalog.Target {
 	seen := map[schema.GroupVersionResource]catalog.Target{}
 	for o := range t.feed.All() {
@@ -156,7 +156,7 @@ func each(targets []catalog.Target, f func(catalog.Target)) {
 	all.Wait()
 }
 
-// deleteAll deletes a resource's objects in the namespace, with whatever they own.
+// deleteAll deletes a resource's objects in the namespace, with their dependents.
 func (t *terminator) deleteAll(ctx context.Context, res catalog.Target, namespace string) error {
 	background := metav1.DeletePropagationBackground
 	options := metav1.DeleteOptions{PropagationPolicy: &background}
@@ -178,7 +178,8 @@ func (t *terminator) deleteAll(ctx context.Context, res catalog.Target, namespac
 	})
 }
 
-// look notes what is left of a resource in the namespace, and its finalizers.
+// look notes the objects of a resource that are left in the namespace, and their
+// finalizers.
 func (t *terminator) look(ctx context.Context, res catalog.Target, namespace string, r *remains) error {
 	n, finalizers := 0, map[string]int{}
 	err := pages(ctx, t.objects.Resource(res.GroupVersionResource).Namespace(namespace), func(o *metav1.PartialObjectMetadata) error {

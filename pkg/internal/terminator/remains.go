@@ -23,23 +23,23 @@ type remains struct {
 	finalizers   map[string]int
 
 	// asked is when other servers were asked, waits are for those that fail, and now
-	// is when it was looked at whether these are over.
+	// is when the waits were checked.
 	asked, now time.Time
 	waits      map[schema.GroupVersion]wait
 }
 
-// failure is why a resource may not be empty. It is that of a group version of
-// another server, or of this plane, which has none here.
+// failure is why a resource may not be empty. Its group version is that of another
+// server, empty for this plane.
 type failure struct {
 	at  schema.GroupVersion
 	err error
 }
 
-// over tells that a group version of another server is not waited for any more.
-// What this plane stores always is.
+// over tells that the wait for a group version of another server is over. The wait
+// for what this plane stores never is.
 func (r *remains) over(gv schema.GroupVersion) bool { return r.waits[gv].over(r.now) }
 
-// blocks tells whether the namespace has to wait.
+// blocks tells whether the namespace must wait.
 func (r *remains) blocks() bool {
 	for gv := range r.undiscovered {
 		if !r.over(gv) {
@@ -49,8 +49,7 @@ func (r *remains) blocks() bool {
 	return len(r.objects) > 0 || slices.ContainsFunc(r.failed, func(f failure) bool { return !r.over(f.at) })
 }
 
-// failing are the group versions of other servers that did not do what they were
-// asked for.
+// failing returns the group versions of other servers that failed.
 func (r *remains) failing(remote map[schema.GroupVersion]bool) []schema.GroupVersion {
 	var all []schema.GroupVersion
 	for gv := range remote {
@@ -62,7 +61,7 @@ func (r *remains) failing(remote map[schema.GroupVersion]bool) []schema.GroupVer
 	return all
 }
 
-// told is an error with what is waited for.
+// told returns an error that names what the namespace waits for.
 func (r *remains) told(at schema.GroupVersion, err error) error {
 	w, ok := r.waits[at]
 	if !ok {
@@ -75,7 +74,7 @@ func (r *remains) told(at schema.GroupVersion, err error) error {
 	return fmt.Errorf("%w (%s %s)", err, waited, w.until.UTC().Format(time.RFC3339))
 }
 
-// undiscoveries are the group versions of which nobody knows what they have.
+// undiscoveries are the group versions whose resources are unknown.
 func (r *remains) undiscoveries() []error {
 	var errs []error
 	for gv, err := range r.undiscovered {
@@ -93,7 +92,7 @@ func (r *remains) failures() []error {
 	return errs
 }
 
-// err is what keeps the namespace beyond waiting.
+// err returns what keeps the namespace besides the objects left in it.
 func (r *remains) err() error {
 	errs := r.failures()
 	for _, err := range r.undiscoveries() {
@@ -102,14 +101,14 @@ func (r *remains) err() error {
 	return errors.Join(errs...)
 }
 
-// undiscover notes that nobody knows what a group version has.
+// undiscover notes that the resources of a group version are unknown.
 func (r *remains) undiscover(gv schema.GroupVersion, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.undiscovered[gv] = err
 }
 
-// fail notes why a resource may not be empty; no error is no failure.
+// fail notes why a resource may not be empty; a nil error is no failure.
 func (r *remains) fail(at schema.GroupVersion, t catalog.Target, err error) {
 	if err == nil {
 		return
@@ -119,7 +118,7 @@ func (r *remains) fail(at schema.GroupVersion, t catalog.Target, err error) {
 	r.failed = append(r.failed, failure{at, fmt.Errorf("%s: %w", t, err)})
 }
 
-// left notes objects that are still there.
+// left notes objects that remain.
 func (r *remains) left(t catalog.Target, n int, finalizers map[string]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,14 +16,14 @@ const (
 	// once holds up the deletion of a namespace while it fails. Then the namespace
 	// goes, and what that server holds of it stays there.
 	Patience = 30 * time.Second
-	// glance is how long another server may take in the first look at a namespace,
-	// so that one that hangs is in the conditions early. It is also how long a server
-	// that took over the work looks for itself before it gives up.
+	// glance is how long another server may take in the first try on a namespace, so
+	// that the conditions soon name one that hangs. It is also the least time for
+	// which an API server that took over the work tries before it gives up.
 	glance = 5 * time.Second
 )
 
-// ask is what another server has of a group version, from itself: the aggregator
-// asks one that failed after up to a minute.
+// ask asks another server itself for the resources of a group version: the
+// aggregator asks one that failed only after up to a minute.
 func (t *terminator) ask(ctx context.Context, gv schema.GroupVersion) ([]catalog.Target, error) {
 	client, err := discovery.NewDiscoveryClientForConfig(t.catalog.Config)
 	if err != nil {
@@ -44,12 +44,12 @@ func (t *terminator) ask(ctx context.Context, gv schema.GroupVersion) ([]catalog
 
 // waits are the group versions of other servers that a namespace waits for.
 type waits struct {
-	limit time.Duration // of each
+	limit time.Duration // for each
 	all   map[schema.GroupVersion]wait
 }
 
-// wait is until when a group version is waited for. One look is not enough to give
-// it up, however long that took: the conditions have to say it before.
+// wait says until when to wait for a group version. One try is not enough to give
+// it up, however long it took: the conditions have to name it first.
 type wait struct {
 	until time.Time
 	again bool // it failed before
@@ -57,18 +57,18 @@ type wait struct {
 
 func (w wait) over(now time.Time) bool { return w.again && !now.Before(w.until) }
 
-// glance is the least that a look at another server may take, and less than the
-// whole wait.
+// glance is the least time for a try on another server, and less than the whole
+// wait.
 func (w *waits) glance() time.Duration { return min(glance, w.limit/2) }
 
-// budget is how long a look at a group version may take.
+// budget is how long a try on a group version may take.
 func (w *waits) budget(gv schema.GroupVersion) time.Duration {
 	return max(w.glance(), time.Until(w.all[gv].until))
 }
 
-// note takes which group versions failed when they were asked. One that does not
-// fail any more has all the time again. The first look finds in the conditions of
-// the namespace since when a server before this one waited.
+// note records which group versions failed. One that no longer fails has all the
+// time again. The first call finds in the conditions of the namespace since when an
+// earlier server waited.
 func (w *waits) note(ns *corev1.Namespace, failed []schema.GroupVersion, asked time.Time) {
 	before := w.all
 	w.all = map[schema.GroupVersion]wait{}
@@ -98,7 +98,7 @@ func (w *waits) next(pause time.Duration) time.Duration {
 	return pause
 }
 
-// failingSince is when a namespace's conditions began to tell of a failure; zero
+// failingSince returns since when a namespace's conditions tell of a failure; zero
 // when they do not.
 func failingSince(ns *corev1.Namespace) time.Time {
 	var since time.Time

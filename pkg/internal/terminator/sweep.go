@@ -16,12 +16,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
-// requestsEnd is how long after a namespace was removed a request may still write
-// into it that was admitted before: longer than API servers let one take, which is
-// a minute.
+// requestsEnd is how long after a namespace was removed a request that was admitted
+// before may still write into it: longer than API servers let a request take, which
+// is a minute.
 const requestsEnd = 2 * time.Minute
 
-// removals are the namespaces that were removed lately.
+// removals are the recently removed namespaces.
 type removals struct {
 	mu    sync.Mutex
 	times map[string]time.Time
@@ -44,9 +44,9 @@ func (r *removals) have(namespace string) bool {
 	return ok && time.Since(at) <= requestsEnd
 }
 
-// late are the objects of a namespace that was removed lately. Their requests were
-// admitted while there was a namespace, and kept up since, by a webhook or a busy
-// machine: nobody else would delete what they made. Kubernetes waits 5 s before it
+// late returns objects in a namespace that was removed recently. Their requests
+// were admitted while the namespace existed, and were then delayed by a webhook or
+// a busy machine: nobody else would delete them. Kubernetes waits 5 s before it
 // empties a namespace, so that there are few of them.
 func (t *terminator) late(namespace string) []*feed.Object {
 	if !t.removed.have(namespace) || len(t.feed.Counts(namespace)) == 0 {
@@ -61,8 +61,8 @@ func (t *terminator) late(namespace string) []*feed.Object {
 	return all
 }
 
-// sweep deletes late objects as they were when there was no namespace, so that
-// none is taken for one of those that is made again under its name.
+// sweep deletes late objects only as they were without a namespace, so that it
+// takes none for an object in a new namespace of the same name.
 func (t *terminator) sweep(ctx context.Context, objects []*feed.Object) (done bool, err error) {
 	if len(objects) == 0 {
 		return true, nil
@@ -84,7 +84,7 @@ func (t *terminator) sweep(ctx context.Context, objects []*feed.Object) (done bo
 			Preconditions: &metav1.Preconditions{ResourceVersion: &version},
 		})
 		if err != nil && !apierrors.IsNotFound(err) {
-			errs = append(errs, err) // who wrote it again meanwhile is heard of
+			errs = append(errs, err) // after a later write the feed has its revision
 		}
 	}
 	return len(errs) == 0, errors.Join(errs...)

@@ -21,15 +21,15 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
-// Run deletes everything in a namespace that is Terminating, of every resource that
-// the catalog of a plane has, and then removes the namespace, until the context ends.
-// What stands in the way it writes into the conditions of the namespace, as
-// Kubernetes does; finalizers are honoured. Stored tells of which resources the feed
-// has all objects.
+// Run deletes everything in a namespace that is Terminating, of every resource in
+// the catalog of a plane, and then removes the namespace, until the context ends.
+// It writes what stands in the way into the conditions of the namespace, as
+// Kubernetes does; finalizers are honoured. Stored tells which resources have all
+// their objects in the feed.
 //
-// Another server that fails is waited for as long as the patience lasts, which the
-// conditions say with the name of its group; then the namespace goes, and the log
-// says without whom. One whose APIService never was Available holds up nothing.
+// Run waits for another server that fails as long as the patience lasts, and the
+// conditions name its group; then the namespace goes, and the log names the group.
+// A server whose APIService never was Available holds up nothing.
 func Run(
 	ctx context.Context, known *catalog.Catalog, f *feed.Feed, stored func(schema.GroupResource) bool, patience time.Duration,
 ) error {
@@ -52,17 +52,17 @@ const (
 	// atOnce bounds how many namespaces, and how many resources of each, are
 	// emptied at the same time.
 	atOnce = 4
-	// tries are the shortest and the longest time between two looks at a
-	// namespace that something keeps from being removed. Most often nothing is
-	// waited for: the feed tells when the last object is gone.
+	// tries are the shortest and the longest time between two tries on a namespace
+	// that something keeps from being removed. Most tries need no wait: the feed tells
+	// when the last object is gone.
 	firstTry, lastTry = 200 * time.Millisecond, 15 * time.Second
 )
 
 // namespaceResource is where namespaces are.
 func namespaceResource() schema.GroupResource { return corev1.Resource("namespaces") }
 
-// terminator empties and removes namespaces, each in a goroutine of its own for
-// as long as it is Terminating: one that waits holds up no other.
+// terminator empties and removes namespaces, each in a goroutine of its own for as
+// long as it is Terminating: one that waits delays no other.
 type terminator struct {
 	feed       *feed.Feed
 	stored     func(schema.GroupResource) bool
@@ -82,7 +82,7 @@ type terminator struct {
 func (t *terminator) run(ctx context.Context) error {
 	defer t.feed.OnChange(func(before, after *feed.Object) { t.changed(ctx, before, after) })()
 	if err := t.feed.Await(ctx); err != nil {
-		return nil // only the end of the context keeps it from being read
+		return nil // Await fails only when the context ends
 	}
 	var terminating []string
 	for o := range t.feed.All() {
@@ -101,8 +101,8 @@ func (t *terminator) run(ctx context.Context) error {
 	return nil
 }
 
-// changed starts on a namespace that is Terminating, wakes one whose last object
-// is gone, and starts again on one that was removed and has an object.
+// changed starts work on a namespace that is Terminating, wakes one whose last
+// object is gone, and starts again on one that was removed and has an object.
 func (t *terminator) changed(ctx context.Context, before, after *feed.Object) {
 	switch {
 	case after != nil && after.Deleting && after.Type.Resource == namespaceResource():
@@ -126,7 +126,7 @@ func (t *terminator) isRunning(namespace string) bool {
 	return t.running[namespace] != nil
 }
 
-// wake has a namespace looked at again, and starts on one that is new.
+// wake has a namespace tried again, or starts work on it.
 func (t *terminator) wake(ctx context.Context, namespace string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -170,7 +170,7 @@ func (t *terminator) terminate(ctx context.Context, namespace string, again <-ch
 	}
 }
 
-// leave ends the work on a namespace, unless it was woken since.
+// leave ends the work on a namespace, unless it has been woken since.
 func (t *terminator) leave(namespace string, again <-chan struct{}) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,10 +181,10 @@ func (t *terminator) leave(namespace string, again <-chan struct{}) bool {
 	return true
 }
 
-// try deletes what the namespace holds, removes it when it is empty, and else
-// writes down what is left. It is done when there is nothing more to do.
+// try deletes what the namespace holds, and removes the namespace if it is empty;
+// else it writes down what is left. done: there is nothing more to do.
 func (t *terminator) try(ctx context.Context, name string, w *waits) (done bool, err error) {
-	late := t.late(name) // before it is asked for a namespace, which may be made again
+	late := t.late(name) // before the Get: the namespace may be created again
 	ns, err := t.namespaces.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -218,8 +218,8 @@ func (t *terminator) try(ctx context.Context, name string, w *waits) (done bool,
 	return true, nil
 }
 
-// finalize takes "kubernetes" off the namespace's finalizers, which removes it
-// when it was the last.
+// finalize takes "kubernetes" off the namespace's finalizers. If it was the last,
+// that removes the namespace.
 func (t *terminator) finalize(ctx context.Context, ns *corev1.Namespace) error {
 	ns = ns.DeepCopy()
 	ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })

@@ -100,8 +100,8 @@ const clientMistakes = `^(` +
 	`|delete patch type with no merge key defined$` +
 	`)`
 
-// heldError holds a 500 back until it is known whose fault it is; everything
-// else passes through.
+// heldError holds a 500 back until it is known whether the client caused it;
+// everything else passes through.
 type heldError struct {
 	http.ResponseWriter
 	wrote bool
@@ -125,7 +125,7 @@ func (h *heldError) WriteHeader(status int) {
 	h.ResponseWriter.WriteHeader(status)
 }
 
-// Flush implements http.Flusher. What is held stays: the connection would send a
+// Flush implements http.Flusher. It keeps a held error: the connection would send a
 // 200 for it.
 func (h *heldError) Flush() {
 	h.WriteHeader(http.StatusOK)
@@ -143,7 +143,7 @@ func (h *heldError) Write(p []byte) (int, error) {
 	return h.ResponseWriter.Write(p)
 }
 
-// release sends what was held: as 400 when the client caused it.
+// release sends a held error, as 400 when the client caused it.
 func (h *heldError) release(r *http.Request, mistakes func() *regexp.Regexp) {
 	if !h.held {
 		return

@@ -13,8 +13,8 @@ import (
 )
 
 // CacheSource is the store that a watch cache is filled from. A cache that stops
-// while more than a hundred events are under way waits for itself: what takes
-// them from its queue has ended, and what puts them there is waited for
+// while more than a hundred events are under way waits for itself: for the
+// goroutine that fills its queue, when the one that empties it has ended
 // (https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/cacher.go#L896).
 // So its source ends first.
 type CacheSource struct {
@@ -35,7 +35,7 @@ func NewCacheSource(s storage.Interface) *CacheSource {
 // queue is how many events a watch cache has room for.
 const queue = 100
 
-// lastEvents is how long a cache may take for the events that are under way.
+// lastEvents is how long a cache may take for the events under way.
 const lastEvents = time.Second
 
 // Count wraps the cache's key function, which it calls for every object it takes in.
@@ -46,8 +46,8 @@ func (s *CacheSource) Count(key func(runtime.Object) (string, error)) func(runti
 	}
 }
 
-// End stops the flow of events and waits until the cache has taken in those that
-// are under way. It asks for more when it has.
+// End stops the flow of events and waits until the cache has taken in those under
+// way. The cache then asks for more.
 func (s *CacheSource) End() {
 	s.mu.Lock()
 	s.ended = true
@@ -69,7 +69,7 @@ func (s *CacheSource) End() {
 // Watch implements storage.Interface. The cache has one watch at a time.
 func (s *CacheSource) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	if s.isEnded() {
-		// An error that the cache tries again after, without a word.
+		// After this error the cache tries again, without a log message.
 		return nil, apierrors.NewTooManyRequestsError("the store is stopping")
 	}
 	w, err := s.Interface.Watch(ctx, key, opts)
@@ -85,7 +85,7 @@ func (s *CacheSource) Watch(ctx context.Context, key string, opts storage.ListOp
 	return w, nil
 }
 
-// isEnded tells whether there are no more events, and End that the cache asked.
+// isEnded tells whether the events have ended, and tells End that the cache asked.
 func (s *CacheSource) isEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 )
 
 // FastGzip compresses long lists in 0.7 times the CPU time of upstream, and to the
-// same length. Which lists are compressed, and how clients see it, stays the
-// same. Requests that other servers answer must not come here: whether to
-// compress is theirs to decide.
+// same length. Which lists are compressed, and how clients see it, stays the same.
+// Requests for other servers must not come here: those decide themselves whether to
+// compress.
 //
-// The metric apiserver_response_sizes counts these lists as they are before.
+// The metric apiserver_response_sizes counts the uncompressed size of these lists.
 // https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/handlers/responsewriters/writers.go#L149
 func FastGzip(next http.Handler) http.Handler {
 	writers := &sync.Pool{} // of *gzip.Writer
@@ -38,7 +38,7 @@ func FastGzip(next http.Handler) http.Handler {
 
 const acceptEncoding = "Accept-Encoding"
 
-// acceptsGzip understands the header as upstream does.
+// acceptsGzip reads the header as upstream does.
 func acceptsGzip(h http.Header) bool {
 	return slices.ContainsFunc(strings.Split(h.Get(acceptEncoding), ","), func(encoding string) bool {
 		return strings.TrimSpace(encoding) == "gzip"
@@ -46,7 +46,7 @@ func acceptsGzip(h http.Header) bool {
 }
 
 const (
-	// gzipThreshold is how long a body is at least to be compressed, in bytes.
+	// gzipThreshold is the shortest body that is compressed, in bytes.
 	gzipThreshold = listChunk
 	// streamStart is the longest first write of a list that is written in pieces:
 	// "{" in JSON, four bytes of magic in protobuf. The first write of any other
@@ -62,9 +62,9 @@ type gzipWriter struct {
 	http.ResponseWriter
 	writers *sync.Pool
 	status  int
-	// held is the beginning of a body, until it is decided.
+	// held is the beginning of a body, until the decision.
 	held []byte
-	// body is where the rest is written, when it is decided.
+	// body is where the rest is written, after the decision.
 	body io.Writer
 }
 
@@ -88,7 +88,7 @@ func (z *gzipWriter) Write(p []byte) (int, error) {
 	return z.body.Write(p)
 }
 
-// Flush implements http.Flusher. Who flushes wants what is written to arrive.
+// Flush implements http.Flusher. A caller that flushes wants the bytes sent.
 func (z *gzipWriter) Flush() {
 	if z.body == nil {
 		_ = z.begin(0) // the client is gone when it fails
@@ -98,7 +98,7 @@ func (z *gzipWriter) Flush() {
 	}
 }
 
-// begin writes the header for a body of at least so many bytes, and what is held.
+// begin writes the header for a body of at least length bytes, and the held bytes.
 func (z *gzipWriter) begin(length int) error {
 	z.body = z.ResponseWriter
 	if length > gzipThreshold && z.Header().Get("Content-Encoding") == "" {
@@ -120,7 +120,7 @@ func (z *gzipWriter) begin(length int) error {
 	return err
 }
 
-// finish writes what is left of a complete answer.
+// finish writes the rest of a complete answer.
 func (z *gzipWriter) finish() {
 	if z.body == nil {
 		_ = z.begin(len(z.held)) // the client is gone when it fails, here and below

@@ -16,9 +16,9 @@ import (
 // API's own limit; a longer body is passed on, to be refused there.
 const maxPatch = 3 << 20
 
-// checkJSONPatch refuses operations on the whole document that have no value,
-// for which the library that applies patches dereferences nil. The body can be
-// read again afterwards.
+// checkJSONPatch refuses operations on the whole document that have no value: the
+// library that applies patches dereferences nil for them. The body can be read
+// again afterwards.
 func checkJSONPatch(r *http.Request) error {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxPatch+1))
 	r.Body = &replayed{Reader: io.MultiReader(bytes.NewReader(body), r.Body), Closer: r.Body}
@@ -54,7 +54,7 @@ func unprocessable(op string) error {
 	}}
 }
 
-// replayed is a body that was looked at.
+// replayed is a body that can be read again.
 type replayed struct {
 	io.Reader
 	io.Closer

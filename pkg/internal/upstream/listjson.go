@@ -14,9 +14,8 @@ import (
 
 // LeanLists returns a serializer that writes the same JSON for lists with less
 // garbage. Upstream makes a slice of all objects and a buffer for each list, writes
-// each object by itself, and keeps the first 128 KiB, of which it does not know
-// whether there will be more and thus worth compressing, in a buffer that grows by
-// a quarter at a time.
+// each object by itself, and keeps the first 128 KiB, which it compresses only if
+// more follow, in a buffer that grows by a quarter at a time.
 // https://github.com/kubernetes/apimachinery/blob/v0.37.2/pkg/runtime/serializer/json/collections.go
 // https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/handlers/responsewriters/writers.go#L205
 func LeanLists(s runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
@@ -44,10 +43,11 @@ type listSerializer struct {
 }
 
 const (
-	// listChunk is what is written at once, or a little more. By the size of the
-	// first write upstream decides whether to compress, and this is its threshold.
+	// listChunk is what is written at once, or a little more. Upstream decides by the
+	// size of the first write whether to compress, and this is its threshold.
 	listChunk = 128 << 10
-	// maxListBuffer is kept for the next list; objects are seldom so large.
+	// maxListBuffer is the largest buffer kept for the next list; objects are seldom
+	// so large.
 	maxListBuffer = 4 * listChunk
 )
 
@@ -99,8 +99,8 @@ type listHead struct {
 	ListMeta metav1.ListMeta `json:"metadata"`
 }
 
-// listParts takes a list of objects of a Go type apart. Others, and empty ones,
-// are left to upstream.
+// listParts splits a list of objects of a Go type. Other lists, and empty ones, are
+// left to upstream.
 func listParts(obj runtime.Object) (head listHead, items reflect.Value, ok bool) {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.IsNil() || v.Elem().Kind() != reflect.Struct {

@@ -6,12 +6,12 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// SoonClock has a watch cache ask how far its store is as soon as a read waits
-// to know it. Upstream asks every 100 ms, for the sake of an etcd that many API
-// servers share: a list after a write of another resource then takes that long,
-// and so does every informer of a server that starts
+// SoonClock makes a watch cache ask how far its store is as soon as a read waits to
+// know it. Upstream asks every 100 ms, for the sake of an etcd that many API
+// servers share: a list after a write of another resource then takes that long, and
+// so does every informer of a server that starts
 // (https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/progress/watch_progress.go).
-// In the process an answer costs microseconds. Nothing is asked while no read waits.
+// In the process an answer costs microseconds. The cache asks nothing while no read waits.
 type SoonClock struct{ clock.RealClock }
 
 const (
@@ -19,7 +19,7 @@ const (
 	soonPeriod     = 5 * time.Millisecond
 )
 
-// soon is the period a timer of upstream's gets; others keep theirs.
+// soon is the period of an upstream timer; other timers keep theirs.
 func soon(d time.Duration) time.Duration {
 	if d == upstreamPeriod {
 		return soonPeriod

@@ -6,7 +6,7 @@ import (
 	"k8s.io/kube-openapi/pkg/common"
 )
 
-// And are the definitions of this package and those of a group.
+// And joins the definitions of this package and those of a group.
 func And(more ...common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		all := Definitions(ref)

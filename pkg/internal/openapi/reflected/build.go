@@ -57,7 +57,7 @@ func Build(
 		return nil, fmt.Errorf("openapi definitions by reflection: %w", err)
 	}
 	return func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		// Nothing but the references differs from the trial run, so this one has no errors either.
+		// Only the references differ from the trial run, so this one has no errors either.
 		return run(ref).defs
 	}, nil
 }
@@ -107,7 +107,7 @@ func (w *walk) root(t reflect.Type) {
 	}
 }
 
-// enqueue returns the name of t's definition and sees to it that the definition gets made.
+// enqueue returns the name of t's definition and queues t if it has none yet.
 func (w *walk) enqueue(t reflect.Type) (string, error) {
 	name, err := definitionName(t)
 	if err != nil {

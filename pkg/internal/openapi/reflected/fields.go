@@ -21,7 +21,7 @@ type property struct {
 	twin  string // another field with the same name at the same depth
 }
 
-// members collects properties in the order of their fields.
+// members collects properties in field order.
 type members struct {
 	list []property
 	open map[reflect.Type]bool // being read, to find cycles
@@ -41,7 +41,7 @@ func properties(t reflect.Type) ([]property, error) {
 	return m.list, errors.Join(m.errs...)
 }
 
-// place is where fields are read: in a struct, which may be embedded in another.
+// place is where fields are read: a struct, which may be embedded in another.
 type place struct {
 	owner    reflect.Type
 	depth    int  // of embedding
@@ -74,8 +74,8 @@ func (m *members) read(at place) {
 	}
 }
 
-// consumed reports whether f is no property of its own: because it is unexported, because it is an embedded struct,
-// which it then reads in place, or because it is neither clearly the one nor the other, which is an error.
+// consumed reports whether f is no property of its own: it is unexported, or it is an embedded struct, whose fields
+// consumed then reads, or it is not clearly either, which is an error.
 func (m *members) consumed(at place, f reflect.StructField, name string, inline bool) bool {
 	elem := f.Type
 	pointer := elem.Kind() == reflect.Pointer
@@ -123,7 +123,7 @@ func fieldError(t reflect.Type, f reflect.StructField, format string, args ...an
 	return fmt.Errorf("type %s: field %s: %s", goName(t), f.Name, fmt.Sprintf(format, args...))
 }
 
-// quotable is the rule of encoding/json for the option "string".
+// quotable reports whether encoding/json applies the option "string" to a type.
 func quotable(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -16,7 +16,7 @@ const (
 	extListMapKeys   = "x-kubernetes-list-map-keys"
 )
 
-// lists adds how the property p is merged, from its patch tags and from [ListType], which goes first.
+// lists adds how property p is merged, from its patch tags and from [ListType], which overrides them.
 func (d *drawing) lists(p property, schema *spec.Schema) {
 	tag := p.field.Tag
 	strategy, mergeKey := tag.Get("patchStrategy"), tag.Get("patchMergeKey")
@@ -71,7 +71,7 @@ func (d *drawing) mapKeys(keys []string, schema *spec.Schema) {
 	if len(keys) == 0 {
 		d.fail("a list of type \"map\" needs the names of its keys")
 	}
-	// Errors of the element's own are reported where it is defined.
+	// Errors in the element itself are reported where it is defined.
 	list, _ := properties(elem)
 	var values []any
 	for _, key := range keys {

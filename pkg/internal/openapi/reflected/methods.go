@@ -11,7 +11,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// schemaTyper is how a type tells openapi-gen that its JSON form is a simple one.
+// schemaTyper is implemented by types whose JSON form openapi-gen describes as a
+// simple one.
 type schemaTyper interface {
 	OpenAPISchemaType() []string
 	OpenAPISchemaFormat() string
@@ -22,7 +23,7 @@ type oneOfTyper interface {
 	OpenAPIV3OneOfTypes() []string
 }
 
-// swaggerDocer is what the published types carry: descriptions by JSON name, the type's own under "".
+// swaggerDocer is what the published types implement: descriptions by JSON name, the type's own under "".
 type swaggerDocer interface {
 	SwaggerDoc() map[string]string
 }
@@ -32,7 +33,7 @@ func declared(t reflect.Type) (common.OpenAPIDefinition, bool, error) {
 	if t.Kind() == reflect.Interface {
 		return common.OpenAPIDefinition{}, false, nil
 	}
-	// Methods of an embedded field describe that field. They are right for the whole only where its marshaller is
+	// Methods of an embedded field describe that field. They are right for the whole only if its marshaller is
 	// inherited as well.
 	if _, ok := inherits(t, declaration); ok && !marshalsJSON(t) && !marshalsText(t) {
 		return common.OpenAPIDefinition{}, false, nil
@@ -69,7 +70,7 @@ func declared(t reflect.Type) (common.OpenAPIDefinition, bool, error) {
 	return def, true, nil
 }
 
-// declaration is what [declared] goes by, in a form that can be compared.
+// declaration returns what [declared] goes by, in a form that can be compared.
 func declaration(v any) (any, bool) {
 	switch v := v.(type) {
 	case schemaTyper:
@@ -115,8 +116,8 @@ func docs(t reflect.Type) map[string]string {
 	return nil
 }
 
-// inherits says whether probe finds the same in t as in a field that t embeds, and in which: then t has the method
-// from the field. Reflection does not tell a promoted method from a declared one.
+// inherits reports whether probe finds the same in t as in an embedded field, and names the field: t then has the
+// method from it. Reflection does not tell a promoted method from a declared one.
 func inherits(t reflect.Type, probe func(any) (any, bool)) (field string, ok bool) {
 	if t.Kind() != reflect.Struct {
 		return "", false
@@ -137,7 +138,7 @@ func inherits(t reflect.Type, probe func(any) (any, bool)) (field string, ok boo
 }
 
 // sample returns a pointer to a zero T on which every method may be called: embedded pointers, through which methods
-// are promoted, are not nil. Where that is impossible it returns a value without methods.
+// are promoted, are not nil. If that is impossible it returns a value without methods.
 func sample(t reflect.Type) any {
 	v := reflect.New(t)
 	if !fillEmbedded(v.Elem(), map[reflect.Type]bool{}) {
@@ -179,7 +180,7 @@ func marshalsJSON(t reflect.Type) bool { return implements[json.Marshaler](t) }
 
 func marshalsText(t reflect.Type) bool { return implements[encoding.TextMarshaler](t) }
 
-// implements looks at both receivers: API objects are encoded through pointers.
+// implements checks both receivers: API objects are encoded through pointers.
 func implements[I any](t reflect.Type) bool {
 	want := reflect.TypeFor[I]()
 	return t.Implements(want) || reflect.PointerTo(t).Implements(want)

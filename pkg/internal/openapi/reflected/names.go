@@ -30,8 +30,8 @@ func Namer(next func(name string) (string, spec.Extensions)) func(name string) (
 	}
 }
 
-// definitionName is the name by which the builder looks up the definition of t: that of GetCanonicalTypeName, except
-// where the method that gives it belongs to an embedded type, whose definition has the name already.
+// definitionName is the name by which the builder looks up the definition of t: that of GetCanonicalTypeName, unless
+// an embedded type has the method that returns it: that type's definition has the name already.
 func definitionName(t reflect.Type) (string, error) {
 	name, ok := declaredName(sample(t))
 	if _, inherited := inheritsName(t); inherited || !ok {
@@ -44,7 +44,8 @@ func definitionName(t reflect.Type) (string, error) {
 		goName(t))
 }
 
-// declaredName returns the OpenAPI name that the methods of a value give, a string.
+// declaredName returns the OpenAPI name, a string, that the methods of a value
+// return.
 func declaredName(v any) (any, bool) {
 	switch namer := v.(type) {
 	case util.OpenAPIModelNamer:
@@ -55,7 +56,7 @@ func declaredName(v any) (any, bool) {
 	return "", false
 }
 
-// inheritsName says whether t has its OpenAPI name from an embedded field only, and so shares it with another type.
+// inheritsName reports whether t has its OpenAPI name only from an embedded field, and so shares it with another type.
 func inheritsName(t reflect.Type) (field string, ok bool) { return inherits(t, declaredName) }
 
 // pathName is the name GetCanonicalTypeName gives to a type without methods.

@@ -29,7 +29,7 @@ func Enum[T ~string](values ...T) Option {
 }
 
 // Describe sets the description of a field, given by its Go name in the struct that declares it, or of the type
-// itself when field is empty. It goes before what SwaggerDoc says.
+// itself when field is empty. It overrides SwaggerDoc.
 func Describe(goType reflect.Type, field, text string) Option {
 	return func(s *settings) {
 		if goType == nil {
@@ -55,7 +55,7 @@ func ListType(goType reflect.Type, field, kind string, mapKeys ...string) Option
 	}
 }
 
-// target is what an option is about.
+// target is the subject of an option.
 type target struct {
 	kind  string // the option's name
 	typ   reflect.Type
@@ -83,7 +83,7 @@ func newSettings() *settings {
 	}
 }
 
-// unused returns an error for each option that is about nothing among the types defined: most likely a typing error.
+// unused returns an error for each option whose target is not among the defined types: most likely a typing error.
 func (s *settings) unused(used map[target]bool) []error {
 	all := slices.Concat(slices.Collect(maps.Keys(s.texts)), slices.Collect(maps.Keys(s.lists)))
 	for typ := range s.enums {

@@ -53,7 +53,7 @@ func (d *drawing) property(p property, doc string) spec.Schema {
 		schema = d.value(p.field.Type)
 		schema.Default = defaultOf(p.field.Type, p.omits)
 	}
-	// Drawing an unnamed struct has moved on to its fields.
+	// Drawing an unnamed struct has changed them.
 	d.owner, d.field = p.owner, p.field
 	d.lists(p, &schema)
 	schema.Description = doc
@@ -63,7 +63,7 @@ func (d *drawing) property(p property, doc string) spec.Schema {
 	return schema
 }
 
-// value returns the schema of a value inside another: of a field, an element or a map's value.
+// value returns the schema of a field, an element or a map's value.
 func (d *drawing) value(t reflect.Type) spec.Schema {
 	t = deref(t)
 	switch {
@@ -129,7 +129,8 @@ func (d *drawing) element(t reflect.Type) *spec.Schema {
 	return &schema
 }
 
-// hasDefinition says whether a type is referred to instead of being drawn in place.
+// hasDefinition reports whether a type is referred to instead of being drawn in
+// place.
 func (d *drawing) hasDefinition(t reflect.Type) bool {
 	if t.Name() == "" {
 		return false
@@ -179,7 +180,7 @@ func (d *drawing) describe(t reflect.Type) string {
 	return docs(t)[""]
 }
 
-// text returns what [Describe] says.
+// text returns the description given with [Describe].
 func (d *drawing) text(t reflect.Type, field string) (string, bool) {
 	key := target{kind: "Describe", typ: t, field: field}
 	text, ok := d.settings.texts[key]
@@ -210,7 +211,7 @@ func defaultOf(t reflect.Type, omits bool) any {
 	return nil
 }
 
-// zero returns the zero value of a scalar kind as it is in JSON.
+// zero returns the JSON form of a scalar kind's zero value.
 func zero(k reflect.Kind) (any, bool) {
 	switch typ, _ := common.OpenAPITypeFormat(k.String()); typ {
 	case "integer", "number":
