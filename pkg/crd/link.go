@@ -114,10 +114,10 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	}, nil
 }
 
-// connect has conversion webhooks reached by the plane's dialer, and is all that
-// they get: upstream's wrapper would answer one at https://kubernetes.default.svc
-// with the plane itself, and with all rights. Whoever may write CRDs would have
-// it post to any path.
+// connect makes the plane's dialer reach conversion webhooks, and replaces
+// upstream's wrapper. That would call the plane itself, with all rights, for
+// https://kubernetes.default.svc: anyone who may write CRDs could make it post to
+// any path.
 func (g *groups) connect(anonymous webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 	return g.webhooks.Resolver(anonymous, g.answer)
 }
