@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// The algorithms of RFC 7518, section 3.1, that sign tokens. What verifies
-// follows from the key, never from what a token says.
+// The algorithms of RFC 7518, section 3.1, that sign tokens. The key decides
+// which one verifies, never the token.
 const (
 	rs256 = "RS256"
 	es256 = "ES256"
@@ -97,8 +97,8 @@ func parseKeys(content []byte) (*keyring, error) {
 			return nil, fmt.Errorf("key %d: %w", n, err)
 		}
 	}
-	// What cannot be read is passed over by the decoder: another key would sign,
-	// or one that still has to verify would be gone.
+	// The decoder skips what it cannot read: another key would sign, or a key
+	// that must still verify would be missing.
 	if read != begun {
 		return nil, fmt.Errorf("%d of %d blocks of PEM can be read: one is damaged or cut off", read, begun)
 	}
