@@ -44,8 +44,7 @@ func Validate(name string, f Func) controlplane.Part { return part{name: name, v
 
 // Mutate is called for every write before validation and may change the object
 // that Attributes.GetObject returns, in place. On delete there is none. When a
-// policy or a webhook changed the object it is called again, once: it must be
-// idempotent.
+// policy or a webhook changed the object it is called again, once: it must be idempotent.
 func Mutate(name string, f Func) controlplane.Part { return part{name: name, mutate: f} }
 
 // ValidateObject calls f with the typed object of creates and updates of main

@@ -30,8 +30,7 @@ import (
 // It needs the parts admissionregistration.ValidatingAdmissionPolicies,
 // admissionregistration.ValidatingAdmissionPolicyBindings and core.Namespaces.
 // Parameters may be of any kind that is served, custom resources too. The plane's
-// own writes are exempt until it is ready, so that a policy cannot keep it from
-// starting.
+// own writes are exempt until it is ready, so that a policy cannot keep it from starting.
 //
 // A change of a policy holds after at most a second.
 type ValidatingPolicies struct{}

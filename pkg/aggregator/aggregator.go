@@ -67,7 +67,7 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// models are what the models of APIServices are built of: the same for all planes.
+// models is the OpenAPI config of APIServices: the same for all planes.
 var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
 	return openapi.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
 		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme)))

@@ -43,8 +43,7 @@ func (r *registration) wrap(next http.Handler) http.Handler {
 }
 
 // tells whether the answer to a request is made of APIServices: requests for
-// these, for the index of paths, and for the lists of groups or of a group's
-// versions.
+// these, for the index of paths, and for the lists of groups or of a group's versions.
 func tells(r *http.Request) bool {
 	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
 		return info.APIGroup == apiregistrationv1.GroupName

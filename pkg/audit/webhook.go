@@ -32,8 +32,7 @@ type Webhook struct {
 	Policy     *auditv1.Policy
 	PolicyFile string
 	// Mode says whether requests wait for the other server. Empty: Batch. With
-	// Blocking, each recorded request waits for all tries while the server is
-	// down.
+	// Blocking, each recorded request waits for all tries while the server is down.
 	Mode Mode
 	// BatchSize is how many events one request has at most. Empty: 400.
 	BatchSize int

@@ -23,8 +23,7 @@ const (
 	// issuersAnswer is how long a server waits for issuers before it is ready
 	// without them, or keeps its old configuration.
 	issuersAnswer = 5 * time.Second
-	// issuersRetire is how long replaced issuers still serve requests that use
-	// them.
+	// issuersRetire is how long replaced issuers still serve requests that use them.
 	issuersRetire = time.Minute
 )
 

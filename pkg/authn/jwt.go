@@ -81,8 +81,7 @@ func parseConfig(content []byte) (*apiserver.AuthenticationConfiguration, error)
 	return config, nil
 }
 
-// validateConfig checks what upstream does, and refuses what a plane does not
-// have.
+// validateConfig checks what upstream does, and refuses what a plane does not have.
 func validateConfig(compiler authncel.Compiler, config *apiserver.AuthenticationConfiguration) error {
 	errs := validation.ValidateAuthenticationConfiguration(compiler, config, nil)
 	if config.Anonymous != nil {

@@ -51,8 +51,7 @@ func (s ServingCertificate) InstallServer(p *controlplane.ServerPlan) error {
 	return nil
 }
 
-// read returns the certificates and the key in one: PEM readers pick their
-// blocks.
+// read returns the certificates and the key in one: PEM readers pick their blocks.
 func (s ServingCertificate) read(string) ([]byte, error) {
 	certs, err := os.ReadFile(s.CertFile)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // Tokens recognises callers by the tokens in a file, which never expire: for
 // tests, and to bootstrap clients that have no other credentials yet.
 type Tokens struct {
-	// File is a CSV file as of kube-apiserver's --token-auth-file: a line has a
+	// File is a CSV file like kube-apiserver's --token-auth-file: a line has a
 	// token, a user name, a UID that may be empty and, optionally, groups in one
 	// quoted column, `secret,ann,1,"growers,pickers"`. Changes take effect within
 	// seconds; a file that cannot be used changes nothing and is logged. Only its

@@ -98,8 +98,7 @@ func parse(content []byte) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	// All types pass upstream's check, which names them only: supported says
-	// more.
+	// All types pass upstream's check, which names them only: supported says more.
 	types := sets.New[string]()
 	var conditions []apiserver.WebhookMatchCondition
 	for _, a := range config.Authorizers {
@@ -129,8 +128,7 @@ func parse(content []byte) ([]entry, error) {
 	return entries, errors.Join(errs...)
 }
 
-// supported refuses what kube-apiserver allows in the file and a plane does not
-// have.
+// supported refuses what kube-apiserver allows in the file and a plane does not have.
 func supported(config *apiserver.AuthorizationConfiguration) error {
 	var errs []error
 	for i, a := range config.Authorizers {

@@ -78,8 +78,7 @@ func gettable(ctx context.Context, a authorizer.Attributes, by controlplane.Auth
 
 // mayGetNone tells whether no rule lets the user get an object, or no rules are
 // known yet: an empty list would claim that there are no objects. It is false
-// when the rules cannot tell: those for the whole plane leave out those for one
-// namespace.
+// when the rules cannot tell: those for the whole plane leave out those for one namespace.
 func mayGetNone(ctx context.Context, a authorizer.Attributes, resolver authorizer.RuleResolver) bool {
 	rules, _, incomplete, err := resolver.RulesFor(ctx, a.GetUser(), a.GetNamespace())
 	if errors.As(err, &startingError{}) {

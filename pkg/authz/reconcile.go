@@ -23,8 +23,7 @@ func (r *roles) reconcileRole(ctx context.Context, client typed.RbacV1Interface,
 	}
 	least := wanted
 	if wanted.AggregationRule != nil {
-		// A stored aggregated role has the rules of the existing roles, which may
-		// differ.
+		// A stored aggregated role has the rules of the existing roles, which may differ.
 		least = wanted.DeepCopy()
 		least.Rules = nil
 	}
@@ -51,8 +50,7 @@ func sameRole(stored, wanted *rbacv1.ClusterRole) bool {
 		equality.Semantic.DeepEqual(stored.AggregationRule, wanted.AggregationRule)
 }
 
-// reconcileBinding adds to a default binding the subjects it lacks, or creates
-// it.
+// reconcileBinding adds to a default binding the subjects it lacks, or creates it.
 func (r *roles) reconcileBinding(ctx context.Context, client typed.RbacV1Interface, wanted *rbacv1.ClusterRoleBinding) error {
 	bindings := client.ClusterRoleBindings()
 	options := reconciliation.ReconcileRoleBindingOptions{

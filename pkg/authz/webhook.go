@@ -16,8 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// What the fields of a Webhook mean when they are empty. The TTLs are those of
-// kube-apiserver.
+// The defaults of the fields of a Webhook. The TTLs are those of kube-apiserver.
 const (
 	webhookName            = "webhook"
 	webhookTimeout         = 3 * time.Second

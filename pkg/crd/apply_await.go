@@ -51,8 +51,7 @@ func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, g
 			final = false
 		case <-patience.C:
 			// Nothing moves any more: the conditions are about the applied CRDs.
-			// If this goroutine itself stood still, it looks at the changes
-			// first.
+			// If this goroutine itself stood still, it looks at the changes first.
 			final = len(changed) == 0
 		}
 		// The store is written before handlers are called.

@@ -25,7 +25,7 @@ import (
 // are written, whatever conversion they name, and the plane calls it without a
 // socket. Use it with [Definitions].
 type Conversion struct {
-	// Kind is what is converted, as spec.group and spec.names.kind of the CRD. Required.
+	// Kind is the kind to convert, as spec.group and spec.names.kind of the CRD. Required.
 	Kind schema.GroupKind
 	// Handler answers ConversionReviews of apiextensions.k8s.io/v1, as conversion
 	// webhooks do (see "Webhook conversion" in the Kubernetes documentation of CRDs):

@@ -126,7 +126,7 @@ type groups struct {
 	subscribers []func()
 }
 
-// The rank of CRD groups in discovery, as kube-apiserver has it: behind its own.
+// The rank of CRD groups in discovery, as in kube-apiserver: behind its own.
 const (
 	groupPriority   = 1000
 	versionPriority = 100

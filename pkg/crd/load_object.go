@@ -65,8 +65,7 @@ func (o *object) definition() (name string, body []byte) {
 	var content map[string]any
 	err := o.root.Decode(&content)
 	if err == nil {
-		// The server writes these: a file has them when it was dumped from a
-		// server.
+		// The server writes these: a file has them when it was dumped from a server.
 		delete(content, "status")
 		for _, field := range [...]string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"} {
 			unstructured.RemoveNestedField(content, "metadata", field)
@@ -146,8 +145,7 @@ func (o *object) validate(body []byte) (name string) {
 
 // published turns a path of the internal form of a CRD, which errors of
 // validation use, into one of the published form: fields that all versions share
-// are in the former only once, above the versions. Names in brackets become
-// fields.
+// are in the former only once, above the versions. Names in brackets become fields.
 func published(path string) string {
 	path = regexp.MustCompile(`\[([^\]]*[^\]0-9][^\]]*)\]`).ReplaceAllString(path, ".$1")
 	shared := regexp.MustCompile(`^spec\.(validation|subresources|additionalPrinterColumns|selectableFields|version)\b`)

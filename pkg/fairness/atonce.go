@@ -11,8 +11,7 @@ import (
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 )
 
-// atOnce counts what each user has open. A user with nothing open takes no
-// memory.
+// atOnce counts what each user has open. A user with nothing open takes no memory.
 type atOnce struct {
 	limit int
 	// counts tells which requests count.

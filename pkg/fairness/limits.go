@@ -25,7 +25,7 @@ import (
 // the one that is impersonated. An empty field limits nothing.
 //
 // A refusal names the limit and its value: with 413 when an object is too large,
-// with 429 and Retry-After otherwise. Clients built on client-go then try again
+// with 429 and Retry-After otherwise. Clients built on client-go obey Retry-After
 // up to ten times. The server itself and its ClientConfig have no limits. Refused
 // requests are audited; requests of unknown callers are refused before.
 type Limits struct {

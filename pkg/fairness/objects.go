@@ -72,8 +72,7 @@ type number struct {
 }
 
 // near is how many objects below the limit, and after how many creates, the feed
-// is asked to catch up: otherwise the few milliseconds that it is behind do not
-// matter.
+// is asked to catch up: otherwise the few milliseconds that it is behind do not matter.
 const near = 100
 
 // Handles implements admission.Interface.
@@ -90,7 +89,7 @@ func (n *number) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	resource, namespace := stored(a), a.GetNamespace()
 	if resource == corev1.Resource("namespaces") {
-		namespace = "" // attributes have the object's own name here
+		namespace = "" // attributes have its own name here
 	}
 	if n.since.Add(1) < near && feed.Count(namespace, resource) < n.limit-near {
 		return nil

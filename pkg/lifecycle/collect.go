@@ -326,8 +326,7 @@ func removeFinalizer(ctx context.Context, it *item, finalizer string) error {
 	})
 }
 
-// change writes what f changed, and on a conflict begins again with the stored
-// object.
+// change writes what f changed, and on a conflict begins again with the stored object.
 func (it *item) change(ctx context.Context, f func(*metav1.PartialObjectMetadata) bool) error {
 	err := it.write(ctx, f)
 	if !apierrors.IsConflict(err) {

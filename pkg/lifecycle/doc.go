@@ -2,8 +2,7 @@
 //
 //   - [GarbageCollection] deletes what its owners left behind, and honours the
 //     propagation policies Background, Foreground and Orphan
-//   - [OwnerPermissions] requires the permissions that a change of owners amounts
-//     to
+//   - [OwnerPermissions] checks the permissions that a change of owners needs
 //   - [DefaultServiceAccounts] and [RootCA] keep an object in every namespace
 //
 // All but the permissions follow the plane's feed of objects (see controlplane.Plane.Feed): one
@@ -11,6 +10,5 @@
 // through the API, with admission, finalizers and preconditions. Where servers
 // share a storage, one of them does the work.
 //
-// The part that serves namespaces, core.Namespaces, empties and removes deleted
-// ones.
+// The part that serves namespaces, core.Namespaces, empties and removes deleted ones.
 package lifecycle

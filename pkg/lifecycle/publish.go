@@ -42,10 +42,10 @@ func (DefaultServiceAccounts) Install(p *controlplane.Plan) error {
 // RootCA is the part that keeps a ConfigMap "kube-root-ca.crt" in every
 // namespace, by which workloads verify the API server. It needs core.ConfigMaps.
 type RootCA struct {
-	// Bundle is what goes into the key ca.crt: certificates in PEM. Empty: those
-	// of the authority that signed the server's certificate, kept up to date.
-	// Then a server without one, which does not listen or has its certificate
-	// from elsewhere, does not start.
+	// Bundle is the value of key ca.crt: certificates in PEM. Empty: those of the
+	// authority that signed the server's certificate, kept up to date. Then a
+	// server without one, which does not listen or has its certificate from
+	// elsewhere, does not start.
 	Bundle []byte
 }
 
@@ -106,8 +106,7 @@ func followAuthority(ctx context.Context, server *controlplane.Server, changed f
 	server.Authority().AddListener(l)
 }
 
-// listener holds nothing of a plane that has ended, since it can never be
-// removed.
+// listener holds nothing of a plane that has ended, since it can never be removed.
 type listener struct{ changed atomic.Pointer[func()] }
 
 // Enqueue implements dynamiccertificates.Listener.
@@ -122,8 +121,7 @@ type publisher struct {
 	resource schema.GroupResource
 	name     string
 	ensure   func(ctx context.Context, b *publisher, namespace string) error
-	// prepare returns, at the start, why the object cannot be published; may be
-	// nil.
+	// prepare returns, at the start, why the object cannot be published; may be nil.
 	prepare controlplane.WorkFunc
 	// follow calls a function when the object must change; may be nil.
 	follow func(ctx context.Context, server *controlplane.Server, changed func())

@@ -8,5 +8,5 @@
 // services, services.loadbalancers, services.nodeports, persistentvolumeclaims,
 // requests.storage, replicationcontrollers, resourcequotas and pods. Requests and
 // limits of containers (requests.cpu, limits.memory and the like) and quotas with
-// scopes limit nothing: nothing runs here.
+// scopes are not enforced: nothing runs here.
 package quota

@@ -59,8 +59,7 @@ type limitRanger struct {
 	client kubernetes.Interface
 	// lister is nil until the informer is synced.
 	lister atomic.Pointer[listers.LimitRangeLister]
-	// answers are those of the API for namespaces without LimitRanges in the
-	// lister.
+	// answers are those of the API for namespaces without LimitRanges in the lister.
 	answers *lru.Cache
 	asking  singleflight.Group
 }

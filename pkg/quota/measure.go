@@ -93,8 +93,7 @@ func claims() measured {
 	}
 }
 
-// measurable is the resource in which a name limits more than the number of
-// objects.
+// measurable is the resource in which a name limits more than the number of objects.
 func measurable(name corev1.ResourceName) (schema.GroupResource, bool) {
 	switch name {
 	case corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:

@@ -89,8 +89,7 @@ func CreateOnUpdate() Option { return option(func(d *Definition) { d.createOnUpd
 //
 // Not every combination can be served: the handlers of Kubernetes derive patch
 // from get and update, and watching needs list. [Definition.Err] lists those
-// that can. Sub-resources are not restricted: status may be all that clients can
-// write.
+// that can. Sub-resources are not restricted: status may be all that clients can write.
 func Verbs(verbs ...string) Option { return option(func(d *Definition) { d.verbs = verbs }) }
 
 // NameValidation sets what makes a valid metadata.name; by default a DNS-1123

@@ -21,7 +21,7 @@ import (
 const skew = time.Minute
 
 // staleToken is the audit annotation of requests with a token that should have
-// been replaced, as of Kubernetes.
+// been replaced, as in Kubernetes.
 const staleToken = "authentication.k8s.io/stale-token"
 
 // AuthenticateToken implements authenticator.Token. Tokens of other issuers,

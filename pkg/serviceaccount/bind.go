@@ -64,8 +64,7 @@ func (r *running) bindNode(ctx context.Context, name string, c *claims) (*refere
 	return c.Kubernetes.Node, nil
 }
 
-// bindPod also adds the node of the Pod, by its name alone when there is no such
-// Node.
+// bindPod also adds the node of the Pod, by its name alone when there is no such Node.
 func (r *running) bindPod(ctx context.Context, name string, c *claims) (*reference, error) {
 	k := &c.Kubernetes
 	pod, err := r.core.Pods(k.Namespace).Get(ctx, name, metav1.GetOptions{})

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// claims are what a token says, as of Kubernetes:
+// claims are what a token says, as in Kubernetes:
 // https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims
 // Times are seconds since 1970.
 type claims struct {
@@ -56,7 +56,7 @@ func (a *audiences) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// lasts sets when the token begins and ends to be valid.
+// lasts sets the time in which the token is valid.
 func (c *claims) lasts(now time.Time, d time.Duration) {
 	c.IssuedAt, c.NotBefore, c.Expires = now.Unix(), now.Unix(), now.Add(d).Unix()
 }

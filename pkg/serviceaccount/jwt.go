@@ -49,7 +49,7 @@ func (r *keyring) sign(c *claims) (string, error) {
 	return content + "." + encode(signature), nil
 }
 
-// signECDSA signs as of RFC 7518, section 3.4: two numbers of a fixed length.
+// signECDSA signs by RFC 7518, section 3.4: two numbers of a fixed length.
 func signECDSA(k *ecdsa.PrivateKey, sum []byte) ([]byte, error) {
 	r, s, err := ecdsa.Sign(rand.Reader, k, sum)
 	if err != nil {

@@ -31,7 +31,7 @@ const leastBits = 2048
 // key is a public key, and how it is used.
 type key struct {
 	public crypto.PublicKey
-	id     string // as of kube-apiserver: the SHA-256 of the key
+	id     string // as in kube-apiserver: the SHA-256 of the key
 	alg    string
 }
 
@@ -149,7 +149,7 @@ func makeKey() ([]byte, error) {
 	return keyutil.MarshalPrivateKeyToPEM(private)
 }
 
-// jwk is a public key as of RFC 7517.
+// jwk is a public key as in RFC 7517.
 type jwk struct {
 	Use       string `json:"use"`
 	KeyType   string `json:"kty"`

@@ -28,8 +28,7 @@ type OTLP struct {
 	// SamplesPerMillion is how many of a million requests are traced when their
 	// callers do not decide. 0: only those whose callers ask for it.
 	SamplesPerMillion int32
-	// Service is the name of the server in spans, service.name. Empty:
-	// "sailplane".
+	// Service is the name of the server in spans, service.name. Empty: "sailplane".
 	Service string
 }
 
