@@ -136,7 +136,7 @@ func newPolicies[H any](
 	return p
 }
 
-// declare says what the plugin needs, and starts it with the plane.
+// declare declares what the plugin needs, and starts it with the plane.
 func (p *policies[H]) declare(plan *controlplane.Plan, kind, plural string) {
 	plan.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	plan.Need("admissionregistration."+plural+"{}", admissionv1.SchemeGroupVersion.WithKind(kind))

@@ -179,7 +179,8 @@ func handled() *admission.Handler {
 	return admission.NewHandler(admission.Connect, admission.Create, admission.Delete, admission.Update)
 }
 
-// declare says what the plugin needs, and ends its connections with the plane.
+// declare declares what the plugin needs, and ends its connections with the
+// plane.
 func (h *hooks) declare(p *controlplane.Plan, kind, name string) {
 	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	p.Need("admissionregistration."+kind+"s{}", admissionv1.SchemeGroupVersion.WithKind(kind))

@@ -28,7 +28,7 @@ const (
 
 // Log writes audit events to a file.
 type Log struct {
-	// Name tells several apart. Empty: "log".
+	// Name distinguishes several logs. Empty: "log".
 	Name string
 	// Policy says what is recorded; PolicyFile is a file that does. Empty: Default.
 	Policy     *auditv1.Policy

@@ -23,7 +23,7 @@ import (
 // Webhook sends audit events to another server, as an audit.k8s.io/v1 EventList
 // with POST.
 type Webhook struct {
-	// Name tells several apart. Empty: "webhook".
+	// Name distinguishes several webhooks. Empty: "webhook".
 	Name string
 	// ConfigFile is a kubeconfig file whose current context names the server
 	// and how to log in to it. Required.

@@ -16,7 +16,7 @@ import (
 // that the user may get: by name in a role, in the namespaces of their role
 // bindings, or by what another part decides. Pages, continuation, bookmarks and
 // resource versions are as those of a list with a selector, and only the resource
-// version tells of other objects.
+// version reveals other objects.
 //
 // Each object of a list and each event of a watch is decided when it is sent. A
 // user who loses an object during a watch gets no more events of it, not even its

@@ -40,7 +40,7 @@ type item struct {
 func (c *collector) collect(ctx context.Context, id feed.UID) error {
 	known := c.feed.ByUID(id)
 	if known == nil || known.Deleting && known.Foreground && !known.Orphan && c.feed.Blocked(id) && !c.circular(known) {
-		return nil // looked at again when a dependent goes
+		return nil // checked again when a dependent goes
 	}
 	s, err := c.catalog.Now(ctx)
 	if err != nil {

@@ -51,8 +51,8 @@ type Tokens struct {
 	// for the keys below it. Tokens of other issuers are left to other
 	// authenticators. Empty: https://kubernetes.default.svc.cluster.local.
 	Issuer string
-	// Audiences are those of which a token needs one to log in here, and those of
-	// tokens requested without any. Empty: Issuer.
+	// Audiences are those accepted here: a token needs one of them to log in.
+	// Tokens requested without any get them all. Empty: Issuer.
 	Audiences []string
 	// MaxExpiration is the longest a token may last, 10 minutes or more; longer
 	// requests are shortened. 0: 2^32 s, the most that may be requested.
