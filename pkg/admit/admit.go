@@ -2,13 +2,13 @@
 //
 // All functions that mutate run first, in the order of the parts, then all that
 // validate. They run in the request, after authorization and before the object
-// is stored. An error denies the request: a Status error of
-// k8s.io/apimachinery/pkg/api/errors as it is, or with the text of what wraps
-// it, any other as 403 Forbidden with its text.
+// is stored. An error denies the request. A Status error of
+// k8s.io/apimachinery/pkg/api/errors stays as it is, or gets the text of its
+// wrapper; any other becomes 403 Forbidden with its text.
 //
 // Policies and webhooks are parts too, [MutatingPolicies], [MutatingWebhooks],
-// [ValidatingPolicies] and [ValidatingWebhooks]: a function sees what those
-// before it made, and is asked where those before it did not deny.
+// [ValidatingPolicies] and [ValidatingWebhooks]: a function sees the changes of
+// the parts before it, and is called when none of them denied.
 package admit
 
 import (
@@ -35,17 +35,16 @@ const (
 	Connect = admission.Connect
 )
 
-// Func looks at a request, and may change its object where it mutates.
+// Func judges a request, and may change its object when it mutates.
 type Func = func(ctx context.Context, a Attributes) error
 
-// Validate is called for every write that nothing denied so far. It must not
+// Validate is called for every write that no plugin has denied. It must not
 // change the object.
 func Validate(name string, f Func) controlplane.Part { return part{name: name, validate: f} }
 
 // Mutate is called for every write before validation and may change the object
 // that Attributes.GetObject returns, in place. On delete there is none. When a
-// policy or a webhook changed the object it is called again, once: what it does
-// must be the same done twice.
+// policy or a webhook changed the object it is called again, once: it must be idempotent.
 func Mutate(name string, f Func) controlplane.Part { return part{name: name, mutate: f} }
 
 // ValidateObject calls f with the typed object of creates and updates of main
@@ -63,9 +62,9 @@ func MutateObject[T any](name string, f func(ctx context.Context, obj, old T, a 
 }
 
 // Plugin adds an admission plugin written for kube-apiserver. Plugins are
-// initialised as there (k8s.io/apiserver/pkg/admission/initializer). One that
-// watches types which no part serves is an error of Build. The plugin is built
-// once per plane.
+// initialised as there (k8s.io/apiserver/pkg/admission/initializer). A plugin
+// that watches types that no part serves is an error of Build. The plugin is
+// built once per plane.
 func Plugin(name string, build func() (admission.Interface, error)) controlplane.Part {
 	return part{name: name, build: build}
 }
@@ -115,7 +114,7 @@ func (p part) Install(plan *controlplane.Plan) error {
 	return nil
 }
 
-// mutating and validating are two types because the chain asks by interface
+// mutating and validating are two types because the chain tells by interface
 // which of the two a plugin does.
 type mutating struct {
 	name string
@@ -139,7 +138,7 @@ func (v validating) Validate(ctx context.Context, a Attributes, _ admission.Obje
 	return denied(a, v.name, v.f(ctx, a))
 }
 
-// denied makes an error a Status that says which function denied what.
+// denied turns an error into a Status that says which function denied what.
 func denied(a Attributes, name string, err error) error {
 	if err == nil {
 		return nil
@@ -149,7 +148,7 @@ func denied(a Attributes, name string, err error) error {
 		if _, ok := err.(apierrors.APIStatus); ok {
 			return err
 		}
-		// The server answers 500 to a Status that is wrapped.
+		// The server answers 500 for a wrapped Status.
 		s := status.Status()
 		s.Message = err.Error()
 		return &apierrors.StatusError{ErrStatus: s}

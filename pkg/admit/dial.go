@@ -9,9 +9,8 @@ import (
 // PrivateNetworks are the addresses that are not of the public internet: those
 // of the host itself, of its links, and of private networks, in IPv4 and IPv6
 // (https://www.iana.org/assignments/iana-ipv4-special-registry,
-// https://www.iana.org/assignments/iana-ipv6-special-registry), and those of
-// IPv6 that a NAT64 gateway translates to any of IPv4. Give them to the field
-// Deny of webhook parts and of crd.Definitions where those who write webhook
-// configurations and CRDs are not trusted with the network of the server:
-// metadata services of clouds are in them.
+// https://www.iana.org/assignments/iana-ipv6-special-registry), and those of IPv6
+// that a NAT64 gateway translates to IPv4. Set field Deny of webhook parts and of
+// crd.Definitions to them when authors of webhook configurations and CRDs must
+// not reach the network of the server: cloud metadata services are in them.
 func PrivateNetworks() []netip.Prefix { return dialing.PrivateNetworks() }

@@ -18,8 +18,8 @@ import (
 
 // Lister gives an admission function the objects of a resource that the plane
 // serves, whether built in, typed or custom. They are
-// *unstructured.Unstructured, shared and not to be changed, and come from a
-// cache that may be a moment behind: what was just written may be missing.
+// *unstructured.Unstructured, shared and not to be changed, and come from a cache
+// that may be a moment behind: recent writes may be missing.
 //
 // The first call for a resource fills its cache and waits for it, as long as
 // the context lasts and 10 s at most. It is an error when nobody serves the
@@ -27,14 +27,14 @@ import (
 // next request.
 type Lister func(ctx context.Context, r schema.GroupVersionResource) (cache.GenericLister, error)
 
-// ValidateWith is as [Validate], for a function that looks at other objects.
-// build is called once per plane.
+// ValidateWith is [Validate] for a function that looks at other objects. build is
+// called once per plane.
 func ValidateWith(name string, build func(Lister) Func) controlplane.Part {
 	return listing{part: part{name: name}, build: build}
 }
 
-// MutateWith is as [Mutate], for a function that looks at other objects. build
-// is called once per plane.
+// MutateWith is [Mutate] for a function that looks at other objects. build is
+// called once per plane.
 func MutateWith(name string, build func(Lister) Func) controlplane.Part {
 	return listing{part: part{name: name}, build: build, mutates: true}
 }
@@ -64,14 +64,14 @@ func (l listing) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// mirrors are the caches of one function. Those that are asked for live as long
+// mirrors are the caches of one function. Once asked for, a cache lives as long
 // as the plane.
 type mirrors struct {
 	asked chan question
 	over  chan struct{}
 }
 
-// question asks for the mirror of a resource. The answer has room for it.
+// question asks for the mirror of a resource. The channel answer is buffered.
 type question struct {
 	resource schema.GroupVersionResource
 	answer   chan *mirror
@@ -81,7 +81,7 @@ type question struct {
 type mirror struct {
 	informers.GenericInformer
 	ended chan struct{}
-	// unserved tells, when it ended, that nobody serves the resource.
+	// unserved tells, once the mirror ended, that nobody serves the resource.
 	unserved bool
 }
 

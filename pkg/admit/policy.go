@@ -24,29 +24,27 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// ValidatingPolicies is the part that obeys the ValidatingAdmissionPolicies of
+// ValidatingPolicies is the part that enforces the ValidatingAdmissionPolicies of
 // the plane where their bindings say so, as kube-apiserver does
 // (https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/).
 // It needs the parts admissionregistration.ValidatingAdmissionPolicies,
 // admissionregistration.ValidatingAdmissionPolicyBindings and core.Namespaces.
-// Parameters may be of any kind that is served, custom resources too. What the
-// plane itself writes until it is ready is not judged, so that a policy cannot
-// keep it from starting.
+// Parameters may be of any kind that is served, custom resources too. The plane's
+// own writes are exempt until it is ready, so that a policy cannot keep it from starting.
 //
 // A change of a policy holds after at most a second.
 type ValidatingPolicies struct{}
 
-// MutatingPolicies is the part that obeys the MutatingAdmissionPolicies of the
+// MutatingPolicies is the part that enforces the MutatingAdmissionPolicies of the
 // plane where their bindings say so, as kube-apiserver does
 // (https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/).
 // It needs the parts admissionregistration.MutatingAdmissionPolicies,
-// admissionregistration.MutatingAdmissionPolicyBindings and core.Namespaces.
-// Put it before MutatingWebhooks and after everything else that mutates. What
-// the plane itself writes until it is ready is not changed.
+// admissionregistration.MutatingAdmissionPolicyBindings and core.Namespaces. Put
+// it before MutatingWebhooks and after everything else that mutates. The plane's
+// own writes are exempt until it is ready.
 //
-// A change of a policy holds after at most a second. A kind that is new, such as
-// that of a CRD, can be mutated after at most five; until then a policy that
-// matches fails.
+// A change of a policy holds after at most a second. A new kind, such as that of
+// a CRD, can be mutated after at most five; until then a matching policy fails.
 type MutatingPolicies struct{}
 
 // PartName implements the name errors use.
@@ -115,8 +113,8 @@ var (
 )
 
 // policies is a policy plugin that starts when its informers are synced. On its
-// own it polls for that from the moment it is initialised, in goroutines that a
-// plane which is built and never started would not end.
+// own the plugin polls for that once it is initialised, in goroutines that a
+// plane that is built but never started would leak.
 type policies[H any] struct {
 	*generic.Plugin[H]
 	wanted    func(informers.SharedInformerFactory) []cache.SharedIndexInformer
@@ -138,7 +136,7 @@ func newPolicies[H any](
 	return p
 }
 
-// declare says what the plugin needs, and starts it with the plane.
+// declare declares what the plugin needs, and starts it with the plane.
 func (p *policies[H]) declare(plan *controlplane.Plan, kind, plural string) {
 	plan.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	plan.Need("admissionregistration."+plural+"{}", admissionv1.SchemeGroupVersion.WithKind(kind))
@@ -170,7 +168,7 @@ func (p *policies[H]) dispatch(ctx context.Context, a Attributes, o admission.Ob
 	if p.startup.passes(a) || unjudged(a.GetResource().GroupResource()) {
 		return nil
 	}
-	// It also orders what the plugin sets when it starts before what it reads.
+	// It also makes sure that the plugin reads what its start has set.
 	if err := p.await(ctx); err != nil {
 		return admission.NewForbidden(a, err)
 	}
@@ -202,8 +200,8 @@ func (p *policies[H]) await(ctx context.Context) error {
 }
 
 // unjudged tells whether policies are not asked about a resource: policies, since
-// one that denied that would stay for ever, and what nothing may be asked about. So
-// it is in kube-apiserver:
+// one that denied changes of policies would stay for ever, and reviews. As in
+// kube-apiserver:
 // https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/kubeapiserver/admission/exclusion/resources.go
 func unjudged(r schema.GroupResource) bool {
 	return controlplane.IsReview(r) || r.Group == admissionv1.GroupName && slices.Contains([]string{
@@ -213,7 +211,7 @@ func unjudged(r schema.GroupResource) bool {
 }
 
 // single is a factory whose informers for parameters are not shared. A policy
-// ends those it asked for when it goes, and a shared one would stay ended for
+// stops its informers when it is deleted, and a shared one would stay stopped for
 // the next policy: its parameters would never change again.
 type single struct {
 	informers.SharedInformerFactory

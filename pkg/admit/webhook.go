@@ -27,23 +27,22 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 )
 
-// Resolver finds the address of the Service that a webhook names. One that
-// serves aggregator.APIServices serves here too.
+// Resolver finds the address of the Service that a webhook names. A Resolver for
+// aggregator.APIServices works here too.
 type Resolver interface {
 	// ResolveEndpoint returns the URL of a Service's port, or why there is none.
 	ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
 }
 
-// ValidatingWebhooks is the part that asks validating webhooks: it obeys the
+// ValidatingWebhooks is the part that calls validating webhooks: it follows the
 // ValidatingWebhookConfigurations of the plane, as kube-apiserver does
 // (https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/).
 // It needs the parts admissionregistration.ValidatingWebhookConfigurations and
 // core.Namespaces.
 //
 // Admission plugins run in the order of the parts: put it after everything
-// else that validates but quota. What the plane itself writes until it is
-// ready is not asked about, so that a webhook that is down cannot keep it from
-// starting.
+// else that validates but quota. The plane's own writes are exempt until it is
+// ready, so that a webhook that is down cannot keep it from starting.
 type ValidatingWebhooks struct {
 	// Resolver finds the Services that webhooks name. Nil: none is found, and
 	// webhooks must have a URL, unless a handler in the process answers for them:
@@ -61,11 +60,11 @@ type ValidatingWebhooks struct {
 	Deny []netip.Prefix
 }
 
-// MutatingWebhooks is the part that asks mutating webhooks: it obeys the
+// MutatingWebhooks is the part that calls mutating webhooks: it follows the
 // MutatingWebhookConfigurations of the plane, as kube-apiserver does. It needs
 // the parts admissionregistration.MutatingWebhookConfigurations and
-// core.Namespaces. Put it after everything else that mutates. What the plane
-// itself writes until it is ready is not asked about.
+// core.Namespaces. Put it after everything else that mutates. The plane's own
+// writes are exempt until it is ready.
 type MutatingWebhooks struct {
 	// Resolver finds the Services that webhooks name. Nil: none is found, and
 	// webhooks must have a URL, unless a handler in the process answers for them:
@@ -131,7 +130,7 @@ func (w MutatingWebhooks) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// validatingHooks and mutatingHooks are two types because the chain asks by
+// validatingHooks and mutatingHooks are two types because the chain tells by
 // interface which of the two a plugin does.
 type validatingHooks struct{ *hooks }
 
@@ -154,9 +153,9 @@ var (
 	_ initializer.WantsAuthorizer                  = &hooks{}
 )
 
-// hooks is what both kinds of webhooks have in common. The plugin of upstream is
-// made when there is a webhook: the CEL environments that it begins with cost
-// more than most of a plane that has none.
+// hooks is what both kinds of webhooks share. Upstream's plugin is made when
+// there is a webhook: its CEL environments cost more than most of a plane without
+// webhooks.
 type hooks struct {
 	*admission.Handler
 	resolver   Resolver
@@ -175,12 +174,13 @@ type hooks struct {
 	plugin         func() (*generic.Webhook, error)
 }
 
-// handled are the operations that webhooks may be asked about.
+// handled returns the operations that webhooks may be called for.
 func handled() *admission.Handler {
 	return admission.NewHandler(admission.Connect, admission.Create, admission.Delete, admission.Update)
 }
 
-// declare says what the plugin needs, and ends its connections with the plane.
+// declare declares what the plugin needs, and ends its connections with the
+// plane.
 func (h *hooks) declare(p *controlplane.Plan, kind, name string) {
 	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	p.Need("admissionregistration."+kind+"s{}", admissionv1.SchemeGroupVersion.WithKind(kind))
@@ -199,8 +199,8 @@ func (h *hooks) declare(p *controlplane.Plan, kind, name string) {
 func (h *hooks) SetExternalKubeClientSet(c kubernetes.Interface) { h.client = c }
 
 // SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-// The informers are asked for in a plane only: that kinds are missing is said
-// by Plan.Need, which knows the part to add.
+// Only a plane asks for the informers: Plan.Need reports missing kinds, and knows
+// the part to add.
 func (h *hooks) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) { h.informers = f }
 
 // SetAuthorizer implements initializer.WantsAuthorizer.
@@ -218,10 +218,10 @@ func (h *hooks) ValidateInitialization() error {
 	return nil
 }
 
-// initialize makes a new plugin of upstream ready.
+// initialize prepares a new plugin of upstream.
 func (h *hooks) initialize(w *generic.Webhook) error {
 	if h.configurations.IsStopped() {
-		return errors.New("the plane stops") // an informer that stopped takes nobody in
+		return errors.New("the plane stops") // a stopped informer takes no handler
 	}
 	w.SetAuthenticationInfoResolverWrapper(func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		return h.dialer.Resolver(h.credentials, h.answer)

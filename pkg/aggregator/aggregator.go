@@ -31,8 +31,8 @@ import (
 
 // Resolver finds the address of the Service an APIService names.
 type Resolver interface {
-	// ResolveEndpoint returns the URL of a Service's port, or an error: clients
-	// get a 503 without it, the log has it.
+	// ResolveEndpoint returns the URL of a Service's port, or an error, which is
+	// logged; clients get a 503 without its text.
 	ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
 }
 
@@ -42,10 +42,10 @@ type APIServices struct {
 	// Service is kept but never available.
 	Resolver Resolver
 	// Available checks the remote APIServices and keeps their Available
-	// condition, from the start of the plane until its context ends. A remote
-	// one is proxied to when its condition is true. Nil: nothing does, and
-	// remote APIServices stay as they are. That one was available is kept in its
-	// status, see [WasAvailable].
+	// condition, from the start of the plane until its context ends. Requests go
+	// to a remote one when its condition is true. Nil: nothing does, and remote
+	// APIServices stay as they are. The status keeps whether one was available,
+	// see [WasAvailable].
 	Available controlplane.WorkFunc
 }
 
@@ -67,7 +67,7 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// models are what the models of APIServices are built of: the same for all planes.
+// models is the OpenAPI config of APIServices: the same for all planes.
 var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
 	return openapi.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
 		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme)))

@@ -11,7 +11,7 @@ import (
 )
 
 // ownAgent ends the user agent of the aggregator's own clients, whose requests do
-// not wait for what they are there to do.
+// not wait for the registration that they make.
 const ownAgent = " (aggregator)"
 
 func own(c *rest.Config) *rest.Config {
@@ -22,10 +22,10 @@ func own(c *rest.Config) *rest.Config {
 	return c
 }
 
-// wrap registers the APIServices before the first request that can tell whether they
-// are. A plane writes one for each of its group versions, and most planes live and go
-// without anybody asking for them: groups are served as well without, and aggregated
-// discovery knows them from the servers.
+// wrap registers the APIServices before the first request whose answer needs
+// them. A plane writes one for each of its group versions, and most planes never
+// get such a request: groups are served without them, and aggregated discovery
+// takes groups from the servers.
 func (r *registration) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if tells(req) && !strings.HasSuffix(req.UserAgent(), ownAgent) {
@@ -42,8 +42,8 @@ func (r *registration) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// tells whether the answer to a request is made of APIServices: that is so of
-// themselves, the index of paths, and what lists groups or a group's versions.
+// tells whether the answer to a request is made of APIServices: requests for
+// these, for the index of paths, and for the lists of groups or of a group's versions.
 func tells(r *http.Request) bool {
 	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
 		return info.APIGroup == apiregistrationv1.GroupName
@@ -58,8 +58,8 @@ func tells(r *http.Request) bool {
 	}
 }
 
-// aggregated tells whether a client prefers the discovery document that has
-// everything, as those of today do.
+// aggregated tells whether a client prefers aggregated discovery, as current
+// clients do.
 func aggregated(accept string) bool {
 	first, _, _ := strings.Cut(accept, ",")
 	mediaType, parameters, err := mime.ParseMediaType(first)

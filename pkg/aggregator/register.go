@@ -25,8 +25,8 @@ type registration struct {
 	informers externalversions.SharedInformerFactory
 	plane     *controlplane.Plane
 	asked     func()
-	wanted    chan struct{} // closed when somebody asked
-	begun     chan struct{} // closed when it can be asked for
+	wanted    chan struct{} // closed by asked
+	begun     chan struct{} // closed when await can be called
 	complete  atomic.Bool   // what the plane always serves was registered once
 	moved     signal.Change // of the APIServices, or of what is served
 }
@@ -37,11 +37,11 @@ func newRegistration() *registration {
 	return r
 }
 
-// followTimeout bounds how long an answer waits for the APIServices of groups that
-// came or went: somebody may refuse them, which must harm nobody else.
+// followTimeout bounds how long an answer waits for the APIServices of groups
+// that came or went: admission may refuse them, which must not block others.
 const followTimeout = 5 * time.Second
 
-// await returns when the APIServices are those of the groups that are served now.
+// await returns when the APIServices are those of the groups served now.
 func (r *registration) await(ctx context.Context) error {
 	r.asked()
 	timeout, late := time.After(followTimeout), false
@@ -64,7 +64,7 @@ func (r *registration) await(ctx context.Context) error {
 func (r *registration) settled() bool {
 	var wanted []controlplane.GroupVersion
 	complete := r.complete.Load()
-	if !complete { // later on, who deletes them wants it
+	if !complete { // later on, a missing one was deleted on purpose
 		wanted = slices.DeleteFunc(r.plane.GroupVersions(), ownGroup)
 	}
 	for _, d := range r.plane.Dynamic() {
@@ -80,7 +80,7 @@ func (r *registration) settled() bool {
 	}
 	for _, s := range services {
 		if !missing[s.Name] && s.Labels[autoregister.AutoRegisterManagedLabel] == "true" {
-			return false // its group is served no more
+			return false // its group is no longer served
 		}
 		delete(missing, s.Name)
 	}
@@ -94,8 +94,8 @@ func (r *registration) settled() bool {
 // lists by itself.
 func ownGroup(gv controlplane.GroupVersion) bool { return gv.Group == apiregistrationv1.GroupName }
 
-// run registers what the plane always serves, follows what comes and goes, and
-// ends with the context.
+// run registers what the plane always serves, follows groups that come and go,
+// and ends with the context.
 func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	r.plane = p
 	close(r.begun)
@@ -113,8 +113,8 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	for _, gv := range slices.DeleteFunc(p.GroupVersions(), ownGroup) {
 		controller.AddAPIServiceToSyncOnStart(apiService(gv))
 	}
-	// What is wanted must be known before the controller runs: it deletes the
-	// registrations of an earlier run that nobody wants.
+	// The wanted groups must be known before the controller runs: it deletes all
+	// other registrations of an earlier run.
 	registered := follow(controller, p.Dynamic(), nil)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})

@@ -10,14 +10,14 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 )
 
-// WasAvailable is a condition of remote APIServices. It is True from the first time
-// that Available is, whoever says so, until the APIService is deleted; whoever writes
-// the status cannot take it off. The deletion of a namespace waits for a dead server
-// only where it is there: nothing was ever written through an APIService without it.
+// WasAvailable is a condition of remote APIServices. It is True from the first
+// time that Available is, until the APIService is deleted; writes of the status
+// cannot remove it. The deletion of a namespace waits for a dead server only with
+// this condition: nothing was ever written through an APIService without it.
 const WasAvailable apiregistrationv1.APIServiceConditionType = "WasAvailable"
 
-// rememberAvailable adds WasAvailable to every status that is written of an
-// APIService that is or was Available, and so needs no help of what checks that.
+// rememberAvailable adds WasAvailable to every written status of an APIService
+// that is or was Available, so the checks of availability need not know it.
 type rememberAvailable struct{}
 
 // Handles implements admission.Interface.

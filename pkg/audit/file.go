@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// file is a log file that is renamed before it grows too large. It runs
-// nothing in the background, so that nothing is left of it when it is closed.
+// file is a log file that is renamed before it grows too large. It runs nothing
+// in the background, so close leaves nothing behind.
 type file struct {
 	path       string
 	maxSize    int64
@@ -21,18 +21,18 @@ type file struct {
 
 	mu     sync.Mutex
 	opened bool
-	out    *os.File // nil where it could not be begun again
+	out    *os.File // nil: it could not be opened again
 	size   int64
 }
 
 const (
 	fileMode   = 0o600
 	folderMode = 0o700
-	// stamp is when a file was renamed, in UTC. It sorts as it reads.
+	// stamp formats the time a file was renamed, in UTC. Names sort by time.
 	stamp = "2006-01-02T15-04-05.000"
 )
 
-// open makes the file, or goes on with the one there is.
+// open creates the file, or appends to the existing one.
 func (f *file) open() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,13 +63,13 @@ func (f *file) close() {
 	defer f.mu.Unlock()
 	f.opened = false
 	if f.out != nil {
-		_ = f.out.Close() // every write was answered already
+		_ = f.out.Close() // every write has returned its error
 		f.out = nil
 	}
 }
 
-// Write implements io.Writer. What cannot be renamed or removed is an error
-// after the write: the event is in the file all the same.
+// Write implements io.Writer. A failed rename or removal is an error after the
+// write: the event is in the file all the same.
 func (f *file) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -93,8 +93,8 @@ func (f *file) Write(p []byte) (int, error) {
 	return n, errors.Join(err, late)
 }
 
-// rotate renames the file and begins another. When it cannot be renamed the old
-// one goes on; when it cannot be made either, the next write tries to.
+// rotate renames the file and opens another. When the rename fails, the old file
+// is opened again; when that fails too, the next write tries again.
 func (f *file) rotate() error {
 	closed := f.out.Close()
 	f.out = nil
@@ -102,8 +102,8 @@ func (f *file) rotate() error {
 	return errors.Join(closed, renamed, f.begin(), f.prune(time.Now()))
 }
 
-// backup is the name of the file that is renamed now. The time is moved on while
-// there is one of that name, which a rename would replace.
+// backup is the new name of the file. Its time moves on while a file of that name
+// exists, which a rename would replace.
 func (f *file) backup(now time.Time) string {
 	prefix, ext := f.parts()
 	for {
@@ -115,7 +115,7 @@ func (f *file) backup(now time.Time) string {
 	}
 }
 
-// parts are what renamed files begin and end with.
+// parts are the prefix and the extension of renamed files.
 func (f *file) parts() (prefix, ext string) {
 	ext = filepath.Ext(f.path)
 	return strings.TrimSuffix(f.path, ext) + "-", ext

@@ -28,13 +28,13 @@ const (
 
 // Log writes audit events to a file.
 type Log struct {
-	// Name tells several apart. Empty: "log".
+	// Name distinguishes several logs. Empty: "log".
 	Name string
 	// Policy says what is recorded; PolicyFile is a file that does. Empty: Default.
 	Policy     *auditv1.Policy
 	PolicyFile string
-	// Path is the file, which is made with mode 0600, as are folders on the way
-	// with 0700. "-" or empty: standard output.
+	// Path is the file. It is created with mode 0600, and missing folders with
+	// 0700. "-" or empty: standard output.
 	Path string
 	// MaxSize is how many bytes the file may have: before it grows larger it is
 	// renamed, audit.log to audit-2006-01-02T15-04-05.000.log. Empty: it grows
@@ -79,7 +79,7 @@ func (l Log) backend(format Format) audit.Backend {
 	return &logged{written(f, format), f}
 }
 
-// check refuses values that mean nothing.
+// check refuses values without a meaning.
 func (l Log) check(format Format) error {
 	var errs []error
 	if format != JSON && format != Legacy {

@@ -28,7 +28,7 @@ const (
 // bufferSize is how many events Batch holds.
 const bufferSize = 10000
 
-// check refuses what is no mode.
+// check refuses unknown modes.
 func (m Mode) check() error {
 	switch m {
 	case Batch, Blocking, BlockingStrict:
@@ -49,7 +49,7 @@ func (m Mode) wrap(b audit.Backend, config buffered.BatchConfig) audit.Backend {
 	}
 }
 
-// lenient keeps the errors of a back end, which told of them, from the request.
+// lenient hides the errors of a back end, which reported them, from the request.
 type lenient struct{ audit.Backend }
 
 // ProcessEvents implements audit.Sink.
@@ -58,7 +58,7 @@ func (l lenient) ProcessEvents(events ...*auditinternal.Event) bool {
 	return true
 }
 
-// positive is the value, or what stands for none.
+// positive is the value, or what empty stands for.
 func positive[T int | time.Duration](value, empty T, field string) (T, error) {
 	switch {
 	case value < 0:

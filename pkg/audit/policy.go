@@ -37,7 +37,7 @@ func Default() *auditv1.Policy {
 	}
 }
 
-// evaluator is the policy that was given, from wherever.
+// evaluator evaluates the given policy, from Go or a file.
 func evaluator(given *auditv1.Policy, file string) (audit.PolicyRuleEvaluator, error) {
 	p := &auditinternal.Policy{}
 	switch {
@@ -65,7 +65,7 @@ func evaluator(given *auditv1.Policy, file string) (audit.PolicyRuleEvaluator, e
 func readPolicy(file string, into *auditinternal.Policy) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return errors.Unwrap(err) // without the path once more
+		return errors.Unwrap(err) // without repeating the path
 	}
 	codecs := serializer.NewCodecFactory(audit.Scheme, serializer.EnableStrict)
 	obj, kind, err := codecs.UniversalDeserializer().Decode(data, nil, nil)

@@ -23,7 +23,7 @@ import (
 // Webhook sends audit events to another server, as an audit.k8s.io/v1 EventList
 // with POST.
 type Webhook struct {
-	// Name tells several apart. Empty: "webhook".
+	// Name distinguishes several webhooks. Empty: "webhook".
 	Name string
 	// ConfigFile is a kubeconfig file whose current context names the server
 	// and how to log in to it. Required.
@@ -32,20 +32,20 @@ type Webhook struct {
 	Policy     *auditv1.Policy
 	PolicyFile string
 	// Mode says whether requests wait for the other server. Empty: Batch. With
-	// Blocking, each recorded request waits for all tries of a server that is away.
+	// Blocking, each recorded request waits for all tries while the server is down.
 	Mode Mode
-	// BatchSize is how many events are sent at once at most. Empty: 400.
+	// BatchSize is how many events one request has at most. Empty: 400.
 	BatchSize int
 	// BatchWait is how long an event waits for others. Empty: 30 s.
 	BatchWait time.Duration
-	// Backoff is how long to wait before sending is tried again; each of the
-	// four further tries waits half as long again. Empty: 10 s.
+	// Backoff is the pause before the first of four retries; each further pause
+	// is half as long again. Empty: 10 s.
 	Backoff time.Duration
 
 	flush time.Duration // empty: flushTimeout
 }
 
-// flushTimeout bounds how long a stopping server tries to deliver what it holds.
+// flushTimeout bounds how long a stopping server tries to deliver its events.
 const flushTimeout = 10 * time.Second
 
 // PartName implements the name errors use.
@@ -91,7 +91,7 @@ func (w Webhook) sender(backoff time.Duration) (*sender, error) {
 	return &sender{client: client, flush: cmp.Or(w.flush, flushTimeout), ended: make(chan struct{})}, nil
 }
 
-// sender is the back end in its mode, which it stops.
+// sender is the back end in its mode, and stops it.
 type sender struct {
 	audit.Backend
 	client *webhook.GenericWebhook
@@ -121,8 +121,8 @@ func (s *sender) Shutdown() {
 }
 
 // sink sends events. The published one (plugin/pkg/audit/webhook) cannot be
-// stopped: a server that goes down with the one it reports to would wait for
-// more than a minute.
+// stopped: a server that stops while the other one is down would wait for more
+// than a minute.
 type sink struct {
 	client *webhook.GenericWebhook
 	ended  <-chan struct{}

@@ -4,13 +4,13 @@
 //   - [ServingCertificate] lets the server prove itself with a certificate of yours
 //   - [ClientCA] knows the certificates of other authorities
 //   - [Tokens] knows the tokens of a file
-//   - [JWT] knows those that OpenID Connect issuers signed
-//   - [Webhook] asks another server whose a token is
+//   - [JWT] knows the tokens that OpenID Connect issuers signed
+//   - [Webhook] asks another server whose token it is
 //   - [Proxy] believes a front proxy
 //   - [Anonymous] lets everybody see a few paths
 //
-// Several may be picked; they are asked in the order of the parts. Credentials
-// that are wrong are 401, and never make the caller anonymous.
+// Several may be picked; they are asked in the order of the parts. Wrong
+// credentials are 401, and never make the caller anonymous.
 package authn
 
 import (
@@ -33,21 +33,21 @@ import (
 // Admin gives the server a certificate authority of its own, a serving
 // certificate signed by it, and one administrator who logs in with a client
 // certificate. All keys are ECDSA P-256 and kept in files of mode 0600.
-// Certificates are issued again, while the server runs, 30 days before they end.
+// While the server runs, it renews certificates 30 days before they expire.
 //
-// To change the authority put the next one behind the present one in ca.crt and
-// give that to all clients (the kubeconfig has it at once); then put it first,
-// with its key in ca.key; then, when nobody has certificates of the old one,
-// take that out. Each takes effect within seconds, and connections stay.
+// To change the authority, append the new one to ca.crt and give that to all
+// clients (the kubeconfig has it at once); then put it first, with its key in
+// ca.key; then, when nobody has certificates of the old one, remove that. Each
+// step takes effect within seconds, and connections stay open.
 type Admin struct {
 	// Dir keeps the keys and certificates. Empty: the folder "pki" beside
-	// Kubeconfig, or new ones in memory at each start without a Kubeconfig.
+	// Kubeconfig, or without a Kubeconfig new ones in memory at each start.
 	Dir string
 	// Kubeconfig is the file the administrator's kubeconfig is written to when
 	// the server is ready, mode 0600. Empty: none is written.
 	Kubeconfig string
-	// Hosts are further names and addresses the serving certificate is good
-	// for. Empty: localhost, 127.0.0.1, ::1 and the address listened at.
+	// Hosts are further names and addresses the serving certificate is valid for.
+	// Empty: localhost, 127.0.0.1, ::1 and the listening address.
 	Hosts []string
 	// User is the administrator's name. Empty: "sailplane-admin".
 	User string
@@ -86,7 +86,7 @@ func (a Admin) InstallServer(p *controlplane.ServerPlan) error {
 	return nil
 }
 
-// identity is what the part is in one server. Without a listener there is none.
+// identity is the part in one server. A server without a listener has none.
 type identity struct {
 	Admin
 	addr     net.Addr
@@ -101,7 +101,7 @@ type loaded struct {
 	certificates authenticator.Request
 }
 
-// load puts what the folder has into effect, and makes what it has not.
+// load puts the files of the folder into effect, and makes those it lacks.
 func (i *identity) load(ctx context.Context) error {
 	endpoint, err := endpointOf(i.addr)
 	if err != nil {
@@ -129,12 +129,12 @@ func (i *identity) load(ctx context.Context) error {
 func (i *identity) authenticate(req *http.Request) (*authenticator.Response, bool, error) {
 	l := i.now.Load()
 	if l == nil {
-		return nil, false, nil // not listening: nobody comes with a certificate
+		return nil, false, nil // not listening: no client can present a certificate
 	}
 	return l.certificates.AuthenticateRequest(req)
 }
 
-// start writes the kubeconfig: the server is ready.
+// start writes the kubeconfig once the server is ready.
 func (i *identity) start(context.Context, *controlplane.Plane) error {
 	if i.Kubeconfig == "" {
 		return nil
@@ -154,8 +154,8 @@ func (i *identity) writeKubeconfig() error {
 	return pki.WriteKubeconfig(i.Kubeconfig, l.identity.Kubeconfig(endpoint.URL, ""))
 }
 
-// follow loads the folder again when its certificates change or are to be
-// issued again, until the context ends.
+// follow reloads the folder when its certificates change or are due for renewal,
+// until the context ends.
 func (i *identity) follow(ctx context.Context, _ *controlplane.Plane) error {
 	if i.Dir == "" || i.now.Load() == nil {
 		return nil
@@ -167,14 +167,14 @@ func (i *identity) follow(ctx context.Context, _ *controlplane.Plane) error {
 		return i.writeKubeconfig()
 	}
 	f := &follow.File{Source: follow.Source{What: "certificates", File: i.Dir, Read: i.state, Use: again}}
-	// Where it cannot be read, the first look says so.
+	// If it cannot be read, Run reports that.
 	if state, err := i.state(i.Dir); err == nil {
 		f.Begun(state)
 	}
 	return f.Run(ctx)
 }
 
-// state differs from what it was when the folder is to be loaded again.
+// state changes when the folder must be reloaded.
 func (i *identity) state(dir string) ([]byte, error) {
 	state, err := pki.Dir(dir).State()
 	if time.Now().After(i.now.Load().identity.NotAfter.Add(-pki.RenewBefore)) {
@@ -183,8 +183,8 @@ func (i *identity) state(dir string) ([]byte, error) {
 	return state, err
 }
 
-// endpointOf is how clients reach a bound address. One that is bound to all of
-// the machine's, as Go binds 0.0.0.0 and [::] alike, is reached on 127.0.0.1.
+// endpointOf is how clients reach a bound address. An unspecified one, as Go
+// binds 0.0.0.0 and [::] alike, is reached on 127.0.0.1.
 func endpointOf(addr net.Addr) (pki.Endpoint, error) {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		addr = &net.TCPAddr{IP: net.IPv4zero, Port: tcp.Port}

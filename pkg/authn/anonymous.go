@@ -16,12 +16,11 @@ import (
 
 // Anonymous lets callers without credentials ask for some paths, as user
 // system:anonymous of group system:unauthenticated. What they may do there is
-// up to the authorizers. Whoever brings credentials that nobody recognises, a
+// up to the authorizers. A request with credentials that no part recognises, a
 // token or a client certificate, is 401 on every path.
 type Anonymous struct {
-	// Paths are the paths, each of which stands for itself alone: "/healthz",
-	// "/livez", "/readyz", "/version". Empty: these four, by which others see whether
-	// the server works and what it is.
+	// Paths are exact paths: "/healthz", "/livez", "/readyz", "/version". Empty:
+	// these four, which tell whether the server works and what it is.
 	Paths []string
 }
 
@@ -46,8 +45,8 @@ func (a Anonymous) Install(p *controlplane.Plan) error {
 	}
 	allowed := anonymous.NewAuthenticator(conditions)
 	p.Authenticate("anonymous", authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-		// The plane asks the others also after one that refused a credential,
-		// so the refusal must not be forgotten here.
+		// The plane asks this authenticator even after another refused a
+		// credential, which must not make the caller anonymous.
 		if hasCredentials(req) {
 			return nil, false, nil
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
-// authority is the certificate authorities of a file, as they are now. It is
-// empty until a plane starts.
+// authority is the current certificate authorities of a file. It is empty until a
+// plane starts.
 type authority struct {
 	what, file string
 	now        atomic.Pointer[dynamiccertificates.CAContentProvider]
@@ -23,13 +23,14 @@ type authority struct {
 // An authority can say which client certificates a listener asks for.
 var _ dynamiccertificates.CAContentProvider = (*authority)(nil)
 
-// install has the listener ask for certificates of the authorities, and follows the file.
+// install makes the listener ask for certificates of the authorities, and follows
+// the file.
 func (a *authority) install(p *controlplane.ServerPlan) {
 	p.Trust(a.Name(), a)
 	p.Root().Work(following(&follow.File{Source: follow.Source{What: a.what, File: a.file, Read: os.ReadFile, Use: a.use}}))
 }
 
-// following is the work that puts a file into effect, and changes of it.
+// following is the work that puts a file and its changes into effect.
 func following(f *follow.File) controlplane.Work {
 	return controlplane.Work{
 		Name:  f.Name(),

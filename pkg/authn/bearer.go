@@ -12,18 +12,18 @@ import (
 	"k8s.io/apiserver/pkg/authentication/request/websocket"
 )
 
-// websocketToken is how the subprotocol begins in which a browser, which cannot
-// set the Authorization header of a websocket, sends its token.
+// websocketToken begins the subprotocol in which a browser sends its token, as it
+// cannot set the Authorization header of a websocket.
 // https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/authentication/request/websocket/protocol.go#L31
 const websocketToken = "base64url.bearer.authorization.k8s.io."
 
-// bearer asks about the token that a request brings. A token that nobody knows
-// is an error and so 401, unless another authenticator knows the caller.
+// bearer authenticates the token of a request. An unknown token is an error and
+// so 401, unless another authenticator knows the caller.
 func bearer(tokens authenticator.Token) authenticator.Request {
 	return union.New(bearertoken.New(tokens), websocket.NewProtocolAuthenticator(tokens))
 }
 
-// hasCredentials tells whether the caller says who it is, in whatever way.
+// hasCredentials tells whether a request has credentials of any kind.
 func hasCredentials(req *http.Request) bool {
 	if len(req.Header.Values("Authorization")) > 0 {
 		return true
@@ -40,7 +40,7 @@ func hasCredentials(req *http.Request) bool {
 }
 
 // current is the token authenticator in use, which changes while a server runs.
-// It knows nobody before the first is set.
+// It knows no token before the first is set.
 type current[T authenticator.Token] struct{ atomic.Pointer[T] }
 
 // AuthenticateToken implements authenticator.Token.

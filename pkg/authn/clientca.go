@@ -13,9 +13,10 @@ import (
 
 // ClientCA recognises callers by client certificates that authorities in a file
 // signed: the common name is the user, the organizations are the groups. That
-// includes system:masters: who may sign, may do everything. The part that
-// brings the server's identity, such as [Admin], has the listener ask for
-// certificates; who asks for them elsewhere has to pass on the connection's.
+// includes system:masters: an authority can give every permission. The part that
+// brings the server's identity, such as [Admin], makes the listener ask for
+// certificates; a listener of your own must ask for them and pass on the
+// connection's.
 type ClientCA struct {
 	// File has the certificates of the authorities, PEM encoded. Changes take
 	// effect within seconds, also for open connections; a file that cannot be
@@ -36,7 +37,7 @@ func (c ClientCA) InstallServer(p *controlplane.ServerPlan) error {
 	}
 	a := &authority{what: "client certificate authorities", file: c.File}
 	var known atomic.Pointer[authenticator.Request]
-	// What was remembered of connections ends with the authorities it is based on.
+	// Remembered answers end with the authorities they are based on.
 	forget := func() {
 		next := remember(x509.NewDynamic(a.VerifyOptions, x509.CommonNameUserConversion))
 		known.Store(&next)

@@ -20,11 +20,10 @@ import (
 )
 
 const (
-	// issuersAnswer is how long issuers have to answer before a server is ready
-	// without them, or keeps the configuration it had.
+	// issuersAnswer is how long a server waits for issuers before it is ready
+	// without them, or keeps its old configuration.
 	issuersAnswer = 5 * time.Second
-	// issuersRetire is how long issuers that were replaced still serve the
-	// requests that ask them already.
+	// issuersRetire is how long replaced issuers still serve requests that use them.
 	issuersRetire = time.Minute
 )
 
@@ -102,8 +101,8 @@ func newIssuerSet(life context.Context, config *apiserver.AuthenticationConfigur
 	return set, nil
 }
 
-// issuerClient reaches an issuer whose certificate the authorities signed, the
-// machine's without any. Its connections end with the context.
+// issuerClient reaches an issuer whose certificate the given authorities signed,
+// or without any, those of the machine. Its connections end with the context.
 func issuerClient(ctx context.Context, authorities string) (*http.Client, error) {
 	var roots *x509.CertPool
 	if authorities != "" {
@@ -119,8 +118,8 @@ func issuerClient(ctx context.Context, authorities string) (*http.Client, error)
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}, nil
 }
 
-// await waits a while for all issuers to answer, and tells what those that do
-// not are waiting for.
+// await waits a while for all issuers to answer, and returns the errors of those
+// that do not.
 func (s *issuerSet) await(ctx context.Context) error {
 	const every = 20 * time.Millisecond
 	var silent error

@@ -27,8 +27,8 @@ import (
 // tokens are refused until it does. It is asked again every 10 seconds.
 type JWT struct {
 	// ConfigFile is a file with the configuration. Changes take effect within
-	// seconds, when the issuers answer; what cannot be used changes nothing and
-	// is logged. Required unless Config is set.
+	// seconds, when the issuers answer; a file that cannot be used changes
+	// nothing and is logged. Required unless Config is set.
 	ConfigFile string
 	// Config is the configuration. One part with a Config lists all issuers. Neither
 	// it nor the file may have field anonymous: add [Anonymous] instead. Required
@@ -64,8 +64,8 @@ func (j JWT) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// parseConfig reads an AuthenticationConfiguration of any version, without
-// tolerance for fields that no version has.
+// parseConfig reads an AuthenticationConfiguration of any version, and refuses
+// unknown fields.
 func parseConfig(content []byte) (*apiserver.AuthenticationConfiguration, error) {
 	scheme := runtime.NewScheme()
 	install.Install(scheme)
@@ -81,7 +81,7 @@ func parseConfig(content []byte) (*apiserver.AuthenticationConfiguration, error)
 	return config, nil
 }
 
-// validateConfig checks what upstream does, and for what a plane does not have.
+// validateConfig checks what upstream does, and refuses what a plane does not have.
 func validateConfig(compiler authncel.Compiler, config *apiserver.AuthenticationConfiguration) error {
 	errs := validation.ValidateAuthenticationConfiguration(compiler, config, nil)
 	if config.Anonymous != nil {

@@ -27,7 +27,7 @@ func (n *notifier) notify() {
 	}
 }
 
-// listener is a function that is told of changes.
+// listener is a function called on changes.
 type listener func()
 
 // Enqueue implements dynamiccertificates.Listener.

@@ -12,14 +12,13 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// Proxy recognises callers by headers that a proxy sets, which found out who
-// calls and proves itself with a client certificate. Without that certificate
-// the headers say nothing. No request keeps them: middleware of parts after this
-// one and the API never see them.
+// Proxy recognises callers by headers of a proxy that authenticated them and
+// proves itself with a client certificate. Without that certificate the headers
+// mean nothing. They are dropped from every request: middleware of later parts
+// and the API never see them.
 //
-// A certificate that is good for another part too counts for the one that
-// comes first: put Proxy before Admin and ClientCA, or better, give proxies an
-// authority of their own.
+// When another part accepts the certificate too, the first part wins: put Proxy
+// before Admin and ClientCA, or better, give proxies an authority of their own.
 type Proxy struct {
 	// ClientCAFile has the certificates of the authorities that sign those of
 	// proxies, PEM encoded. Changes take effect within seconds; a file that
@@ -36,8 +35,8 @@ type Proxy struct {
 	// UIDHeaders have the user's UID; the first that has a value counts. Empty:
 	// X-Remote-Uid.
 	UIDHeaders []string
-	// ExtraHeaderPrefixes are how headers begin whose rest names what else is
-	// known of the user. Empty: X-Remote-Extra-.
+	// ExtraHeaderPrefixes begin the headers with extra fields of the user; the
+	// rest of the header names the field. Empty: X-Remote-Extra-.
 	ExtraHeaderPrefixes []string
 }
 
@@ -81,7 +80,7 @@ func (x Proxy) InstallServer(p *controlplane.ServerPlan) error {
 	return nil
 }
 
-// headers are the values of a field, or what it stands for when it is empty.
+// headers are the values of a field, or its default when it is empty.
 func headers(field string, values []string, empty string) (headerrequest.StaticStringSlice, error) {
 	if len(values) == 0 {
 		return headerrequest.StaticStringSlice{empty}, nil

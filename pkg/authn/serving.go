@@ -15,18 +15,18 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
 
-// ServingCertificate has the server answer with a certificate from files, such
-// as one of a public authority, to clients that ask for its names. Several may
-// be given. With [Admin], clients that ask for other names or an address get
-// the certificate of that; without, the one that was given first.
+// ServingCertificate makes the server present a certificate from files, such as
+// one of a public authority, to clients that ask for its names. Several may be
+// given. With [Admin], clients that ask for other names or an address get Admin's
+// certificate; without it, the first one given.
 type ServingCertificate struct {
-	// CertFile has the certificate, and those between it and the authority, in
-	// PEM. KeyFile has its key, and no permissions for every user of the machine.
-	// Changes take effect within seconds for new connections, and open ones
-	// stay; files that cannot be used change nothing and are logged. Required.
+	// CertFile has the certificate and its intermediates in PEM. KeyFile has its
+	// key; only its owner and group may have permissions on it. Changes take
+	// effect within seconds for new connections, and open ones stay; files that
+	// cannot be used change nothing and are logged. Required.
 	CertFile, KeyFile string
-	// Names are host names the certificate is for beside those that it says;
-	// "*.example.com" is for one level below.
+	// Names are host names to use the certificate for besides its own;
+	// "*.example.com" matches one level.
 	Names []string
 }
 
@@ -47,12 +47,11 @@ func (s ServingCertificate) InstallServer(p *controlplane.ServerPlan) error {
 	p.Certify(file.Name(), func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error) {
 		return c, file.Begin(ctx)
 	})
-	p.Root().Work(following(file)) // also where nobody listens: files that cannot be used are a mistake
+	p.Root().Work(following(file)) // also without a listener: files that cannot be used are a mistake
 	return nil
 }
 
-// read returns the certificates and the key, one after the other: whoever reads
-// PEM takes the blocks it looks for.
+// read returns the certificates and the key in one: PEM readers pick their blocks.
 func (s ServingCertificate) read(string) ([]byte, error) {
 	certs, err := os.ReadFile(s.CertFile)
 	if err != nil {
@@ -65,7 +64,7 @@ func (s ServingCertificate) read(string) ([]byte, error) {
 	return append(append(certs, '\n'), key...), nil
 }
 
-// certificate is a certificate and its key, as they are now.
+// certificate is the current certificate and its key.
 type certificate struct {
 	notifier
 	name  string
@@ -75,10 +74,10 @@ type certificate struct {
 
 type certAndKey struct{ cert, key []byte }
 
-// A certificate is one that a listener can answer with.
+// A listener can present a certificate.
 var _ dynamiccertificates.SNICertKeyContentProvider = (*certificate)(nil)
 
-// set has the certificate be another, if it and its key belong together.
+// set replaces the certificate, if the new one and its key belong together.
 func (c *certificate) set(cert, key []byte) error {
 	if _, err := tls.X509KeyPair(cert, key); err != nil {
 		return fmt.Errorf("%s: %w: give a certificate and the key that belongs to it", c.name, err)

@@ -18,14 +18,14 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
 
-// Tokens recognises callers by tokens that stand in a file, which never expire:
-// for tests, and for bootstrapping what has no other credentials yet.
+// Tokens recognises callers by the tokens in a file, which never expire: for
+// tests, and to bootstrap clients that have no other credentials yet.
 type Tokens struct {
-	// File is a CSV file as of kube-apiserver's --token-auth-file: a line has a
+	// File is a CSV file like kube-apiserver's --token-auth-file: a line has a
 	// token, a user name, a UID that may be empty and, optionally, groups in one
 	// quoted column, `secret,ann,1,"growers,pickers"`. Changes take effect within
-	// seconds; a file that cannot be used changes nothing and is logged. Users
-	// that the file is not for must not have any permission on it. See
+	// seconds; a file that cannot be used changes nothing and is logged. Only its
+	// owner and group may have permissions on it. See
 	// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#static-token-file
 	// Required.
 	File string
@@ -66,7 +66,7 @@ func parseTokens(content []byte) (map[string]*user.DefaultInfo, error) {
 			break
 		}
 		if err != nil {
-			return nil, err // has the line
+			return nil, err // names the line
 		}
 		line, _ := r.FieldPos(0)
 		if len(record) < 3 || len(record) > 4 {
@@ -90,7 +90,7 @@ func parseTokens(content []byte) (map[string]*user.DefaultInfo, error) {
 	return users, nil
 }
 
-// groupsOf are the groups in the optional last column.
+// groupsOf returns the groups in the optional last column.
 func groupsOf(columns []string) (groups []string) {
 	for _, c := range columns {
 		for g := range strings.SplitSeq(c, ",") {

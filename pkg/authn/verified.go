@@ -10,7 +10,7 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// How much is remembered of certificates, and how long. A connection has one.
+// How many certificates are remembered, and how long. A connection has one.
 const (
 	rememberedCertificates = 4096
 	rememberedFor          = time.Minute
@@ -18,14 +18,14 @@ const (
 
 // verified remembers whom a connection's certificate belongs to: verifying it
 // takes a sixth of the time of a create, and a client sends many requests over
-// one connection. What is remembered is never valid longer than the certificate.
+// one connection. An answer is never valid longer than the certificate.
 type verified struct {
 	authenticator.Request
 	known *lru.Cache // *x509.Certificate, of one connection -> answer
 	clock clock.PassiveClock
 }
 
-// answer is who a certificate belongs to, until when.
+// answer is whom a certificate belongs to, and until when.
 type answer struct {
 	response *authenticator.Response
 	until    time.Time

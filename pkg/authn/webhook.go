@@ -20,19 +20,19 @@ import (
 // webhookCacheTTL is kube-apiserver's --authentication-token-webhook-cache-ttl.
 const webhookCacheTTL = 2 * time.Minute
 
-// Webhook recognises callers by tokens that another server reviews: it is sent
-// TokenReviews of authentication.k8s.io/v1.
+// Webhook recognises callers by tokens that another server reviews. It sends that
+// server TokenReviews of authentication.k8s.io/v1.
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#webhook-token-authentication
 type Webhook struct {
 	// ConfigFile is a kubeconfig that says where the other server is and how to log in
 	// there. TokenReviews are posted to the URL of its cluster as it stands. It is
 	// read when a server starts. Required.
 	ConfigFile string
-	// CacheTTL is how long an answer is good for, yes or no. Empty: 2 minutes.
+	// CacheTTL is how long an answer is kept, yes or no. Empty: 2 minutes.
 	CacheTTL time.Duration
-	// Audiences are those this server answers to: a token has to be for one of
-	// them, which the other server tells. One that is reviewed here for other
-	// audiences has to be for one of those. Empty: the other server decides alone.
+	// Audiences are those this server answers to: the other server must confirm
+	// one of them for a token. A token reviewed here for other audiences needs
+	// one of those. Empty: the other server decides alone.
 	Audiences []string
 }
 

@@ -45,8 +45,8 @@ func (r *roles) prepare(ctx context.Context, plane *controlplane.Plane) error {
 	return r.awaitDefaults(ctx, client, wanted, bindings)
 }
 
-// aggregateDefaults gives the aggregated ones among the default roles the rules
-// they will have, so that they are written once. They aggregate one another.
+// aggregateDefaults gives aggregated default roles their final rules, so that
+// they are written once. They aggregate one another.
 func aggregateDefaults(wanted []*rbacv1.ClusterRole) error {
 	for changed := true; changed; {
 		changed = false
@@ -66,14 +66,14 @@ func aggregateDefaults(wanted []*rbacv1.ClusterRole) error {
 	return nil
 }
 
-// lookAgain is how often the caches are looked at for what was just written,
-// and retryAfter how long a failed aggregation waits.
+// lookAgain is how often the caches are checked for recent writes, and retryAfter
+// the pause after a failed aggregation.
 const (
 	lookAgain  = time.Millisecond / 2
 	retryAfter = time.Second
 )
 
-// awaitDefaults returns when the caches have the defaults, with the rules of the
+// awaitDefaults returns when the caches have the defaults and the rules of
 // aggregated ones.
 func (r *roles) awaitDefaults(
 	ctx context.Context, client typed.RbacV1Interface, wanted []*rbacv1.ClusterRole, bindings []*rbacv1.ClusterRoleBinding,
@@ -128,7 +128,7 @@ func (r *roles) aggregate(ctx context.Context, plane *controlplane.Plane) error 
 	if err != nil {
 		return err
 	}
-	defer func() { _ = r.cache.changes.RemoveEventHandler(registration) }() // it is there
+	defer func() { _ = r.cache.changes.RemoveEventHandler(registration) }() // registered above
 	for {
 		select {
 		case <-wake:
@@ -144,7 +144,7 @@ func (r *roles) aggregate(ctx context.Context, plane *controlplane.Plane) error 
 	}
 }
 
-// aggregateAll writes the aggregated roles whose rules are not right.
+// aggregateAll writes the aggregated roles whose rules are out of date.
 func (r *roles) aggregateAll(ctx context.Context, client typed.RbacV1Interface) (changed bool, err error) {
 	all, err := r.cache.clusterRoles.List(labels.Everything())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/rbac"
 )
 
-// bySubject is the index of bindings by who is bound.
+// bySubject is the index of bindings by subject.
 const bySubject = "subject"
 
 // cached reads roles and bindings from informers.
@@ -49,7 +49,7 @@ func newCached(ctx context.Context, factory informers.SharedInformerFactory) (*c
 	return c, nil
 }
 
-// subjects are what the index calls those that a binding binds.
+// subjects returns the index keys of a binding.
 func subjects(obj any) ([]string, error) {
 	b := binding(obj)
 	if b == nil {
@@ -62,7 +62,8 @@ func subjects(obj any) ([]string, error) {
 	return all, nil
 }
 
-// binding is an object of a cache as a binding: both kinds have the same fields.
+// binding returns a cached binding of either kind as a RoleBinding: both kinds
+// have the same fields.
 func binding(obj any) *rbacv1.RoleBinding {
 	switch b := obj.(type) {
 	case *rbacv1.RoleBinding:
@@ -73,7 +74,7 @@ func binding(obj any) *rbacv1.RoleBinding {
 	return nil
 }
 
-// name is what the index calls a subject in a namespace.
+// name is the index key of a subject in a namespace.
 func name(namespace string, k rbac.Key) string { return namespace + "/" + k.Kind + "/" + k.Name }
 
 // Role implements rbac.Reader.

@@ -16,7 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
-// typeRBAC is the type of an entry that is decided by roles and bindings.
+// typeRBAC is the type of an entry that decides by roles and bindings.
 const typeRBAC apiserver.AuthorizerType = "RBAC"
 
 // Config asks the authorizers of an AuthorizationConfiguration of
@@ -24,15 +24,15 @@ const typeRBAC apiserver.AuthorizerType = "RBAC"
 // https://kubernetes.io/docs/reference/access-authn-authz/authorization/#using-configuration-file-for-authorization
 //
 // Its entries are of type RBAC, at most one, or Webhook, with a kubeconfig each.
-// An entry of type RBAC is what part [RBAC] is, and needs the same; a plane has
-// one of both. Between other parts, all entries have the place of this part.
+// An entry of type RBAC does what part [RBAC] does, and needs the same; a plane
+// has one of the two. All entries are asked at the place of this part.
 //
 // The file is read by Build and when a server starts, and followed while it
 // runs: a change is in force within seconds. A mistake is logged, and the last
-// good configuration stays in force. Webhooks may come and go; an entry of type
-// RBAC may change places, and to add it or take it out needs a restart, as
-// kube-apiserver has it. What a kubeconfig says is read again when the file
-// changes; users that it is not for must not have any permission on it.
+// good configuration stays in force. Webhooks may come and go. An entry of type
+// RBAC may move; to add or remove it needs a restart, as in kube-apiserver.
+// Kubeconfigs are read again when the file changes; only their owner and group
+// may have permissions on them.
 type Config struct {
 	// ConfigFile is the file with the configuration. Required.
 	ConfigFile string
@@ -50,7 +50,7 @@ func (c Config) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// declare declares the authorizer, and what it needs by what the file says.
+// declare declares the authorizer, and what its entries need.
 func (c Config) declare(p *controlplane.Plan) error {
 	content, err := os.ReadFile(c.ConfigFile)
 	if err != nil {
@@ -77,7 +77,7 @@ func (c Config) declare(p *controlplane.Plan) error {
 	return nil
 }
 
-// entry is an authorizer of a configuration: one of both kinds.
+// entry is an authorizer of a configuration: a webhook or RBAC.
 type entry struct {
 	name    string
 	webhook *connection // nil: RBAC
@@ -98,7 +98,7 @@ func parse(content []byte) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Upstream's check of the types would not say more than their names.
+	// All types pass upstream's check, which names them only: supported says more.
 	types := sets.New[string]()
 	var conditions []apiserver.WebhookMatchCondition
 	for _, a := range config.Authorizers {
@@ -128,7 +128,7 @@ func parse(content []byte) ([]entry, error) {
 	return entries, errors.Join(errs...)
 }
 
-// supported refuses what kube-apiserver may have in the file and a plane has not.
+// supported refuses what kube-apiserver allows in the file and a plane does not have.
 func supported(config *apiserver.AuthorizationConfiguration) error {
 	var errs []error
 	for i, a := range config.Authorizers {
@@ -144,8 +144,8 @@ func supported(config *apiserver.AuthorizationConfiguration) error {
 	return errors.Join(errs...)
 }
 
-// unsupported says what to do instead of using a type, and nothing of one that
-// is supported or missing.
+// unsupported says what to do instead of using a type. It is empty for a
+// supported or missing one.
 func unsupported(t apiserver.AuthorizerType) string {
 	switch t {
 	case "", typeRBAC, apiserver.TypeWebhook:
@@ -162,7 +162,7 @@ func unsupported(t apiserver.AuthorizerType) string {
 	return "there is no such type"
 }
 
-// configured is how a valid entry wants its server asked.
+// configured is the connection of a valid entry.
 func configured(name string, w *apiserver.WebhookConfiguration) *connection {
 	c := &connection{
 		name: name, kubeconfig: *w.ConnectionInfo.KubeConfigFile, version: w.SubjectAccessReviewVersion,

@@ -16,10 +16,10 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
 
-// connection is how one other server is asked, with nothing left to choose.
+// connection is how to ask another server, with all defaults filled in.
 type connection struct {
 	name                              string
-	kubeconfig                        string // client counts when it is empty
+	kubeconfig                        string // empty: client
 	client                            *rest.Config
 	version                           string // of SubjectAccessReviews
 	timeout, authorized, unauthorized time.Duration
@@ -35,7 +35,7 @@ func (c connection) open(dialer *connrotation.Dialer) (ruled, error) {
 	}
 	config.Dial = dialer.DialContext
 	config.Timeout = c.timeout
-	// How many requests there are is decided before they are authorized.
+	// Requests are limited before they are authorized.
 	config.QPS = -1
 	a, err := plugin.New(config, c.version, c.authorized, c.unauthorized, *plugin.DefaultRetryBackoff(), c.onError,
 		c.conditions, c.name, newMeasured(), compilerOf(c.conditions))
@@ -50,7 +50,7 @@ func (c connection) config() (*rest.Config, error) {
 	if c.kubeconfig == "" {
 		return rest.CopyConfig(c.client), nil
 	}
-	// It may have credentials, and says who decides.
+	// The file may have credentials, and names the server that decides.
 	if _, err := secretfile.Read(c.kubeconfig); err != nil {
 		return nil, err
 	}
@@ -73,7 +73,8 @@ func (c connection) check() error {
 	return err
 }
 
-// compilerOf is nil when there is nothing to compile: to make one takes a while.
+// compilerOf returns nil when there is nothing to compile: making a compiler
+// takes a while.
 func compilerOf(conditions []apiserver.WebhookMatchCondition) cel.Compiler {
 	if len(conditions) == 0 {
 		return nil
@@ -92,7 +93,7 @@ func newDialer(dial connrotation.DialFunc) *connrotation.Dialer {
 
 // measured are the metrics that kube-apiserver has of its webhooks.
 type measured struct {
-	metrics.NoopRequestMetrics // those by status code are of kube-apiserver alone
+	metrics.NoopRequestMetrics // only kube-apiserver has those by status code
 	metrics.WebhookMetrics
 	cel.MatcherMetrics
 }

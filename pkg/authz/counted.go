@@ -12,7 +12,7 @@ type ruled struct {
 }
 
 // counted is the authorizer with kube-apiserver's metric of its decisions,
-// apiserver_authorization_decisions_total. It lists its rules if it did.
+// apiserver_authorization_decisions_total. It lists its rules if a does.
 func counted(kind, name string, a authorizer.UnconditionalAuthorizer) authorizer.Authorizer {
 	measured := metrics.InstrumentedAuthorizer(kind, name, authorizer.AuthorizerFunc(a.Authorize))
 	if rules, ok := a.(authorizer.RuleResolver); ok {

@@ -17,14 +17,14 @@ var (
 	_ authorizer.RuleResolver            = &current{}
 )
 
-// startingError says that rules are not known yet. What is decided meanwhile is no
-// reason to take anything for absent.
+// startingError says that rules are not known yet. Until then, a refusal does not
+// mean that something is absent.
 type startingError struct{}
 
 func (startingError) Error() string { return "authorization is being set up" }
 
-// Authorize implements authorizer.UnconditionalAuthorizer. Before the authorizer is known
-// nobody is allowed anything, since it might deny what a later part allows.
+// Authorize implements authorizer.UnconditionalAuthorizer. It denies everything
+// before the authorizer is known, which might deny what a later part allows.
 func (c *current) Authorize(ctx context.Context, a Attributes) (Decision, string, error) {
 	known := c.known.Load()
 	if known == nil {

@@ -3,20 +3,20 @@
 //   - [RBAC]: what roles and their bindings allow
 //   - [Func]: what a Go function says
 //   - [Webhook]: what another server says
-//   - [Config]: RBAC and webhooks, as a file says that may change
+//   - [Config]: RBAC and webhooks, as in a file that may change
 //   - [Groups]: members of some groups may do everything
 //
 // Several may be picked. They are asked in the order of the parts, after the
 // rule that group system:masters may do everything: the first that allows or
-// denies decides, and what nobody has an opinion about is refused. One that
-// may deny belongs before those that allow.
+// denies decides, and a request that no part has an opinion about is refused. Put
+// parts that may deny before those that allow.
 //
 // All of them know the field and label selectors of a list, watch or delete of
-// collections (KEP 4601), and of a review: [Func] and [Webhook] may let
-// somebody list only what is theirs. RBAC has no rules about selectors.
+// collections (KEP 4601), and of a review: [Func] and [Webhook] may let users
+// list only their own objects. RBAC has no rules about selectors.
 //
-// [FilteredLists] lets those who may not list a resource list what they may get
-// of it.
+// [FilteredLists] lets users who may not list a resource list the objects that
+// they may get.
 //
 // There is no ABAC, no Node and no AlwaysAllow authorizer.
 package authz

@@ -15,21 +15,21 @@ import (
 // FilteredLists answers lists and watches that no part allows with the objects
 // that the user may get: by name in a role, in the namespaces of their role
 // bindings, or by what another part decides. Pages, continuation, bookmarks and
-// resource versions are as those of a list with a selector, and nothing tells
-// of other objects but the resource version.
+// resource versions are as those of a list with a selector, and only the resource
+// version reveals other objects.
 //
-// Each object of a list and each event of a watch is decided about when it is
-// answered. Who loses an object while they watch hears no more of it, not even
-// that it is deleted; who is given one hears of its next change. An error of an
+// Each object of a list and each event of a watch is decided when it is sent. A
+// user who loses an object during a watch gets no more events of it, not even its
+// deletion; one who gains an object gets its next change. An error of an
 // authorizer fails the list and ends the watch.
 //
 // A user who has no rule to get any object of the resource in the namespace is
 // refused, as without this part, when all authorizers list their rules, as RBAC
 // does. Otherwise, and in lists of the whole plane, they get an empty list.
 //
-// Deletes of collections need the verb deletecollection, as ever, and reviews
-// answer no when they are asked about list and watch. Resources of other API
-// servers are not filtered: their lists stay refused.
+// Deletes of collections still need the verb deletecollection, and reviews of
+// list and watch still answer no. Resources of other API servers are not
+// filtered: their lists stay refused.
 type FilteredLists struct {
 	// Resources are those whose lists and watches are filtered, built-in, typed
 	// or custom: {Resource: "configmaps"}, {Group: "example.com", Resource:
@@ -52,7 +52,7 @@ func (f FilteredLists) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// gettable keeps what the user may get.
+// gettable keeps the objects that the user may get.
 func gettable(ctx context.Context, a authorizer.Attributes, by controlplane.Authority) controlplane.KeepFunc {
 	if mayGetNone(ctx, a, by.Rules) {
 		return nil
@@ -66,7 +66,7 @@ func gettable(ctx context.Context, a authorizer.Attributes, by controlplane.Auth
 		asked := get
 		asked.Namespace, asked.Name = namespace, name
 		if isNamespaces {
-			asked.Namespace = name // as in a request for one
+			asked.Namespace = name // as in a request for one namespace
 		}
 		decision, _, err := by.Authorizer.Authorize(ctx, &asked)
 		if decision == Allow {
@@ -76,10 +76,9 @@ func gettable(ctx context.Context, a authorizer.Attributes, by controlplane.Auth
 	}
 }
 
-// mayGetNone tells that no rule lets the user get an object, or that none is known
-// yet: a list in which everything is left out would say that there is nothing. It
-// is false when rules do not tell: those of a list of the whole plane do not tell
-// of those that are for one namespace.
+// mayGetNone tells whether no rule lets the user get an object, or no rules are
+// known yet: an empty list would claim that there are no objects. It is false
+// when the rules cannot tell: those for the whole plane leave out those for one namespace.
 func mayGetNone(ctx context.Context, a authorizer.Attributes, resolver authorizer.RuleResolver) bool {
 	rules, _, incomplete, err := resolver.RulesFor(ctx, a.GetUser(), a.GetNamespace())
 	if errors.As(err, &startingError{}) {

@@ -14,12 +14,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
-// noID is what the metrics of reloads call this server: they are of the
-// process, and planes have no identity to tell there.
+// noID is this server's ID in the metrics of reloads: they are per process, and
+// planes have no ID.
 const noID = ""
 
-// followed is a configuration in a running plane. Questions are asked by many
-// goroutines; one goroutine has the rest.
+// followed is a configuration in a running plane. Many goroutines ask it; one
+// does the rest.
 type followed struct {
 	current
 	file   string
@@ -33,7 +33,7 @@ func (f *followed) source() follow.Source {
 	return follow.Source{What: "authorization configuration", File: f.file, Read: os.ReadFile, Use: f.use}
 }
 
-// use puts content in force, or says why it does not, and counts.
+// use puts content in force, or returns why it cannot, and counts.
 func (f *followed) use(_ context.Context, content []byte) error {
 	err := f.put(content)
 	switch {
@@ -48,7 +48,7 @@ func (f *followed) use(_ context.Context, content []byte) error {
 	return err
 }
 
-// put puts content in force, or says why it does not.
+// put puts content in force, or returns why it cannot.
 func (f *followed) put(content []byte) error {
 	entries, err := parse(content)
 	if err != nil {
@@ -68,7 +68,7 @@ func (f *followed) put(content []byte) error {
 	return nil
 }
 
-// open makes the authorizers of a configuration one.
+// open joins the authorizers of a configuration.
 func (f *followed) open(entries []entry) (ruled, error) {
 	var asked []union.NamedAuthorizer
 	var listed []authorizer.RuleResolver

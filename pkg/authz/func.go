@@ -28,18 +28,18 @@ const (
 // Func makes a function an authorizer. The name is for errors and metrics, and
 // no other part may have it. The function is called for every request that no
 // earlier part decided, by many goroutines at once, and returns a decision and
-// the reason that the caller is told when the request is refused. Group
+// the reason, which the caller gets when the request is refused. Group
 // system:masters, which the server's own client is in, may do everything and is
 // never asked about.
 //
-// An error is told to the caller as an internal one, unless a part allows the
-// request: return NoOpinion with it to ask the later parts, and Deny not to.
+// The caller gets an error as an internal one, unless a part allows the request:
+// return NoOpinion with it to ask the later parts, and Deny not to.
 //
 // Attributes have the selectors of a request in GetFieldSelector and
-// GetLabelSelector, which only narrow what is asked for. With an error of
-// theirs, decide as if there were no selector.
+// GetLabelSelector, which only narrow what is asked for. When these return an
+// error, decide as if there were no selector.
 //
-// What the function allows is not known to SelfSubjectRulesReviews, which say so.
+// SelfSubjectRulesReviews do not know what the function allows, and say so.
 func Func(name string, f func(ctx context.Context, a Attributes) (Decision, string, error)) controlplane.Part {
 	return function{name: name, decide: f}
 }

@@ -16,13 +16,13 @@ import (
 // https://kubernetes.io/docs/reference/access-authn-authz/rbac/. It needs
 // rbac.All of pkg/builtin/rbac, which serves them.
 //
-// At each start it sees to it that the default ClusterRoles and their bindings
-// are there with at least the rules they come with: cluster-admin, admin, edit,
-// view, system:discovery, system:basic-user, system:public-info-viewer,
+// At each start it makes sure that the default ClusterRoles and their bindings
+// exist with at least their default rules: cluster-admin, admin, edit, view,
+// system:discovery, system:basic-user, system:public-info-viewer,
 // system:monitoring, system:auth-delegator and others. One with the annotation
-// rbac.authorization.kubernetes.io/autoupdate "false" is left as it is. The
-// rules of aggregated ClusterRoles are kept up to date; of several servers that
-// share a storage one does that.
+// rbac.authorization.kubernetes.io/autoupdate "false" is left as it is. The rules
+// of aggregated ClusterRoles are kept up to date, by one of the servers that
+// share a storage.
 type RBAC struct{}
 
 // PartName implements the name errors use.

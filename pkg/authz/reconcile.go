@@ -23,7 +23,7 @@ func (r *roles) reconcileRole(ctx context.Context, client typed.RbacV1Interface,
 	}
 	least := wanted
 	if wanted.AggregationRule != nil {
-		// A stored one has the rules of the roles there are, which may be others.
+		// A stored aggregated role has the rules of the existing roles, which may differ.
 		least = wanted.DeepCopy()
 		least.Rules = nil
 	}
@@ -42,14 +42,15 @@ func (r *roles) reconcileRole(ctx context.Context, client typed.RbacV1Interface,
 	return nil
 }
 
-// sameRole tells what most starts find, for less than comparing what the rules cover.
+// sameRole tells whether the role is as wanted, as at most starts: that costs
+// less than comparing what the rules cover.
 func sameRole(stored, wanted *rbacv1.ClusterRole) bool {
 	return rbac.SameRules(stored.Rules, wanted.Rules) &&
 		maps.Equal(stored.Labels, wanted.Labels) && maps.Equal(stored.Annotations, wanted.Annotations) &&
 		equality.Semantic.DeepEqual(stored.AggregationRule, wanted.AggregationRule)
 }
 
-// reconcileBinding adds to a default binding whom it lacks, or creates it.
+// reconcileBinding adds to a default binding the subjects it lacks, or creates it.
 func (r *roles) reconcileBinding(ctx context.Context, client typed.RbacV1Interface, wanted *rbacv1.ClusterRoleBinding) error {
 	bindings := client.ClusterRoleBindings()
 	options := reconciliation.ReconcileRoleBindingOptions{
@@ -67,7 +68,8 @@ func (r *roles) reconcileBinding(ctx context.Context, client typed.RbacV1Interfa
 	return nil
 }
 
-// cachedFirst reads from a cache, which may lag, and each time after from the API.
+// cachedFirst reads from a cache, which may lag, the first time, and then from
+// the API.
 func cachedFirst[T any](
 	ctx context.Context, cached func(string) (*T, error), stored func(context.Context, string, metav1.GetOptions) (*T, error),
 ) func(string) (*T, error) {
@@ -81,8 +83,8 @@ func cachedFirst[T any](
 	}
 }
 
-// roleClient reads and writes one role. Unlike the published one its requests
-// end with the context.
+// roleClient reads and writes one role. Unlike those of the published client, its
+// requests end with the context.
 type roleClient struct {
 	ctx    context.Context //nolint:containedctx // a client is for one role, and its methods take no context
 	whole  *rbacv1.ClusterRole

@@ -16,8 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// What the fields of a Webhook mean when they are empty. How long answers are
-// kept is as kube-apiserver has it.
+// The defaults of the fields of a Webhook. The TTLs are those of kube-apiserver.
 const (
 	webhookName            = "webhook"
 	webhookTimeout         = 3 * time.Second
@@ -26,21 +25,21 @@ const (
 	webhookUnauthorizedTTL = 30 * time.Second
 )
 
-// Webhook asks another server, which is sent SubjectAccessReviews of
-// authorization.k8s.io/v1 and allows, denies or has no opinion.
+// Webhook sends SubjectAccessReviews of authorization.k8s.io/v1 to another
+// server, which allows, denies or has no opinion.
 // https://kubernetes.io/docs/reference/access-authn-authz/webhook/
 //
-// Reviews have the selectors of a request. Those that fail are sent again only
-// where that may help: up to five times, after 500 ms and longer, when the
-// answer is 429, 500 or 504 or the connection was reset.
+// Reviews have the selectors of a request. Failed reviews are sent again only
+// where that may help: up to five times, after 500 ms and longer, when the answer
+// is 429, 500 or 504 or the connection was reset.
 type Webhook struct {
 	// Name is what errors and metrics call the webhook: a lower case DNS name that
 	// no other webhook has. Empty: "webhook".
 	Name string
 	// ConfigFile is a kubeconfig that says where the other server is and how to log in
 	// there. Reviews are posted to the URL of its cluster as it stands. It is read
-	// by Build, and when a server starts; users that it is not for must not have
-	// any permission on it. Required unless Client is set.
+	// by Build, and when a server starts; only its owner and group may have
+	// permissions on it. Required unless Client is set.
 	ConfigFile string
 	// Client says the same without a file: Host is the URL that reviews are posted
 	// to. Required unless ConfigFile is set.
@@ -56,11 +55,10 @@ type Webhook struct {
 	// FailurePolicy is the decision when the other server gives no answer or a
 	// match condition fails: NoOpinion asks the later parts. Empty: Deny.
 	FailurePolicy Decision
-	// MatchConditions are CEL expressions, of which all must be true for the
-	// other server to be asked; there is no opinion about other requests. Variable
-	// request is the spec of the SubjectAccessReview:
-	// "has(request.resourceAttributes) && request.user != 'root'". Empty: all
-	// requests. At most 64.
+	// MatchConditions are CEL expressions. The other server is asked when all are
+	// true; otherwise the part has no opinion. Variable request is the spec of
+	// the SubjectAccessReview: "has(request.resourceAttributes) && request.user
+	// != 'root'". Empty: all requests. At most 64.
 	// https://kubernetes.io/docs/reference/access-authn-authz/authorization/#using-configuration-file-for-authorization
 	MatchConditions []string
 }
@@ -127,7 +125,7 @@ func (w Webhook) check() error {
 	return fmt.Errorf("field ConfigFile: %s: %w", w.ConfigFile, err)
 }
 
-// connection is the webhook with nothing left to choose.
+// connection is the webhook with all defaults filled in.
 func (w Webhook) connection() connection {
 	c := connection{
 		name: w.Name, kubeconfig: w.ConfigFile, version: "v1", timeout: w.Timeout, onError: w.FailurePolicy,

@@ -31,8 +31,7 @@ const (
 func apply(ctx context.Context, config *rest.Config, defs []definition) (map[string]int64, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // applyLimit is the limit
-	// Of the answer only the generation is of interest: metadata is the smallest
-	// there is.
+	// Only the generation in the answer matters: metadata is the smallest answer.
 	client, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("apply CRDs: %w", err)
@@ -50,7 +49,7 @@ func apply(ctx context.Context, config *rest.Config, defs []definition) (map[str
 	for i, d := range defs {
 		group.Go(func() error {
 			if ctx.Err() != nil {
-				return nil //nolint:nilerr // the start was given up: nobody asks what failed
+				return nil //nolint:nilerr // the start was given up: nobody needs the error
 			}
 			applied, err := crds.Patch(ctx, d.name, types.ApplyPatchType, d.body, options)
 			if err != nil {
@@ -72,7 +71,7 @@ func apply(ctx context.Context, config *rest.Config, defs []definition) (map[str
 	return byName, errors.Join(failures...)
 }
 
-// rejected gives what the server says about a CRD the lines of the file.
+// rejected adds the lines of the file to what the server says about a CRD.
 func (d definition) rejected(err error) error {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Details == nil {

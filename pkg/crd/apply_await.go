@@ -14,8 +14,9 @@ import (
 )
 
 // awaitEstablished returns when the informer has seen all the named CRDs
-// established, in this generation or a later one. It ends with an error when one cannot be, because its names are
-// taken or its schema is not structural, and with ctx, naming those it waits for.
+// established, in this generation or a later one. It returns an error when one
+// cannot be established, because its names are taken or its schema is not
+// structural, and when ctx ends, naming the CRDs it waits for.
 func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, generations map[string]int64) (err error) {
 	changed := make(chan struct{}, 1)
 	changed <- struct{}{} // look once before the first event
@@ -49,11 +50,11 @@ func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, g
 			patience.Reset(refusalPatience)
 			final = false
 		case <-patience.C:
-			// Nothing moves any more: what conditions say is about what was applied.
-			// Who stood still himself meanwhile looks at what happened first.
+			// Nothing moves any more: the conditions are about the applied CRDs.
+			// If this goroutine itself stood still, it looks at the changes first.
 			final = len(changed) == 0
 		}
-		// The store is written before handlers hear of it.
+		// The store is written before handlers are called.
 		var refused []error
 		pending = slices.DeleteFunc(pending, func(name string) bool {
 			object, _, err := informer.GetStore().GetByKey(name)
@@ -73,15 +74,15 @@ func awaitEstablished(ctx context.Context, informer cache.SharedIndexInformer, g
 	}
 }
 
-// wanted tells whether it is one of the CRDs, and not as it was before.
+// wanted tells whether it is one of the CRDs, in its generation or a later one.
 func wanted(generations map[string]int64, crd *apiextensionsv1.CustomResourceDefinition) bool {
 	generation, ok := generations[crd.Name]
 	return ok && crd.Generation >= generation
 }
 
-// refusalPatience is how long conditions that say no must stand. After a CRD
-// was corrected they still say what was wrong before, until the controllers
-// have looked at it again: in milliseconds, or in seconds on a busy machine.
+// refusalPatience is how long a refusal must last. After a CRD is corrected, its
+// conditions still tell the old mistake until the controllers have checked it
+// again: in milliseconds, or in seconds on a busy machine.
 const refusalPatience = 10 * time.Second
 
 // refusal says why a CRD will not be established, or not with all of its names,

@@ -19,13 +19,13 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// Conversion is the part that has a handler in the process convert the custom
-// resources of a kind from one version to another. It needs no webhook server
-// and no certificate: CRDs of the kind get it as their conversion webhook when
-// they are written, whatever conversion they say, and the plane asks it without
-// a socket. It goes beside [Definitions].
+// Conversion is the part that converts the custom resources of a kind from one
+// version to another by a handler in the process. It needs no webhook server and
+// no certificate: CRDs of the kind get it as their conversion webhook when they
+// are written, whatever conversion they name, and the plane calls it without a
+// socket. Use it with [Definitions].
 type Conversion struct {
-	// Kind is what is converted, as spec.group and spec.names.kind of the CRD. Required.
+	// Kind is the kind to convert, as spec.group and spec.names.kind of the CRD. Required.
 	Kind schema.GroupKind
 	// Handler answers ConversionReviews of apiextensions.k8s.io/v1, as conversion
 	// webhooks do (see "Webhook conversion" in the Kubernetes documentation of CRDs):
@@ -81,9 +81,9 @@ func (c Conversion) Admit(_ context.Context, a admission.Attributes, _ admission
 }
 
 // ConvertFunc converts an object, in place, to a version such as "v2"; the object
-// says which one it has. Its apiVersion is set when it returns. What it does to
+// names its present one. Its apiVersion is set when it returns. What it does to
 // metadata other than labels and annotations is undone or, for the name, refused.
-// The error is what the client is told.
+// The client gets the error.
 type ConvertFunc func(ctx context.Context, object *unstructured.Unstructured, version string) error
 
 // ServeHTTP answers a ConversionReview.

@@ -5,9 +5,10 @@
 // printer columns.
 //
 // It is upstream's apiextensions server below the plane's groups. A CRD with the
-// condition Established is usable at once, which upstream does not promise, and
-// three seconds between a CRD and its first object are taken out, which upstream
-// waits for other replicas: see establish.go here, and lazy.go in pkg/internal/store.
+// condition Established is usable at once, which upstream does not promise.
+// Upstream waits three seconds between a CRD and its first object, for other
+// replicas; this package does not: see establish.go here, and lazy.go in
+// pkg/internal/store.
 package crd
 
 import (
@@ -38,12 +39,11 @@ type Definitions struct {
 	// of other APIs are left out, which is logged. Nil: none; CRDs come through
 	// the API.
 	FS fs.FS
-	// Deny are networks that conversion webhooks may not be in. It is checked when
-	// a webhook is connected to, by the address its name resolves to; objects that
-	// it would convert cannot be read then, nor written, in another version than
-	// the stored one. Empty: webhooks may be anywhere. admit.PrivateNetworks is a
-	// list. With it, webhooks are reached without the proxy that the environment
-	// of the process may name.
+	// Deny are networks that conversion webhooks may not be in. It is checked on
+	// connecting to a webhook, by the address its name resolves to. Objects of a
+	// denied webhook cannot be read or written in another version than the stored
+	// one. Empty: webhooks may be anywhere. admit.PrivateNetworks is a list. With
+	// it, webhooks are reached without the proxy of the environment.
 	Deny []netip.Prefix
 }
 
@@ -114,9 +114,9 @@ func served(crd *apiextensionsv1.CustomResourceDefinition) []schema.GroupVersion
 
 // groups are the group versions of the established CRDs of one plane.
 type groups struct {
-	// webhooks connects to those that convert.
+	// webhooks connects to conversion webhooks.
 	webhooks dialing.Dialer
-	// answer is the way to a host that is in the process.
+	// answer is the transport to a host in the process.
 	answer   func(host string) http.RoundTripper
 	plane    *controlplane.Plane
 	informer cache.SharedIndexInformer
@@ -126,7 +126,7 @@ type groups struct {
 	subscribers []func()
 }
 
-// The rank of CRD groups in discovery, as kube-apiserver has it: behind its own.
+// The rank of CRD groups in discovery, as in kube-apiserver: behind its own.
 const (
 	groupPriority   = 1000
 	versionPriority = 100
@@ -165,7 +165,7 @@ func (g *groups) Subscribe(f func()) error {
 	return nil
 }
 
-// tell tells the subscribers of a change. Each handler of an informer's own would
+// tell calls the subscribers on a change. An informer's handler for each would
 // take 16 KiB.
 func (g *groups) tell() {
 	g.mu.Lock()

@@ -24,20 +24,21 @@ import (
 )
 
 // A CRD that is Established is usable: discovery and OpenAPI have its resource, and
-// every verb is served. Upstream writes the condition first, and what it promises
-// follows. Here the server takes a CRD for established as soon as its names are
-// accepted, in memory (see [assume]); once discovery lists it, [groups.establish]
-// writes the condition. When a CRD is deleted, the condition goes first, and the CRD
-// once discovery lists it no more (see [establishment]).
+// every verb is served. Upstream writes the condition first, and serves the
+// resource later. Here the server treats a CRD as established in memory as soon
+// as its names are accepted (see [assume]); once discovery lists it,
+// [groups.establish] writes the condition. When a CRD is deleted, the condition
+// goes first, and the CRD once discovery no longer lists it (see
+// [establishment]).
 
-// creationDelay is how long upstream lets creates of custom resources sleep while
+// creationDelay is how long upstream delays creates of custom resources while
 // their CRD's Established condition is younger than this, so that other replicas
-// have seen the CRD too.
+// see the CRD too.
 // https://github.com/kubernetes/apiextensions-apiserver/blob/v0.37.2/pkg/apiserver/customresource_handler.go#L385
 const creationDelay = 2 * time.Second
 
-// assume has a CRD in memory established when nothing but the condition is missing.
-// Its time is zero then, and creates do not sleep.
+// assume marks a CRD in memory as established when only the condition is missing.
+// The time of the condition is zero, so that creates are not delayed.
 func assume(crd *apiextensionsv1.CustomResourceDefinition) {
 	c := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
 	switch {
@@ -49,7 +50,7 @@ func assume(crd *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// assumed tells whether a CRD is established in memory, and not in the storage.
+// assumed tells whether a CRD is established in memory only.
 func assumed(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	c := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
 	return c != nil && c.Status == apiextensionsv1.ConditionTrue && c.LastTransitionTime.IsZero()
@@ -61,7 +62,7 @@ func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
 }
 
 // validBundle tells whether the authorities of a conversion webhook are valid.
-// Upstream says so in the condition where they are not.
+// If they are not, upstream says so in the condition.
 func validBundle(crd *apiextensionsv1.CustomResourceDefinition) bool {
 	c := crd.Spec.Conversion
 	return c == nil || c.Webhook == nil || c.Webhook.ClientConfig == nil ||
@@ -78,7 +79,7 @@ func (g *groups) establish(ctx context.Context, p *controlplane.Plane) error {
 	if err := g.Subscribe(changed.Announce); err != nil {
 		return err
 	}
-	written := map[types.UID]string{} // which versions of CRDs, until the informer has others
+	written := map[types.UID]string{} // resource versions of CRDs, until the informer has others
 	for {
 		more, listed := changed.Next(), p.DiscoveryChanged()
 		var retry <-chan time.Time
@@ -107,7 +108,7 @@ func (g *groups) establish(ctx context.Context, p *controlplane.Plane) error {
 	}
 }
 
-// assumed are the CRDs that are established in memory, and not in the storage.
+// assumed returns the CRDs that are established in memory only.
 func (g *groups) assumed() []*apiextensionsv1.CustomResourceDefinition {
 	all, err := g.lister.List(labels.Everything())
 	if err != nil {
@@ -116,8 +117,8 @@ func (g *groups) assumed() []*apiextensionsv1.CustomResourceDefinition {
 	return slices.DeleteFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return !assumed(crd) })
 }
 
-// writeEstablished writes the condition, unless the CRD has changed: the informer
-// tells of it once more then.
+// writeEstablished writes the condition, unless the CRD has changed: then the
+// informer reports it again.
 func writeEstablished(ctx context.Context, c clientset.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
 	crd = crd.DeepCopy()
 	apihelpers.SetCRDCondition(crd, apiextensionsv1.CustomResourceDefinitionCondition{
@@ -131,7 +132,7 @@ func writeEstablished(ctx context.Context, c clientset.Interface, crd *apiextens
 	return err
 }
 
-// establishment keeps the condition true in what is written of a CRD's status.
+// establishment keeps the condition right in writes of a CRD's status.
 type establishment struct{ groups *groups }
 
 // Handles implements admission.Interface.
@@ -152,7 +153,7 @@ func (e establishment) Admit(ctx context.Context, a admission.Attributes, _ admi
 	if old.DeletionTimestamp == nil || !slices.Contains(old.Finalizers, finalizer) || slices.Contains(crd.Finalizers, finalizer) {
 		return nil
 	}
-	// The objects of the CRD are gone, and with this update the CRD is.
+	// The objects of the CRD are gone, and this update would remove the CRD.
 	if apiextensions.IsCRDConditionTrue(old, apiextensions.Established) {
 		crd.Finalizers = old.Finalizers
 		gone := apiextensions.CustomResourceDefinitionCondition{
@@ -170,7 +171,7 @@ func (e establishment) Admit(ctx context.Context, a admission.Attributes, _ admi
 // unlistedTimeout bounds how long a CRD stays because discovery still lists it.
 const unlistedTimeout = 5 * time.Second
 
-// awaitUnlisted returns when discovery lists a CRD's resources no more.
+// awaitUnlisted returns when discovery no longer lists a CRD's resources.
 func (g *groups) awaitUnlisted(ctx context.Context, crd *apiextensions.CustomResourceDefinition) error {
 	var resources []schema.GroupVersionResource
 	for _, v := range crd.Spec.Versions {
@@ -184,9 +185,9 @@ func (g *groups) awaitUnlisted(ctx context.Context, crd *apiextensions.CustomRes
 	return ctx.Err()
 }
 
-// keepEstablished keeps what upstream's controllers write from having the condition
-// that was assumed: they write CRDs that they have from memory. One that is deleted
-// may have objects, which upstream deletes only where the CRD was established.
+// keepEstablished keeps the assumed condition out of what upstream's controllers
+// write: they write CRDs from memory. A deleted CRD keeps it: it may have
+// objects, which upstream deletes only if the CRD was established.
 func keepEstablished(crd, old *apiextensions.CustomResourceDefinition) {
 	now := apiextensions.FindCRDCondition(crd, apiextensions.Established)
 	before := apiextensions.FindCRDCondition(old, apiextensions.Established)

@@ -24,8 +24,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// models are what the models of CRDs are built of: the same for all planes, and
-// half a megabyte.
+// models is the OpenAPI config of CRDs: the same for all planes, and half a megabyte.
 var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
 	return openapi.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
 		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme)))
@@ -114,10 +113,10 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	}, nil
 }
 
-// connect has conversion webhooks reached by the plane's dialer, and is all that
-// they get: upstream's wrapper would answer one at https://kubernetes.default.svc
-// with the plane itself, and with all rights. Whoever may write CRDs would have
-// it post to any path.
+// connect calls conversion webhooks through the plane's dialer, and replaces
+// upstream's wrapper. That would call the plane itself, with all rights, for
+// https://kubernetes.default.svc: anyone who may write CRDs could make it post to
+// any path.
 func (g *groups) connect(anonymous webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 	return g.webhooks.Resolver(anonymous, g.answer)
 }

@@ -17,8 +17,8 @@ type definition struct {
 	name string // metadata.name
 	body []byte // JSON to apply, without the fields that belong to the server
 
-	// Where it stands, for what the server has to say about it. What was parsed
-	// takes ten times the file's size: it is parsed again if needed.
+	// Its place in the files, for errors of the server. The parsed form takes ten
+	// times the file's size: the file is parsed again if needed.
 	source *document
 	index  int // among the objects of source
 	line   int

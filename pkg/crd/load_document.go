@@ -63,8 +63,9 @@ func (d *document) objects() (all []*object) {
 	return all
 }
 
-// syntaxProblem reports what the parser says. The parser gives no line, or that
-// where the broken block begins: here it is the first with which it says so.
+// syntaxProblem reports what the parser says. The parser gives no line, or the
+// first of the broken block: here it is the first line with which parsing fails
+// the same way.
 func (d *document) syntaxProblem(err error) {
 	lines := bytes.SplitAfter(d.data, []byte("\n"))
 	line := 1 + sort.Search(len(lines)-1, func(i int) bool {

@@ -22,7 +22,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// What a CRD has as apiVersion and kind.
+// The apiVersion and kind of a CRD.
 const (
 	crdAPIVersion = apiextensionsv1.GroupName + "/v1"
 	crdKind       = "CustomResourceDefinition"
@@ -38,7 +38,7 @@ type object struct {
 	lines      map[string]int // by the path of a field, such as spec.versions[0].name
 }
 
-// isOther says that the object belongs to another API.
+// isOther tells whether the object belongs to another API.
 func (o *object) isOther() bool {
 	group, _, _ := strings.Cut(o.APIVersion, "/")
 	return o.Kind != "" && o.Kind != crdKind && o.APIVersion != "" && group != apiextensionsv1.GroupName
@@ -65,7 +65,7 @@ func (o *object) definition() (name string, body []byte) {
 	var content map[string]any
 	err := o.root.Decode(&content)
 	if err == nil {
-		// The server writes these: a file has them when it was dumped from one.
+		// The server writes these: a file has them when it was dumped from a server.
 		delete(content, "status")
 		for _, field := range [...]string{"creationTimestamp", "generation", "managedFields", "resourceVersion", "selfLink", "uid"} {
 			unstructured.RemoveNestedField(content, "metadata", field)
@@ -144,8 +144,8 @@ func (o *object) validate(body []byte) (name string) {
 }
 
 // published turns a path of the internal form of a CRD, which errors of
-// validation use, into one of the published form: what all versions agree on
-// stands in the former only once, above them. Names in brackets become fields.
+// validation use, into one of the published form: fields that all versions share
+// are in the former only once, above the versions. Names in brackets become fields.
 func published(path string) string {
 	path = regexp.MustCompile(`\[([^\]]*[^\]0-9][^\]]*)\]`).ReplaceAllString(path, ".$1")
 	shared := regexp.MustCompile(`^spec\.(validation|subresources|additionalPrinterColumns|selectableFields|version)\b`)

@@ -15,7 +15,7 @@ import (
 )
 
 // schemas are the OpenAPI schemas of the Go types that a CRD is made of, by name.
-// Of a type that is one of two things they say nothing: that is added here.
+// They say nothing about union types, which are added here.
 var schemas = sync.OnceValue(func() map[string]spec.Schema {
 	all := map[string]spec.Schema{}
 	for name, definition := range openapi.GetOpenAPIDefinitions(spec.MustCreateRef) {
@@ -55,7 +55,7 @@ func typeOf(n *yaml.Node) string {
 // reports what does not fit the schema, at every depth: the strict decoder of
 // Kubernetes does not look below items and additionalProperties, and stops at the
 // first value of a wrong type. It returns whether n is a value: null is one only
-// where everything is.
+// where any type is.
 func (o *object) read(n *yaml.Node, t spec.Schema, path string) (isValue bool) {
 	if name := t.Ref.String(); name != "" {
 		t = schemas()[name]

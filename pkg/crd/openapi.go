@@ -45,8 +45,8 @@ var _ openapi.Source = (*openAPISource)(nil)
 func newOpenAPISource(lister listers.CustomResourceDefinitionLister) *openAPISource {
 	return &openAPISource{
 		lister: lister,
-		// The builder names types of client-go's scheme, which others may add
-		// to, with a namer that ends the process on a bad one.
+		// The builder names types of client-go's scheme, which others may add to,
+		// with a namer that ends the process on a bad name.
 		checked: sync.OnceValue(func() error { return openapi.CheckNames(scheme.Scheme) }),
 	}
 }

@@ -5,15 +5,15 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// shareSpec has an informer keep the spec that it has when it is told of a CRD of
-// which only the status changed. A CRD's first writes are of its status, and what
-// serves its objects keeps the spec it was made from: all schemas were there twice.
-// Nobody may change what an informer has, so nobody can tell.
+// shareSpec makes an informer keep the spec it has when only the status of a CRD
+// changes. A CRD's first writes change its status, and the handlers of its
+// objects keep the spec they were made from: memory would have all schemas twice.
+// Sharing is safe: nobody may change an informer's objects.
 func shareSpec(known cache.Store) cache.TransformFunc {
 	return func(o any) (any, error) {
 		crd, ok := o.(*apiextensionsv1.CustomResourceDefinition)
 		if !ok {
-			return o, nil // the name of one that was deleted
+			return o, nil // the key of a deleted CRD
 		}
 		// The generation changes with the spec.
 		old, exists, err := known.Get(crd)

@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// stored decodes CRDs as clients and caches are to have them.
+// stored decodes CRDs in the form that clients and caches need.
 type stored struct{ runtime.Codec }
 
 // Decode implements runtime.Decoder.
@@ -22,8 +22,8 @@ func (s stored) Decode(data []byte, given *schema.GroupVersionKind, into runtime
 	if crd.Spec.PreserveUnknownFields != nil {
 		crd.Spec.PreserveUnknownFields = new(*crd.Spec.PreserveUnknownFields)
 	}
-	// A new CRD has the conditions null, at which "kubectl wait" gives up; for what
-	// is empty it waits.
+	// A new CRD has the conditions null, at which "kubectl wait" gives up; with
+	// empty ones it waits.
 	if crd.Status.Conditions == nil {
 		crd.Status.Conditions = []apiextensions.CustomResourceDefinitionCondition{}
 	}

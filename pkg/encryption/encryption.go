@@ -30,7 +30,7 @@ import (
 // already keep the form they have until they are written again.
 //
 // While a KMS provider is not healthy, /readyz and /healthz fail (check
-// "kms-providers") and /livez does not. A server starts without it; what it
+// "kms-providers") and /livez does not. A server starts without it; objects it
 // encrypted cannot be read until it is there.
 type AtRest struct {
 	// ConfigFile is an EncryptionConfiguration of apiserver.config.k8s.io/v1.
@@ -55,7 +55,7 @@ func (a AtRest) InstallServer(p *controlplane.ServerPlan) error {
 	return nil
 }
 
-// identity is what metrics of upstream call this API server, as a hash.
+// identity names this API server in metrics of upstream, as a hash.
 const identity = "sailplane"
 
 // start reads the configuration, connects to its key services, and follows the

@@ -19,8 +19,8 @@ import (
 // manual is where the fields are described.
 const manual = "https://kubernetes.io/docs/tasks/administer-cluster/encrypt-data/"
 
-// check finds what upstream does not tell well: permissions, syntax and another
-// kind of object. Errors have no key in them.
+// check finds mistakes that upstream reports badly: permissions, syntax and
+// another kind of object. Errors have no key in them.
 func check(file string) error {
 	content, err := secretfile.Read(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -58,7 +58,7 @@ func explain(file string, err error) error {
 }
 
 // lineOf is the line of the field at a path such as resources[0].providers, or
-// of the last one on the way that is there; 0 when none is.
+// of the last one on the way that exists; 0 when none does.
 func lineOf(content []byte, path string) int {
 	var document yamlv3.Node
 	if yamlv3.Unmarshal(content, &document) != nil || len(document.Content) == 0 {

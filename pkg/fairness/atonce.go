@@ -11,7 +11,7 @@ import (
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
 )
 
-// atOnce counts what each user has open. Who has nothing takes no memory.
+// atOnce counts what each user has open. A user with nothing open takes no memory.
 type atOnce struct {
 	limit int
 	// counts tells which requests count.
@@ -33,9 +33,9 @@ func newWatches(limit int) *atOnce {
 	}
 }
 
-// newRequests counts requests that do not run long.
+// newRequests counts requests that are not long-running.
 func newRequests(limit int) *atOnce {
-	// As in the server's configuration: what has a deadline counts.
+	// As in the server's configuration: requests with a deadline count.
 	long := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	return &atOnce{
 		limit: limit, open: map[string]int{}, refusal: "RequestsAtOncePerUser is %d: as many requests of user %q run",

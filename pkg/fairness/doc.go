@@ -1,7 +1,7 @@
-// Package fairness keeps clients from taking a server away from each other.
+// Package fairness keeps clients from starving each other.
 //
 // [PriorityAndFairness] is API Priority and Fairness as in Kubernetes: requests
-// that would be too many at a time wait in queues, by rules that are objects of
-// the API. [Limits] are fixed numbers for every user: requests per second and
-// at once, the size of objects, their number, open watches. Both may be picked.
+// beyond what the server takes at a time wait in queues, by rules that are API
+// objects. [Limits] are fixed numbers for every user: requests per second and at
+// once, the size of objects, their number, open watches. Both may be picked.
 package fairness

@@ -24,17 +24,18 @@ const (
 	pollInterval = time.Minute
 )
 
-// keepDefaults repairs what is changed or deleted, until the context ends.
+// keepDefaults repairs default objects that are changed or deleted, until the
+// context ends.
 func keepDefaults(ctx context.Context, plane *controlplane.Plane) error {
 	noticed := make(chan struct{}, 1)
 	notice := func() {
 		select {
 		case noticed <- struct{}{}:
-		default: // it is noticed already
+		default: // a check is due already
 		}
 	}
-	// The informers are the plane's. This work may end before, when it loses its
-	// Lease, and begin again.
+	// The informers belong to the plane. This work may end earlier, when it loses
+	// its Lease, and start again.
 	flow := plane.Informers().Flowcontrol().V1()
 	for _, informer := range []cache.SharedIndexInformer{flow.FlowSchemas().Informer(), flow.PriorityLevelConfigurations().Informer()} {
 		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -61,7 +62,7 @@ func keepDefaults(ctx context.Context, plane *controlplane.Plane) error {
 	}
 }
 
-// makeDefaults makes what is missing and repairs what is not as it came.
+// makeDefaults creates missing objects and repairs changed ones.
 func makeDefaults(ctx context.Context, plane *controlplane.Plane) error {
 	client, err := flowcontrolclient.NewForConfig(plane.Config())
 	if err != nil {
@@ -94,14 +95,14 @@ type kept[T metav1.Object] interface {
 	Update(ctx context.Context, obj T, o metav1.UpdateOptions) (T, error)
 }
 
-// standard is an object that is to exist.
+// standard is an object that must exist.
 type standard[T metav1.Object] struct {
 	object    T
 	mandatory bool
 }
 
-// keep makes one object, or gives it its spec back. assign sets the spec of what
-// there is, and tells whether it was the same.
+// keep creates one object, or restores its spec. assign sets the spec of the
+// existing object, and tells whether it was the same.
 func keep[T metav1.Object](ctx context.Context, client kept[T], d standard[T], assign func(have, want T) bool) error {
 	name := d.object.GetName()
 	have, err := client.Get(ctx, name, metav1.GetOptions{})
@@ -124,7 +125,7 @@ func keep[T metav1.Object](ctx context.Context, client kept[T], d standard[T], a
 			return nil
 		}
 		if _, err = client.Update(ctx, have, metav1.UpdateOptions{}); apierrors.IsConflict(err) {
-			return nil // it changed once more, which is noticed
+			return nil // it changed again, which causes another check
 		}
 	}
 	if err != nil {
@@ -133,9 +134,9 @@ func keep[T metav1.Object](ctx context.Context, client kept[T], d standard[T], a
 	return nil
 }
 
-// ours tells whether the spec is for this package to decide on. Without the
-// annotation, that of an object that nobody changed is: see "Maintenance of the
-// Mandatory and Suggested Configuration Objects" in
+// ours tells whether this package decides on the spec. Without the annotation, it
+// does unless somebody changed the object: see "Maintenance of the Mandatory and
+// Suggested Configuration Objects" in
 // https://kubernetes.io/docs/concepts/cluster-administration/flow-control/
 func ours(o metav1.Object, mandatory bool) bool {
 	switch auto := o.GetAnnotations()[flowcontrolv1.AutoUpdateAnnotationKey]; auto {

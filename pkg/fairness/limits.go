@@ -22,13 +22,12 @@ import (
 )
 
 // Limits are fixed limits, the same for every user: the one who logged in, not
-// the one that is impersonated. A field that is empty limits nothing.
+// the one that is impersonated. An empty field limits nothing.
 //
-// What is refused says which limit it is and what its value is: with 413 when an
-// object is too large, with 429 and Retry-After otherwise. Clients built on
-// client-go try again up to ten times when they are told to. The server itself
-// and its ClientConfig have no limits. Refused requests are audited; requests of
-// nobody the server knows are refused before.
+// A refusal names the limit and its value: with 413 when an object is too large,
+// with 429 and Retry-After otherwise. Clients built on client-go obey Retry-After
+// up to ten times. The server itself and its ClientConfig have no limits. Refused
+// requests are audited; requests of unknown callers are refused before.
 type Limits struct {
 	// RequestsPerSecond is how many requests a user may make on average. A watch
 	// is one request.
@@ -37,30 +36,30 @@ type Limits struct {
 	// and at least one.
 	Burst int
 	// ObjectBytes is the largest object that is stored, as JSON with everything
-	// the server adds to it. One that was larger before may still get smaller.
+	// the server adds to it. An object that was larger before may still shrink.
 	ObjectBytes int
 	// ObjectsPerResource is how many objects of a resource there may be in each
-	// namespace; of a cluster-scoped one, at all. Objects that are created at the
-	// same time may together pass the limit.
+	// namespace; for a cluster-scoped one, in all. Objects that are created at
+	// the same time may together pass the limit.
 	ObjectsPerResource int
 	// WatchesPerUser is how many watches a user may have open.
 	WatchesPerUser int
 	// RequestsAtOncePerUser is how many requests of a user may run at the same
 	// time; watches, which run long, do not count. A request runs from its header
-	// to its answer: one whose body comes slowly counts until it is there. Group
-	// system:masters is exempt, as it is from priority and fairness, so that an
-	// administrator gets in whatever runs.
+	// to its answer: one whose body comes slowly counts until all of it has
+	// arrived. Group system:masters is exempt, as it is from priority and
+	// fairness, so that an administrator always gets in.
 	RequestsAtOncePerUser int
 }
 
-// users is how many users' rates are kept. The rate of the one who was longest
-// away is forgotten, so that users cannot fill the memory.
+// users is how many users' rates are kept. The user who was away longest is
+// forgotten, so that users cannot fill the memory.
 const users = 10_000
 
 // PartName implements the name errors use.
 func (Limits) PartName() string { return "fairness.Limits" }
 
-// Install declares the middleware and the admission of what is limited.
+// Install declares the middleware and the admission of the limits.
 func (l Limits) Install(p *controlplane.Plan) error {
 	if err := l.check(); err != nil {
 		return err
@@ -92,7 +91,7 @@ func (l Limits) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// check refuses values that mean nothing.
+// check refuses values without a meaning.
 func (l Limits) check() error {
 	var errs []error
 	for _, f := range []struct {
@@ -162,7 +161,7 @@ func (r *rates) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// caller is the user of a request, and whether limits are for them.
+// caller is the user of a request, and whether limits apply.
 func caller(req *http.Request) (name string, limited bool) {
 	u, ok := request.UserFrom(req.Context())
 	if !ok || loopback.From(req.Context()) {

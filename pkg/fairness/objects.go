@@ -17,7 +17,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 )
 
-// size admits objects of at most so many bytes.
+// size admits objects of at most this many bytes.
 type size int
 
 // Handles implements admission.Interface.
@@ -26,8 +26,8 @@ func (size) Handles(o admission.Operation) bool {
 }
 
 // Validate implements admission.ValidationInterface: the object is as it would
-// be stored. Sub-resources write to objects as well; those that are none of
-// their own (bindings, scale) are small.
+// be stored. Sub-resources write objects as well; those with a kind of their own
+// (bindings, scale) are small.
 func (s size) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetObject() == nil || loopback.From(ctx) {
 		return nil
@@ -37,7 +37,7 @@ func (s size) Validate(ctx context.Context, a admission.Attributes, _ admission.
 		return err
 	}
 	if old := a.GetOldObject(); old != nil {
-		// One that was stored without the limit can still lose its finalizers.
+		// An object stored without the limit can still lose its finalizers.
 		if before, err := bytesOf(old); err != nil || n <= before {
 			return err
 		}
@@ -64,15 +64,15 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// number admits so many objects of a resource.
+// number admits this many objects of a resource.
 type number struct {
 	limit int
-	feed  atomic.Pointer[controlplane.Feed] // nil until it has all there is
+	feed  atomic.Pointer[controlplane.Feed] // nil until it is complete
 	since atomic.Int64                      // objects admitted since it was asked to catch up
 }
 
-// near is how many objects below the limit, and after how many, the feed is asked
-// to catch up: between, the few milliseconds that it is behind do not matter.
+// near is how many objects below the limit, and after how many creates, the feed
+// is asked to catch up: otherwise the few milliseconds that it is behind do not matter.
 const near = 100
 
 // Handles implements admission.Interface.
@@ -89,7 +89,7 @@ func (n *number) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	}
 	resource, namespace := stored(a), a.GetNamespace()
 	if resource == corev1.Resource("namespaces") {
-		namespace = "" // attributes have the namespace itself
+		namespace = "" // attributes have its own name here
 	}
 	if n.since.Add(1) < near && feed.Count(namespace, resource) < n.limit-near {
 		return nil
@@ -108,7 +108,7 @@ func (n *number) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	return tooMany(1, "ObjectsPerResource is %d: %s has as many %s", n.limit, where, a.GetResource().GroupResource())
 }
 
-// stored is the resource that keeps the object: both groups of events show the
+// stored is the resource that stores the object: both groups of events serve the
 // same ones.
 func stored(a admission.Attributes) schema.GroupResource {
 	if r := a.GetResource().GroupResource(); r != eventsv1.Resource("events") {

@@ -17,11 +17,11 @@ import (
 // https://kubernetes.io/docs/concepts/cluster-administration/flow-control/
 //
 // The mandatory and suggested objects of Kubernetes exist when the server is
-// ready, but for those that are about nodes and what runs on them: the levels
-// "system" and "node-high", the schemas "system-nodes", "system-node-high" and
+// ready, except those about nodes and what runs on them: the levels "system" and
+// "node-high", the schemas "system-nodes", "system-node-high" and
 // "kube-scheduler". An object that is deleted comes back. A mandatory one always
-// has the spec it came with; a suggested one is the user's from the moment its
-// annotation apf.kubernetes.io/autoupdate-spec is "false".
+// has the spec it came with; a suggested one is the user's once its annotation
+// apf.kubernetes.io/autoupdate-spec is "false".
 //
 // Requests of group system:masters, and so those of the server itself, are exempt.
 type PriorityAndFairness struct {
@@ -37,7 +37,7 @@ const defaultConcurrency = 600
 // PartName implements the name errors use.
 func (PriorityAndFairness) PartName() string { return "fairness.PriorityAndFairness" }
 
-// Install declares the flow control and who keeps its objects.
+// Install declares the flow control and the work that keeps its objects.
 func (f PriorityAndFairness) Install(p *controlplane.Plan) error {
 	if f.Concurrency < 0 {
 		return fmt.Errorf("field Concurrency is %d: want more than 0", f.Concurrency)

@@ -6,8 +6,8 @@
 //		resource.Of[fruit.Pear, fruit.PearList]("pears"),
 //	)
 //
-// Only deepcopy-gen is needed of the types: without OpenAPI definitions, they
-// are built from the Go types by reflection.
+// The types only need deepcopy-gen: without OpenAPI definitions, these are built
+// from the Go types by reflection.
 package group
 
 import (
@@ -25,8 +25,8 @@ import (
 
 // Group is an API group made of resources. It is a controlplane.Part that any
 // number of planes may share: what is the same for all of them, the scheme and
-// the OpenAPI definitions, is computed once, when the first plane needs it. Make it
-// with [New], which says what a group is of. Required: a version and a resource.
+// the OpenAPI definitions, is computed once, when the first plane needs it. Make
+// it with [New]. Required: a version and a resource.
 type Group struct {
 	hub         schema.GroupVersion
 	addToScheme func(*runtime.Scheme) error
@@ -44,9 +44,9 @@ type Group struct {
 // package, which registers the resources' types as well.
 //
 // definitions are what openapi-gen generated for the types; those of meta/v1
-// may be missing. Nil builds them from the Go types by reflection, which leaves
-// out what only comments say: descriptions without a SwaggerDoc method, and
-// markers such as +listType.
+// may be missing. Nil: they are built from the Go types by reflection, without
+// what only comments say: descriptions without a SwaggerDoc method, and markers
+// such as +listType.
 //
 // Mistakes are reported by Install.
 func New(gv schema.GroupVersion, addToScheme func(*runtime.Scheme) error,
@@ -61,8 +61,8 @@ func New(gv schema.GroupVersion, addToScheme func(*runtime.Scheme) error,
 	return g
 }
 
-// Kinds registers kinds that are no resources of the group, in one version: what
-// actions and sub-resources are sent.
+// Kinds registers kinds that are no resources of the group, in one version: the
+// bodies of actions and sub-resources.
 func Kinds(gv schema.GroupVersion, objects ...runtime.Object) func(*runtime.Scheme) error {
 	return func(s *runtime.Scheme) error {
 		s.AddKnownTypes(gv, objects...)

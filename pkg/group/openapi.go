@@ -13,7 +13,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/reflected"
 )
 
-// openAPI is the definitions of the group over those every group needs.
+// openAPI is the definitions of the group on top of those every group needs.
 func (g *Group) openAPI() (common.GetOpenAPIDefinitions, error) {
 	own := g.definitions
 	if own == nil {

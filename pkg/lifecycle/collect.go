@@ -40,7 +40,7 @@ type item struct {
 func (c *collector) collect(ctx context.Context, id feed.UID) error {
 	known := c.feed.ByUID(id)
 	if known == nil || known.Deleting && known.Foreground && !known.Orphan && c.feed.Blocked(id) && !c.circular(known) {
-		return nil // looked at again when a dependent goes
+		return nil // checked again when a dependent goes
 	}
 	s, err := c.catalog.Now(ctx)
 	if err != nil {
@@ -61,9 +61,9 @@ func (c *collector) collect(ctx context.Context, id feed.UID) error {
 	return c.judge(ctx, s, it)
 }
 
-// abandoned tells of an object, as the feed has it, that it goes in the
-// background: all its owners were seen to be deleted. Those of a cluster-scoped
-// one are looked at closer.
+// abandoned tells whether to delete an object, as the feed has it, in the
+// background: the feed saw the deletion of all its owners. Owners of a
+// cluster-scoped object need a closer look.
 func (c *collector) abandoned(known *controlplane.FeedObject) bool {
 	return known.Namespace != "" && known.Owned() && !known.Deleting && !known.Foreground && !known.Orphan &&
 		!slices.ContainsFunc(known.Owners(), func(o feed.Owner) bool { return !c.isGone(o.UID) })
@@ -123,8 +123,8 @@ func (c *collector) finish(ctx context.Context, it *item) error {
 	return nil
 }
 
-// dependentsKnown waits until the feed has every dependent. Those that cannot be
-// decrypted may be anybody's: an owner stays until they can.
+// dependentsKnown waits until the feed has every dependent. Objects that cannot
+// be decrypted may have any owner: owners stay until they can.
 func (c *collector) dependentsKnown(ctx context.Context) error {
 	if err := c.feed.CatchUp(ctx); err != nil {
 		return err
@@ -132,7 +132,7 @@ func (c *collector) dependentsKnown(ctx context.Context) error {
 	return c.feed.Unreadable()
 }
 
-// orphan takes the owner off all its dependents.
+// orphan removes the owner from all its dependents.
 func (c *collector) orphan(ctx context.Context, it *item) error {
 	s, err := c.catalog.Now(ctx)
 	if err != nil {
@@ -165,8 +165,8 @@ func (c *collector) foreground(ctx context.Context, it *item) error {
 }
 
 // circular tells whether an object waits for itself: each of a circle of objects
-// is deleted in the foreground and blocked by the next. The last write that
-// closes a circle is of one that is part of it, and is looked at.
+// is deleted in the foreground and blocked by the next. The write that closes a
+// circle is to one of its objects, which is then checked.
 func (c *collector) circular(o *controlplane.FeedObject) bool {
 	if !o.Deleting || !o.Foreground {
 		return false
@@ -193,11 +193,11 @@ func (c *collector) circular(o *controlplane.FeedObject) bool {
 	return false
 }
 
-// owners are the owner references of an object by what became of the owners.
+// owners are the owner references of an object by the state of the owner.
 type owners struct{ solid, dangling, waiting []metav1.OwnerReference }
 
-// judge deletes an object when no owner is left to keep it, and else takes off
-// those that are gone or wait for it to go.
+// judge deletes an object when no owner is left to keep it, and else removes the
+// owners that are gone or wait for it to go.
 func (c *collector) judge(ctx context.Context, s *catalog.Served, it *item) error {
 	if len(it.OwnerReferences) == 0 {
 		return nil
@@ -226,7 +226,7 @@ func (c *collector) judge(ctx context.Context, s *catalog.Served, it *item) erro
 	case len(o.solid) > 0 && len(o.dangling)+len(o.waiting) == 0:
 		return nil
 	case len(o.solid) > 0:
-		// Once: who changed it meanwhile may have left it no owner but these.
+		// Once: a change meanwhile may have left it no owner but these.
 		return it.write(ctx, disown(uids(append(o.dangling, o.waiting...))...))
 	}
 	policy := metav1.DeletePropagationBackground
@@ -289,7 +289,7 @@ func uids(refs []metav1.OwnerReference) []types.UID {
 	return all
 }
 
-// disown takes owners off an object.
+// disown removes owners from an object.
 func disown(owners ...types.UID) func(*metav1.PartialObjectMetadata) bool {
 	return func(m *metav1.PartialObjectMetadata) bool {
 		kept := slices.DeleteFunc(slices.Clone(m.OwnerReferences), func(r metav1.OwnerReference) bool {
@@ -326,8 +326,7 @@ func removeFinalizer(ctx context.Context, it *item, finalizer string) error {
 	})
 }
 
-// change writes what f changed, and begins again with what is stored when
-// somebody else wrote in between.
+// change writes what f changed, and on a conflict begins again with the stored object.
 func (it *item) change(ctx context.Context, f func(*metav1.PartialObjectMetadata) bool) error {
 	err := it.write(ctx, f)
 	if !apierrors.IsConflict(err) {
@@ -346,8 +345,8 @@ func (it *item) change(ctx context.Context, f func(*metav1.PartialObjectMetadata
 	})
 }
 
-// write writes owner references and finalizers that f changed, unless the
-// object is not any more as it was read.
+// write writes owner references and finalizers that f changed, unless the object
+// has changed since it was read.
 func (it *item) write(ctx context.Context, f func(*metav1.PartialObjectMetadata) bool) error {
 	if !f(it.PartialObjectMetadata) {
 		return nil

@@ -2,13 +2,13 @@
 //
 //   - [GarbageCollection] deletes what its owners left behind, and honours the
 //     propagation policies Background, Foreground and Orphan
-//   - [OwnerPermissions] asks who changes owners for the permissions it amounts to
+//   - [OwnerPermissions] checks the permissions that a change of owners needs
 //   - [DefaultServiceAccounts] and [RootCA] keep an object in every namespace
 //
 // All but the permissions follow the plane's feed of objects (see controlplane.Plane.Feed): one
-// watch on the storage for all resources, whatever their number. What they
-// delete they delete through the API, with admission, finalizers and
-// preconditions. Where servers share a storage, one of them does the work.
+// watch on the storage for all resources, whatever their number. They delete
+// through the API, with admission, finalizers and preconditions. Where servers
+// share a storage, one of them does the work.
 //
-// Who serves namespaces empties and removes the deleted ones: core.Namespaces.
+// The part that serves namespaces, core.Namespaces, empties and removes deleted ones.
 package lifecycle

@@ -21,9 +21,10 @@ import (
 // and makes the propagation policies of a delete true: Background, Foreground
 // (which waits for owner references with blockOwnerDeletion) and Orphan.
 //
-// An owner that is in another namespace than its dependent counts as gone, and
-// a cluster-scoped object with a namespaced owner is never collected, as in
-// Kubernetes: https://kubernetes.io/docs/concepts/architecture/garbage-collection/
+// An owner in another namespace than its dependent counts as gone, and a
+// cluster-scoped object with a namespaced owner is never collected, as in
+// Kubernetes:
+// https://kubernetes.io/docs/concepts/architecture/garbage-collection/
 type GarbageCollection struct{}
 
 // Install declares the work.
@@ -57,13 +58,13 @@ const (
 	// firstRetry and lastRetry bound the pause after an error, such as an owner
 	// of a kind that nobody serves.
 	firstRetry, lastRetry = 5 * time.Millisecond, time.Minute
-	// remembered is how many UIDs of deleted objects are kept. They spare the
-	// question whether an owner exists; no UID comes back.
+	// remembered is how many UIDs of deleted objects are kept. They save a
+	// request for an owner that is gone; no UID comes back.
 	remembered = 4096
 )
 
-// collector works on objects by UID. The feed says when one needs a look, and
-// everything is decided on what the API answers then.
+// collector works on objects by UID. The feed says when one needs a check, and
+// the answers of the API then decide.
 type collector struct {
 	feed    *controlplane.Feed
 	objects metadata.Interface
@@ -113,7 +114,7 @@ func (c *collector) next(ctx context.Context) bool {
 		c.queue.Forget(id)
 	case ctx.Err() != nil:
 	case apierrors.IsConflict(err):
-		c.queue.AddAfter(id, firstRetry) // somebody got ahead: the pause is not to grow
+		c.queue.AddAfter(id, firstRetry) // a conflict: the pause must not grow
 	default:
 		log := klog.FromContext(ctx)
 		if o := c.feed.ByUID(id); o != nil {
@@ -125,7 +126,7 @@ func (c *collector) next(ctx context.Context) bool {
 	return true
 }
 
-// changed decides who needs a look after a write.
+// changed decides which objects need a check after a write.
 func (c *collector) changed(before, after *controlplane.FeedObject) {
 	if before != nil && (after == nil || after.UID != before.UID) {
 		c.vanished(before)
@@ -145,7 +146,7 @@ func (c *collector) changed(before, after *controlplane.FeedObject) {
 	}
 }
 
-// vanished looks at those that a deleted object owned or kept waiting.
+// vanished queues the objects that a deleted object owned or kept waiting.
 func (c *collector) vanished(o *controlplane.FeedObject) {
 	c.gone.Add(o.UID, struct{}{})
 	for _, d := range c.feed.Dependents(o.UID) {
@@ -154,8 +155,8 @@ func (c *collector) vanished(o *controlplane.FeedObject) {
 	c.unblocked(o)
 }
 
-// unblocked looks at owners that wait for their dependents: this one is gone,
-// or may depend on them no more.
+// unblocked queues owners that wait for this dependent, which is gone or may no
+// longer depend on them.
 func (c *collector) unblocked(o *controlplane.FeedObject) {
 	for _, owner := range o.Owners() {
 		if c.waits(owner.UID) {
@@ -164,8 +165,8 @@ func (c *collector) unblocked(o *controlplane.FeedObject) {
 	}
 }
 
-// appeared looks at an object that is to be finished, or whose owners are not
-// all there to stay.
+// appeared queues an object that must be finished, or some of whose owners are
+// gone or wait for it.
 func (c *collector) appeared(o *controlplane.FeedObject) {
 	if o.Deleting {
 		if o.Foreground || o.Orphan {

@@ -18,11 +18,11 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// OwnerPermissions is the part that asks who changes owner references for the
-// permissions that the change amounts to: to delete the object, since the
-// collector may delete it for them; and for blockOwnerDeletion to update the
-// owner's finalizers, since the owner's deletion waits. It is the admission
-// plugin OwnerReferencesPermissionEnforcement:
+// OwnerPermissions is the part that requires of a change of owner references the
+// permissions it amounts to: to delete the object, since the collector may delete
+// it for the user; and for blockOwnerDeletion to update the owner's finalizers,
+// since the owner's deletion waits. It is the admission plugin
+// OwnerReferencesPermissionEnforcement:
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#ownerreferencespermissionenforcement
 type OwnerPermissions struct{}
 
@@ -85,7 +85,7 @@ func (o *ownerPermissions) Validate(ctx context.Context, a admission.Attributes,
 	return nil
 }
 
-// mayBlock asks for the permission to keep an owner from being deleted.
+// mayBlock checks the permission to keep an owner from being deleted.
 func (o *ownerPermissions) mayBlock(ctx context.Context, a admission.Attributes, ref metav1.OwnerReference) error {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	mappings, err := o.mapper.RESTMappings(gvk.GroupKind(), gvk.Version)

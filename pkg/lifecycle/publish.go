@@ -40,12 +40,12 @@ func (DefaultServiceAccounts) Install(p *controlplane.Plan) error {
 }
 
 // RootCA is the part that keeps a ConfigMap "kube-root-ca.crt" in every
-// namespace, by which workloads know the API server. It needs core.ConfigMaps.
+// namespace, by which workloads verify the API server. It needs core.ConfigMaps.
 type RootCA struct {
-	// Bundle is what goes into the key ca.crt: certificates in PEM. Empty: those of
-	// the authority that signed the server's certificate, as they change. A server
-	// that has none, since it does not listen or its certificate came from elsewhere,
-	// does not start then.
+	// Bundle is the value of key ca.crt: certificates in PEM. Empty: those of the
+	// authority that signed the server's certificate, kept up to date. Then a
+	// server without one, which does not listen or has its certificate from
+	// elsewhere, does not start.
 	Bundle []byte
 }
 
@@ -63,7 +63,7 @@ func (r RootCA) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// ensure writes the ConfigMap of a namespace, unless it is as it should be.
+// ensure writes the ConfigMap of a namespace, unless it is right.
 func (r RootCA) ensure(ctx context.Context, b *publisher, namespace string) error {
 	want := map[string]string{"ca.crt": string(r.Bundle)}
 	if len(r.Bundle) == 0 {
@@ -89,7 +89,7 @@ func (r RootCA) ensure(ctx context.Context, b *publisher, namespace string) erro
 	return err
 }
 
-// hasAuthority wants a server that knows who signed its certificate.
+// hasAuthority fails unless the server knows who signed its certificate.
 func hasAuthority(_ context.Context, plane *controlplane.Plane) error {
 	if plane.Server().Authority() == nil {
 		return errors.New("field Bundle: it is empty, and the server has no authority of its own: " +
@@ -106,7 +106,7 @@ func followAuthority(ctx context.Context, server *controlplane.Server, changed f
 	server.Authority().AddListener(l)
 }
 
-// listener keeps nothing of a plane that has ended: who is listened to never forgets it.
+// listener holds nothing of a plane that has ended, since it can never be removed.
 type listener struct{ changed atomic.Pointer[func()] }
 
 // Enqueue implements dynamiccertificates.Listener.
@@ -121,9 +121,9 @@ type publisher struct {
 	resource schema.GroupResource
 	name     string
 	ensure   func(ctx context.Context, b *publisher, namespace string) error
-	// prepare tells, at the start, why the object cannot be published; may be nil.
+	// prepare returns, at the start, why the object cannot be published; may be nil.
 	prepare controlplane.WorkFunc
-	// follow has a function called when the object is to be another; may be nil.
+	// follow calls a function when the object must change; may be nil.
 	follow func(ctx context.Context, server *controlplane.Server, changed func())
 
 	server *controlplane.Server
@@ -177,7 +177,7 @@ func (b *publisher) run(ctx context.Context) {
 	}
 }
 
-// lookAll takes note of every namespace.
+// lookAll queues every namespace.
 func (b *publisher) lookAll() {
 	for o := range b.feed.All() {
 		if o.Type.Resource == corev1.Resource("namespaces") {
@@ -186,7 +186,7 @@ func (b *publisher) lookAll() {
 	}
 }
 
-// look takes note of a namespace, or of the object in one.
+// look queues a namespace, or that of the published object.
 func (b *publisher) look(o *feed.Object) {
 	switch {
 	case o.Type.Resource == corev1.Resource("namespaces") && !o.Deleting:
@@ -209,9 +209,9 @@ func (b *publisher) work(ctx context.Context, namespace string) {
 	b.queue.AddRateLimited(namespace)
 }
 
-// terminating returns no error when the namespace goes, and else the refusal:
-// admission may have heard of one that is gone and not yet of that which was made
-// again under its name, of which the feed tells once.
+// terminating returns nil when the namespace is being deleted, and else the
+// refusal: admission may still know a deleted namespace and not yet the new one
+// of that name, which the feed reports only once.
 func (b *publisher) terminating(ctx context.Context, namespace string, refusal error) error {
 	ns, err := b.core.Namespaces().Get(ctx, namespace, metav1.GetOptions{})
 	switch {

@@ -12,9 +12,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
-// warn records an event about an object whose owner is in another namespace,
-// which counts as gone, as Kubernetes does. Nobody else would say why the object
-// was deleted. Where no part serves events there is none.
+// warn records an event about an object whose owner is in another namespace and
+// so counts as gone, as Kubernetes does. Nothing else would say why the object
+// was deleted. Without a part that serves events there is none.
 func (c *collector) warn(ctx context.Context, s *catalog.Served, it *item, ref metav1.OwnerReference) {
 	owner := c.feed.ByUID(feed.UIDOf(ref.UID))
 	if owner == nil || owner.Namespace == "" || owner.Namespace == it.Namespace {

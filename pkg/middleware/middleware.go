@@ -23,8 +23,8 @@ import (
 // see http.ResponseController), because watches flush and upgrades hijack.
 type Func = func(next http.Handler) http.Handler
 
-// Wrap sees every request first: before panics are recovered, before the
-// request is understood. The place for request ids and access logs.
+// Wrap sees every request first: before panics are recovered and before the
+// request is parsed. It is the place for request ids and access logs.
 func Wrap(name string, f Func) controlplane.Part { return part{controlplane.Outermost, name, f} }
 
 // BeforeAuthentication knows what is asked (request.RequestInfoFrom) but not by whom.
@@ -38,21 +38,22 @@ func AfterAuthentication(name string, f Func) controlplane.Part {
 	return part{controlplane.AfterAuthentication, name, f}
 }
 
-// Innermost runs after authorization, right before the API: what reaches it is allowed.
+// Innermost runs after authorization, right before the API: requests that reach
+// it are allowed.
 func Innermost(name string, f Func) controlplane.Part {
 	return part{controlplane.Innermost, name, f}
 }
 
 // Refuse answers with an error as the API does: a Status object in the encoding
-// the client speaks. An error of k8s.io/apimachinery/pkg/api/errors keeps its
-// code and reason; any other is 500.
+// that the client accepts. An error of k8s.io/apimachinery/pkg/api/errors keeps
+// its code and reason; any other is 500.
 func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
 }
 
-// Internal tells requests of the server itself, its controllers and its
-// ClientConfig: they pass through the middleware too, and a server that
-// refuses its own requests does not start.
+// Internal tells whether a request is the server's own, of its controllers or its
+// ClientConfig: these pass through the middleware too, and a server that refuses
+// its own requests does not start.
 func Internal(r *http.Request) bool { return loopback.From(r.Context()) }
 
 type part struct {

@@ -25,10 +25,10 @@ import (
 // clustertrustbundles and podcertificaterequests, answers reviews of who somebody
 // is and what they may do, empties deleted namespaces, collects garbage, and
 // enforces quotas and limits.
-// Who wants less lists the parts.
+// To serve less, list the parts yourself.
 func Standard() controlplane.Part { return Custom{}.Parts() }
 
-// Custom is what may be chosen of [Standard]. The zero value is Standard itself.
+// Custom is [Standard] with choices. The zero value is Standard itself.
 type Custom struct {
 	// WebhookDeny are networks that admission webhooks may not be in, see
 	// [admit.ValidatingWebhooks]. Empty: they may be anywhere.

@@ -26,29 +26,29 @@ const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 10 * time.Second
 	// settle is how long a reservation may wait for its object: the longest that
-	// a request takes. What is used is corrected downwards only by what was
-	// deleted, or when nothing was reserved for so long.
+	// a request takes. Usage is corrected downwards only by deletions, or when
+	// nothing was reserved for this long.
 	settle = 65 * time.Second
-	// soon is when a quota that was written is looked at again. What was created
-	// before admission knew it, or its new limits, was not reserved.
+	// soon is when a written quota is counted again. Objects created before
+	// admission knew the quota, or its new limits, were not reserved.
 	soon = time.Second
 )
 
 // key is a quota.
 type key struct{ namespace, name string }
 
-// state is what is known of a quota besides what is stored.
+// state is what is known of a quota besides the stored object.
 type state struct {
-	// gone is what went since the last write of the status.
+	// gone is what made room since the last write of the status.
 	gone gone
-	// written is the resource version of that write, noticed the last one that the
-	// informer told of, and reserved when somebody else wrote last.
+	// written is the resource version of that write, noticed the last one that
+	// the informer reported, and reserved the time of the last write by others.
 	written, noticed string
 	reserved         time.Time
 }
 
-// gone is what makes room in a namespace: objects that were deleted, and how
-// many, and resources of which one was changed or deleted.
+// gone is what makes room in a namespace: the number of deleted objects by
+// resource, and the resources with a changed or deleted object.
 type gone struct {
 	deleted map[schema.GroupResource]int
 	changed map[schema.GroupResource]bool
@@ -59,8 +59,8 @@ func nothingGone() gone {
 }
 
 // counter keeps the status of quotas true. used is the number of objects plus
-// that of reservations whose object is not written yet, so a count alone does
-// not give it: a deletion takes off what the object had reserved.
+// that of reservations whose object is not written yet, so a count alone does not
+// give it: a deletion subtracts what the object had reserved.
 type counter struct {
 	feed  *controlplane.Feed
 	core  typedcorev1.CoreV1Interface
@@ -86,7 +86,7 @@ func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) err
 	if err != nil {
 		return err
 	}
-	defer func() { _ = quotas.RemoveEventHandler(registration) }() // it is there
+	defer func() { _ = quotas.RemoveEventHandler(registration) }() // registered above
 	stop := context.AfterFunc(ctx, c.queue.ShutDown)
 	defer stop()
 	for {
@@ -99,7 +99,7 @@ func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) err
 			c.queue.Forget(k)
 		case ctx.Err() != nil:
 		case apierrors.IsConflict(err):
-			c.queue.AddAfter(k, firstRetry) // there was a reservation: the pause is not to grow
+			c.queue.AddAfter(k, firstRetry) // there was a reservation: the pause must not grow
 		default:
 			klog.FromContext(ctx).Error(err, "A quota cannot be counted yet", "namespace", k.namespace, "name", k.name)
 			c.queue.AddRateLimited(k)
@@ -108,7 +108,7 @@ func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) err
 	}
 }
 
-// noticed takes note of a quota that is new or was written.
+// noticed queues a new or written quota.
 func (c *counter) noticed(obj any) {
 	q, ok := obj.(*corev1.ResourceQuota)
 	if !ok {
@@ -149,8 +149,8 @@ func (c *counter) forget(obj any) {
 	}
 }
 
-// changed counts what was deleted from a namespace with quotas. What is measured
-// may change with any write.
+// changed counts deletions in a namespace with quotas. Measured usage may change
+// with any write.
 func (c *counter) changed(before, after *controlplane.FeedObject) {
 	o := before
 	if o == nil {
@@ -173,8 +173,8 @@ func (c *counter) changed(before, after *controlplane.FeedObject) {
 	}
 }
 
-// sight is what was seen of a namespace before its quota is read: what was
-// reserved for every object in it is in the quota then.
+// sight is the state of a namespace before its quota is read, so that the quota
+// has the reservations of all objects in it.
 type sight struct {
 	there map[schema.GroupResource]int
 	gone  gone
@@ -182,8 +182,8 @@ type sight struct {
 	unsettled time.Duration
 }
 
-// take is the state of a quota, with what is gone, which is to be given back when
-// the count cannot be written.
+// take returns the sight of a quota and takes gone out of its state. Give that
+// back when the count cannot be written.
 func (c *counter) take(k key) (sight, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,9 +196,9 @@ func (c *counter) take(k key) (sight, bool) {
 	return seen, true
 }
 
-// unsettled is how long a reservation may still wait for its object in a quota
-// that was read in this version. The informer tells of a version later than the
-// API has it: one that it did not tell of has a new reservation.
+// unsettled is how long a reservation may still wait for its object in this
+// version of a quota. The informer is behind the API: a version that it has not
+// reported has a new reservation.
 func (c *counter) unsettled(k key, version string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +212,7 @@ func (c *counter) unsettled(k key, version string) time.Duration {
 	return c.settle - time.Since(s.reserved)
 }
 
-// done notes what was written, or gives back what is gone.
+// done notes the written version, or gives back what is gone.
 func (c *counter) done(k key, written string, back gone, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -230,7 +230,7 @@ func (c *counter) done(k key, written string, back gone, err error) {
 	maps.Copy(s.gone.changed, back.changed)
 }
 
-// count writes the status of a quota when it is not true.
+// count writes the status of a quota when it is wrong.
 func (c *counter) count(ctx context.Context, k key) error {
 	if err := c.feed.CatchUp(ctx); err != nil {
 		return err
@@ -254,7 +254,7 @@ func (c *counter) count(ctx context.Context, k key) error {
 	return err
 }
 
-// write brings the status of a quota as it was read up to date.
+// write updates the status of a quota that was read.
 func (c *counter) write(ctx context.Context, q *corev1.ResourceQuota, seen sight) error {
 	used := corev1.ResourceList{}
 	for name := range q.Spec.Hard {
@@ -278,7 +278,7 @@ func (c *counter) write(ctx context.Context, q *corev1.ResourceQuota, seen sight
 	return err
 }
 
-// amount is what is used of one name.
+// amount is the usage of one name.
 func (c *counter) amount(ctx context.Context, q *corev1.ResourceQuota, name corev1.ResourceName, seen sight) (resource.Quantity, error) {
 	before, known := q.Status.Used[name]
 	if gr, ok := measurable(name); ok {

@@ -6,7 +6,7 @@
 // count/RESOURCE.GROUP limits the number of objects of any resource, custom and
 // typed ones included. The older names are known too: configmaps, secrets,
 // services, services.loadbalancers, services.nodeports, persistentvolumeclaims,
-// requests.storage, replicationcontrollers, resourcequotas and pods. Not
-// limited are what containers ask for (requests.cpu, limits.memory and the like)
-// and quotas with scopes: nothing runs here.
+// requests.storage, replicationcontrollers, resourcequotas and pods. Requests and
+// limits of containers (requests.cpu, limits.memory and the like) and quotas with
+// scopes are not enforced: nothing runs here.
 package quota

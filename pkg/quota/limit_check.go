@@ -11,11 +11,11 @@ import (
 	apiquota "k8s.io/apiserver/pkg/quota/v1"
 )
 
-// use is what something that is limited asks for.
+// use is what a limited object asks for.
 type use struct{ requests, limits corev1.ResourceList }
 
-// violations are the bounds of an item that an object is outside of, with the
-// texts of Kubernetes.
+// violations are the bounds of an item that an object violates, with the texts of
+// Kubernetes.
 func violations(item *corev1.LimitRangeItem, obj runtime.Object) []error {
 	switch o := obj.(type) {
 	case *corev1.Pod:
@@ -100,7 +100,7 @@ func maximum(b bound, u use) error {
 	return nil
 }
 
-// maximumRequest is the maximum of what has no limits.
+// maximumRequest checks the maximum of objects without limits.
 func maximumRequest(b bound, u use) error {
 	text := fmt.Sprintf("maximum %s usage per %s is %s", b.name, b.of, b.quantity.String())
 	request, requested := u.requests[b.name]
@@ -135,7 +135,7 @@ func maximumRatio(b bound, u use) error {
 }
 
 // values makes quantities comparable: in thousandths where all of them fit.
-// Either is rounded up, as Kubernetes does.
+// They are rounded up, as Kubernetes does.
 func values(request, limit, bound resource.Quantity) (int64, int64, int64) {
 	r, l, b := request.Value(), limit.Value(), bound.Value()
 	if max(r, l, b) <= resource.MaxMilliValue {

@@ -50,7 +50,7 @@ func defaultContainer(c *corev1.Container, kind string, defaults *corev1.Resourc
 	return notes
 }
 
-// setMissing adds to a list what it lacks, and returns the names of that in order.
+// setMissing adds to a list what it lacks, and returns the added names in order.
 func setMissing(list *corev1.ResourceList, defaults corev1.ResourceList) []string {
 	var set []string
 	for _, name := range slices.Sorted(maps.Keys(defaults)) {

@@ -29,10 +29,9 @@ import (
 // serves them. It is the admission plugin LimitRanger:
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#limitranger
 //
-// A pod that is created gets the defaults that its containers lack, and is
-// refused when it is outside of the bounds, with all of them in one error. So
-// is a claim that is created or updated. Updates of pods are not looked at,
-// since they cannot change resources.
+// A created pod gets the defaults that its containers lack, and is refused when
+// it violates bounds, with all of them in one error. So is a created or updated
+// claim. Updates of pods are not checked, since they cannot change resources.
 //
 // A plane that serves neither pods nor claims does not watch LimitRanges.
 type LimitRanges struct{}
@@ -47,20 +46,20 @@ func (LimitRanges) Install(p *controlplane.Plan) error {
 }
 
 const (
-	// asked is for how many namespaces without LimitRanges the answer is kept,
-	// and askedFor how long: both as Kubernetes does.
+	// asked is the number of namespaces without LimitRanges whose answer is kept,
+	// and askedFor how long: both as in Kubernetes.
 	asked    = 10000
 	askedFor = 30 * time.Second
 )
 
 // limitRanger is the admission plugin. It asks for no informer when it is
-// initialised, because nobody knows then whether pods are served.
+// initialised, because it is unknown then whether pods are served.
 type limitRanger struct {
 	*admission.Handler
 	client kubernetes.Interface
 	// lister is nil until the informer is synced.
 	lister atomic.Pointer[listers.LimitRangeLister]
-	// answers are those of the API for namespaces where the lister has none.
+	// answers are those of the API for namespaces without LimitRanges in the lister.
 	answers *lru.Cache
 	asking  singleflight.Group
 }
@@ -139,7 +138,7 @@ func (l *limitRanger) Validate(ctx context.Context, a admission.Attributes, _ ad
 	return nil
 }
 
-// isLimited tells whether a request is for something that is limited.
+// isLimited tells whether a request is for a limited object.
 func isLimited(a admission.Attributes) bool {
 	if a.GetSubresource() != "" {
 		return false
@@ -181,7 +180,7 @@ func (l *limitRanger) ranges(ctx context.Context, a admission.Attributes) ([]*co
 		}
 	}
 	found, err, _ := l.asking.Do(namespace, func() (any, error) {
-		// Not to be ended by the end of one of the requests that wait for it.
+		// The end of one waiting request must not end it.
 		return l.ask(context.WithoutCancel(ctx), namespace)
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 )
 
-// measured evaluates a resource of which more is limited than the number.
+// measured evaluates a resource with limits on more than the number of objects.
 type measured struct {
 	apiquota.Evaluator // counts
 	names              []corev1.ResourceName
@@ -93,7 +93,7 @@ func claims() measured {
 	}
 }
 
-// measurable is the resource of which a name limits more than the number.
+// measurable is the resource in which a name limits more than the number of objects.
 func measurable(name corev1.ResourceName) (schema.GroupResource, bool) {
 	switch name {
 	case corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:
@@ -104,7 +104,7 @@ func measurable(name corev1.ResourceName) (schema.GroupResource, bool) {
 	return schema.GroupResource{}, false
 }
 
-// measure asks the API for objects, since the feed does not have what is in them.
+// measure asks the API for objects, since the feed does not have their content.
 func (c *counter) measure(ctx context.Context, namespace string, name corev1.ResourceName) (resource.Quantity, error) {
 	var items []runtime.Object
 	evaluator := services()

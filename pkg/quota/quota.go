@@ -30,7 +30,7 @@ type ResourceQuotas struct {
 	settle time.Duration // empty: settle
 }
 
-// evaluators is how many namespaces are decided on at the same time.
+// evaluators is how many namespaces are evaluated at the same time.
 const evaluators = 4
 
 // Install adds the admission plugin ResourceQuota and the work that counts.
@@ -58,14 +58,14 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// plugin is the published admission plugin, which is told what to evaluate once
-// it knows when to stop.
+// plugin is the published admission plugin, which gets its evaluators once it
+// knows when to stop.
 type plugin struct{ *resourcequota.QuotaAdmission }
 
-// A decision that the count gets ahead of is tried again, tries times in all with
-// pauses that double. The plugin itself gives up at once, after a few, and its
-// conflict would be the client's. The pauses are for its informer, which may not
-// have seen the count of somebody else yet.
+// When a quota changes during a decision, the decision is tried again, tries
+// times in all with pauses that double. The plugin itself gives up after a few
+// tries without pauses, and the client would get its conflict. The pauses let its
+// informer see the last write.
 const (
 	tries      = 12
 	firstPause = 5 * time.Millisecond

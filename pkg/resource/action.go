@@ -12,13 +12,13 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// Action is a resource of which nothing is stored: a create is answered with the
-// object that was sent, filled in, as a SubjectAccessReview is. Its only verb is
-// create. The plural name is lower-case, "tokenreviews"; the kind is the name of
-// T, a struct type that the API registers.
+// Action is a resource that stores nothing: a create is answered with the sent
+// object, filled in, as a SubjectAccessReview is. Its only verb is create. The
+// plural name is lower-case, "tokenreviews"; the kind is the name of T, a struct
+// type that the API registers.
 //
 // prepare makes, once for each plane, the function that answers by changing the
-// object. An error of k8s.io/apimachinery/pkg/api/errors is the answer as it is.
+// object. An error of k8s.io/apimachinery/pkg/api/errors is returned as it is.
 func Action[T any, PT interface {
 	*T
 	Object

@@ -127,7 +127,7 @@ func (d *Definition) Spokes() []string {
 }
 
 // Protobuf reports whether the types of every version have the methods that
-// the protobuf serializer of k8s.io/apimachinery wants of them.
+// the protobuf serializer of k8s.io/apimachinery needs.
 func (d *Definition) Protobuf() bool {
 	for _, t := range d.types() {
 		for _, obj := range []any{t.newObject(), t.newList()} {

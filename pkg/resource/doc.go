@@ -26,14 +26,14 @@
 //	  -> Default -> PrepareForCreate or PrepareForUpdate
 //	  -> Validate, and on update ValidateUpdate -> Warn -> store
 //
-// What a client may not set is put back, never refused, as Kubernetes does: a
-// resource with a /status sub-resource ignores status in a write to the
+// Fields that a client may not set are put back, never refused, as in Kubernetes:
+// a resource with a /status sub-resource ignores status in a write to the
 // resource, and all but status in a write to /status.
 //
 // # What it stands on
 //
 // The registry, the strategies and the handlers are those of k8s.io/apiserver
 // ([k8s.io/apiserver/pkg/registry/generic/registry.Store]); this package holds
-// only what each Kubernetes type writes by hand. Hand a [Definition] to package
-// group to make it a part of a plane.
+// only what is written by hand for each Kubernetes type. Hand a [Definition] to
+// package group to make it a part of a plane.
 package resource

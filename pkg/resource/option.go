@@ -10,8 +10,7 @@ import (
 )
 
 // Option changes what [Of] makes. An option with a type parameter is for that
-// Go type; given to a resource of another one, it is reported by
-// [Definition.Err].
+// Go type; [Definition.Err] reports it on a resource of another type.
 type Option interface {
 	apply(*Definition)
 }
@@ -59,9 +58,9 @@ func Status() Option { return option(func(d *Definition) { d.status = true }) }
 
 // StatusAndMetadata adds the /status sub-resource as [Status] does, but a write
 // to it changes metadata too. That is what most built-in kinds of Kubernetes do,
-// so that a controller takes its finalizer off, or annotates, in the same write.
-// kept are the fields of metadata that it keeps as they are stored, out of
-// labels, ownerReferences and deletionTimestamp.
+// so that a controller can remove its finalizer, or annotate, in the same write.
+// kept are the fields of metadata that keep their stored values, out of labels,
+// ownerReferences and deletionTimestamp.
 func StatusAndMetadata(kept ...string) Option {
 	return option(func(d *Definition) {
 		d.status, d.statusMetadata, d.statusKeeps = true, true, kept
@@ -90,8 +89,7 @@ func CreateOnUpdate() Option { return option(func(d *Definition) { d.createOnUpd
 //
 // Not every combination can be served: the handlers of Kubernetes derive patch
 // from get and update, and watching needs list. [Definition.Err] lists those
-// that can. Sub-resources are not restricted: status may well be the only thing
-// that is written.
+// that can. Sub-resources are not restricted: status may be all that clients can write.
 func Verbs(verbs ...string) Option { return option(func(d *Definition) { d.verbs = verbs }) }
 
 // NameValidation sets what makes a valid metadata.name; by default a DNS-1123
@@ -102,9 +100,9 @@ func NameValidation(validate func(name string, prefix bool) []string) Option {
 	return option(func(d *Definition) { d.nameValidation = validate })
 }
 
-// RuleOptions says what is on of the options that the rules ask for which the
-// types declare (+k8s:ifEnabled and +k8s:ifDisabled, KEP 5073): feature gates of
-// Kubernetes, mostly. A rule that asks for another is an internal error.
+// RuleOptions says which options of the rules that the types declare are on
+// (+k8s:ifEnabled and +k8s:ifDisabled, KEP 5073): mostly feature gates of
+// Kubernetes. A rule with an option that is not listed is an internal error.
 func RuleOptions(on map[string]bool) Option {
 	return option(func(d *Definition) {
 		if d.ruleOptions == nil {
@@ -117,7 +115,7 @@ func RuleOptions(on map[string]bool) Option {
 // Subresource adds a sub-resource, "finalize", built over the store of the
 // resource. What it serves depends on the interfaces of
 // k8s.io/apiserver/pkg/registry/rest that it implements; its Destroy must leave
-// the store alone, and a copy of the store is the way to another strategy.
+// the store alone. For another strategy, copy the store.
 func Subresource(name string, build func(*registry.Store) rest.Storage) Option {
 	return option(func(d *Definition) {
 		d.addSubresource(name, func(store *registry.Store, _ strategy) rest.Storage { return build(store) })
@@ -137,14 +135,14 @@ func (d *Definition) addSubresource(name string, build func(*registry.Store, str
 
 // Ignores names the fields that a write to the resource ignores, "status" or
 // "spec.finalizers", so that server-side apply does not own them: those that
-// [PrepareForCreate] and [PrepareForUpdate] put back. The status of [Status] and
-// [StatusAndMetadata] is among them without it.
+// [PrepareForCreate] and [PrepareForUpdate] put back. With [Status] and
+// [StatusAndMetadata], status is always among them.
 func Ignores(fields ...string) Option {
 	return option(func(d *Definition) { d.ignores = append(d.ignores, fields...) })
 }
 
-// Store gives the last word on the store, for what has no option: it is called
-// with every field set, before the store is connected to its storage.
+// Store changes the store, for settings without an option: it is called with
+// every field set, before the store is connected to its storage.
 func Store(change func(*registry.Store)) Option {
 	return option(func(d *Definition) { d.storeHooks = append(d.storeHooks, change) })
 }

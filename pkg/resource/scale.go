@@ -76,7 +76,7 @@ func (s *scaleStorage) New() runtime.Object { return &autoscalingv1.Scale{} }
 // Destroy does nothing: the resource destroys what it shares.
 func (s *scaleStorage) Destroy() {}
 
-// GroupVersionKind is the kind of Scale whatever the version of the resource.
+// GroupVersionKind is the kind of Scale in every version of the resource.
 func (s *scaleStorage) GroupVersionKind(schema.GroupVersion) schema.GroupVersionKind {
 	return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 }

@@ -13,8 +13,8 @@ import (
 // definitions. It documents them; Validate refuses others.
 func Enum[T ~string](values ...T) Option { return described(reflected.Enum(values...)) }
 
-// Describe documents a field of struct type T, named as in Go, or T itself
-// where the field is empty.
+// Describe documents a field of struct type T, named as in Go, or T itself when
+// field is empty.
 func Describe[T any](field, text string) Option {
 	return described(reflected.Describe(reflect.TypeFor[T](), field, text))
 }

@@ -101,7 +101,7 @@ func (d *Definition) newStore(s strategy, options generic.RESTOptionsGetter) (*r
 	return store, nil
 }
 
-// attributes gives what label and field selectors select by.
+// attributes returns the labels and fields that selectors select by.
 func (d *Definition) attributes() apistorage.AttrFunc {
 	attributes := apistorage.AttrFunc(apistorage.DefaultNamespaceScopedAttr)
 	if d.clusterScoped {

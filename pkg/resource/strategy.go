@@ -89,9 +89,8 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	return declared(errs, s.Scheme.Validate(ctx, s.d.ruleOptions, obj))
 }
 
-// declared adds the errors of rules that the types declare, for which somebody
-// registered validation functions in the scheme. What a check has found already
-// is not said twice.
+// declared adds the errors of rules that the types declare, whose validation
+// functions are in the scheme. It does not repeat errors that a check has found.
 func declared(errs, found field.ErrorList) field.ErrorList {
 	for _, err := range found {
 		if !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Type == err.Type && e.Field == err.Field }) {
@@ -101,8 +100,8 @@ func declared(errs, found field.ErrorList) field.ErrorList {
 	return errs
 }
 
-// ValidateUpdate leaves metadata alone, for which there are rules since 1.37 as
-// well: rest.BeforeUpdate has validated it, and an error found twice is reported twice.
+// ValidateUpdate leaves out the rules for metadata, which exist since 1.37:
+// rest.BeforeUpdate has validated it, and an error found twice is reported twice.
 func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	var errs field.ErrorList
 	for _, check := range s.d.validate {
@@ -172,7 +171,7 @@ func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Obj
 	return errs
 }
 
-// below tells whether the path of an error is that of a field or of a part of it.
+// below tells whether the path of an error is a field or a part of it.
 func below(name, path string) bool {
 	return path == name || strings.HasPrefix(path, name+".") || strings.HasPrefix(path, name+"[")
 }

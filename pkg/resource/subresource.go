@@ -20,16 +20,16 @@ type Update[T any] struct {
 	// Ignores are the fields that Keep puts back, "spec" or "status.certificate",
 	// so that server-side apply does not own them.
 	Ignores []string
-	// Validate returns all that is wrong with the change. It is all that is
-	// checked besides metadata: [Validate] and [ValidateUpdate] do not run.
+	// Validate returns all that is wrong with the change. Only metadata is
+	// checked besides: [Validate] and [ValidateUpdate] do not run.
 	Validate func(ctx context.Context, obj, old *T) field.ErrorList
 	// PutOnly leaves out the verbs get and patch.
 	PutOnly bool
 }
 
-// UpdateSubresource adds a sub-resource by which a part of an object is written
-// with rules of its own. [Status] and [StatusAndMetadata] are for a status whose
-// rules are those of the resource.
+// UpdateSubresource adds a sub-resource that writes a part of an object with
+// rules of its own. [Status] and [StatusAndMetadata] are for a status whose rules
+// are those of the resource.
 func UpdateSubresource[T any](name string, u Update[T]) Option {
 	return typed[T]("UpdateSubresource", func(d *Definition) {
 		d.addSubresource(name, func(store *registry.Store, s strategy) rest.Storage {

@@ -14,7 +14,7 @@ func hubType[T any](obj runtime.Object) *T { return any(obj).(*T) }
 
 // Default fills in what the client left empty. It runs when an object is
 // written, in whatever version, and when one is read that was stored before the
-// default existed. It must leave alone what is set, and replaces defaults that
+// default existed. It must leave set fields alone, and replaces defaults that
 // AddToScheme of the type's package registered.
 func Default[T any](fill func(*T)) Option {
 	return typed[T]("Default", func(d *Definition) {
@@ -25,8 +25,8 @@ func Default[T any](fill func(*T)) Option {
 // Validate checks an object on create and on update and returns all that is
 // wrong with it; the client gets 422 Unprocessable Entity with a cause for
 // each. On a write to /status only errors of fields below "status", with
-// [StatusAndMetadata] also those below "metadata", count: the rest is not the
-// client's to mend there.
+// [StatusAndMetadata] also those below "metadata", count: the client cannot mend
+// the rest there.
 //
 // Metadata is validated without it.
 func Validate[T any](check func(context.Context, *T) field.ErrorList) Option {
@@ -37,8 +37,8 @@ func Validate[T any](check func(context.Context, *T) field.ErrorList) Option {
 	})
 }
 
-// ValidateCreate checks, after Validate, an object that is created, and it alone:
-// the place for rules that stored objects need not keep.
+// ValidateCreate checks objects on create only, after Validate: the place for
+// rules that stored objects need not keep.
 func ValidateCreate[T any](check func(context.Context, *T) field.ErrorList) Option {
 	return typed[T]("ValidateCreate", func(d *Definition) {
 		d.validateCreate = append(d.validateCreate, func(ctx context.Context, obj runtime.Object) field.ErrorList {
@@ -79,10 +79,10 @@ func PrepareForUpdate[T any](prepare func(ctx context.Context, obj, old *T)) Opt
 	})
 }
 
-// Drop empties what clients may not set yet, such as the fields of features that
-// are off. It runs after the defaults on create, where old is nil, on update,
-// and on a write to /status. It should keep what the old object has, and must not
-// change that.
+// Drop empties fields that clients may not set yet, such as those of features
+// that are off. It runs after the defaults on create, where old is nil, on
+// update, and on a write to /status. It should keep fields that the old object
+// has set, and must not change old.
 func Drop[T any](drop func(obj, old *T)) Option {
 	return typed[T]("Drop", func(d *Definition) {
 		d.drops = append(d.drops, func(obj, old runtime.Object) {

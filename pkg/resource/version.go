@@ -77,7 +77,7 @@ func (c convert) function(from, to any, _ conversion.Scope) error {
 	return c(from.(runtime.Object), to.(runtime.Object))
 }
 
-// list is the conversion of lists of what c converts.
+// list converts lists, item by item, with c.
 func (c convert) list(from, to any, _ conversion.Scope) error {
 	source, target, err := itemsOf(from, to)
 	if err != nil {

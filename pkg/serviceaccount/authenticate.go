@@ -21,11 +21,11 @@ import (
 const skew = time.Minute
 
 // staleToken is the audit annotation of requests with a token that should have
-// been replaced, as of Kubernetes.
+// been replaced, as in Kubernetes.
 const staleToken = "authentication.k8s.io/stale-token"
 
 // AuthenticateToken implements authenticator.Token. Tokens of other issuers,
-// and what is no such token at all, are left to others.
+// and strings that are no such token, are left to others.
 func (i *issuer) AuthenticateToken(ctx context.Context, token string) (*authenticator.Response, bool, error) {
 	t, ok := parse(token)
 	if !ok || t.issuer() != i.Issuer {
@@ -68,7 +68,7 @@ func (i *issuer) authenticate(ctx context.Context, now *running, t *parsed) (*au
 	return &authenticator.Response{User: c.user(), Audiences: common}, nil
 }
 
-// check looks at what the token says of itself.
+// check validates what the token says of itself.
 func (c *claims) check(now time.Time) error {
 	switch {
 	case c.Expires == 0:
@@ -88,7 +88,7 @@ func (c *claims) check(now time.Time) error {
 	return nil
 }
 
-// user is whom the token is of.
+// user is the user of the token.
 func (c *claims) user() user.Info {
 	k := c.Kubernetes
 	who := serviceaccount.ServiceAccountInfo{Namespace: k.Namespace, Name: k.ServiceAccount.Name, UID: string(k.ServiceAccount.UID)}
@@ -104,8 +104,8 @@ func (c *claims) user() user.Info {
 	return who.UserInfo()
 }
 
-// exist tells whether the account and what the token is bound to are still
-// there, as the storage says: a cache would let a token live on for a while.
+// exist tells whether the account and the bound object still exist in the
+// storage: a cache would let a token live on for a while.
 func (r *running) exist(ctx context.Context, c *claims) error {
 	k := c.Kubernetes
 	read := func(resource, namespace string, ref reference) error {
@@ -121,7 +121,7 @@ func (r *running) exist(ctx context.Context, c *claims) error {
 		}
 	}
 	if k.Pod != nil {
-		return read("pods", k.Namespace, *k.Pod) // its node is only told
+		return read("pods", k.Namespace, *k.Pod) // the token is not bound to its node
 	}
 	if k.Node != nil {
 		return read("nodes", "", *k.Node)
@@ -129,8 +129,8 @@ func (r *running) exist(ctx context.Context, c *claims) error {
 	return nil
 }
 
-// same tells whether an object that was read is the one a token names. A Pod
-// whose deletion is under way has its tokens until its grace period ends.
+// same tells whether an object that was read is the one a token names. A Pod that
+// is being deleted keeps its tokens until its grace period ends.
 func same(what string, ref reference, obj metav1.Object, err error) error {
 	switch {
 	case apierrors.IsNotFound(err):

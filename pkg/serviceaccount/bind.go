@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// account is whom a token is asked for.
+// account reads the account that a token is requested for.
 func (r *running) account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
 	if err := readable(name); err != nil {
 		return nil, err
@@ -20,7 +20,7 @@ func (r *running) account(ctx context.Context, namespace, name string) (*corev1.
 	return r.core.ServiceAccounts(namespace).Get(ctx, name, metav1.GetOptions{})
 }
 
-// bind has the token end with an object. None: with its time and its account.
+// bind makes the token end with an object. None: with its time and its account.
 func (r *running) bind(ctx context.Context, ref *authenticationv1.BoundObjectReference, c *claims) error {
 	if ref == nil {
 		return nil
@@ -64,8 +64,7 @@ func (r *running) bindNode(ctx context.Context, name string, c *claims) (*refere
 	return c.Kubernetes.Node, nil
 }
 
-// bindPod also tells the node of the Pod, by its name alone when there is no
-// such Node.
+// bindPod also adds the node of the Pod, by its name alone when there is no such Node.
 func (r *running) bindPod(ctx context.Context, name string, c *claims) (*reference, error) {
 	k := &c.Kubernetes
 	pod, err := r.core.Pods(k.Namespace).Get(ctx, name, metav1.GetOptions{})

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// claims are what a token says, as of Kubernetes:
+// claims are what a token says, as in Kubernetes:
 // https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims
 // Times are seconds since 1970.
 type claims struct {
@@ -28,11 +28,11 @@ type kubernetes struct {
 	Pod            *reference `json:"pod,omitempty"`
 	Secret         *reference `json:"secret,omitempty"`
 	ServiceAccount reference  `json:"serviceaccount"`
-	// WarnAfter is when whoever holds the token should have asked for a new one.
+	// WarnAfter is when the client should have requested a new token.
 	WarnAfter int64 `json:"warnafter,omitempty"`
 }
 
-// reference is an object that was.
+// reference is an object as it was when the token was issued.
 type reference struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid,omitempty"`
@@ -56,7 +56,7 @@ func (a *audiences) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// lasts sets from when to when the token is valid.
+// lasts sets the time in which the token is valid.
 func (c *claims) lasts(now time.Time, d time.Duration) {
 	c.IssuedAt, c.NotBefore, c.Expires = now.Unix(), now.Unix(), now.Add(d).Unix()
 }

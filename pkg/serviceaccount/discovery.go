@@ -23,7 +23,7 @@ type configuration struct {
 	Algorithms    []string `json:"id_token_signing_alg_values_supported"`
 }
 
-// publish answers the two paths and hands everything else on.
+// publish answers the two paths and passes other requests on.
 func (i *issuer) publish(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now := i.now.Load()

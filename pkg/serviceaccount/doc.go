@@ -1,5 +1,5 @@
 // Package serviceaccount lets service accounts log in: [Tokens] signs their
-// tokens and recognises who brings one.
+// tokens and recognises callers by them.
 //
 //	kubectl create token builder --namespace ci
 //

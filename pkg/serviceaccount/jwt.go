@@ -49,7 +49,7 @@ func (r *keyring) sign(c *claims) (string, error) {
 	return content + "." + encode(signature), nil
 }
 
-// signECDSA signs as of RFC 7518, section 3.4: two numbers of a fixed length.
+// signECDSA signs by RFC 7518, section 3.4: two numbers of a fixed length.
 func signECDSA(k *ecdsa.PrivateKey, sum []byte) ([]byte, error) {
 	r, s, err := ecdsa.Sign(rand.Reader, k, sum)
 	if err != nil {
@@ -61,7 +61,7 @@ func signECDSA(k *ecdsa.PrivateKey, sum []byte) ([]byte, error) {
 	return signature, nil
 }
 
-// parsed is a token nothing is known of yet.
+// parsed is a token that is not verified yet.
 type parsed struct {
 	head      header
 	payload   []byte
@@ -89,7 +89,7 @@ func parse(token string) (*parsed, bool) {
 	return t, true
 }
 
-// issuer is who the token says issued it; empty where it does not.
+// issuer is the issuer that the token names, or empty.
 func (t *parsed) issuer() string {
 	var c struct {
 		Issuer string `json:"iss"`

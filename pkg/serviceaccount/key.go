@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// The algorithms of RFC 7518, section 3.1, that sign tokens. What verifies
-// follows from the key, never from what a token says.
+// The algorithms of RFC 7518, section 3.1, that sign tokens. The key decides
+// which one verifies, never the token.
 const (
 	rs256 = "RS256"
 	es256 = "ES256"
@@ -31,7 +31,7 @@ const leastBits = 2048
 // key is a public key, and how it is used.
 type key struct {
 	public crypto.PublicKey
-	id     string // as of kube-apiserver: the SHA-256 of the key
+	id     string // as in kube-apiserver: the SHA-256 of the key
 	alg    string
 }
 
@@ -97,8 +97,8 @@ func parseKeys(content []byte) (*keyring, error) {
 			return nil, fmt.Errorf("key %d: %w", n, err)
 		}
 	}
-	// What cannot be read is passed over by the decoder: another key would sign,
-	// or one that still has to verify would be gone.
+	// The decoder skips what it cannot read: another key would sign, or a key
+	// that must still verify would be missing.
 	if read != begun {
 		return nil, fmt.Errorf("%d of %d blocks of PEM can be read: one is damaged or cut off", read, begun)
 	}
@@ -149,7 +149,7 @@ func makeKey() ([]byte, error) {
 	return keyutil.MarshalPrivateKeyToPEM(private)
 }
 
-// jwk is a public key as of RFC 7517.
+// jwk is a public key as in RFC 7517.
 type jwk struct {
 	Use       string `json:"use"`
 	KeyType   string `json:"kty"`

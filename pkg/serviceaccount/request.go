@@ -28,14 +28,14 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
 )
 
-// How long a token may last, and does when nobody says, as of Kubernetes.
+// How long a token may last, and lasts by default, as in Kubernetes.
 const (
 	shortest       = 10 * time.Minute
 	longestSeconds = int64(1) << 32
 	defaultSeconds = int64(3600)
 )
 
-// subresource is where tokens are asked for.
+// subresource is where tokens are requested.
 const subresource = "serviceaccounts/token"
 
 // api is what the part adds to the core group, made once per process. The kind
@@ -72,7 +72,7 @@ func (i *issuer) build(controlplane.Env) (map[string]map[string]rest.Storage, er
 }
 
 // tokenRequests answers requests for tokens and stores nothing: a dry run, which
-// admission is told of, is answered like any other.
+// admission sees, is answered like any other request.
 type tokenRequests struct{ *issuer }
 
 var (
@@ -152,7 +152,7 @@ func checkMeta(r *authenticationv1.TokenRequest, namespace, name string) error {
 	return nil
 }
 
-// complete sets what the client left out, and forgets what it must not say.
+// complete sets what the client left out, and clears what it may not set.
 func (i *issuer) complete(r *authenticationv1.TokenRequest, account *corev1.ServiceAccount) error {
 	if r.UID != "" && r.UID != account.UID {
 		return conflict(kind(), account.Name, fmt.Errorf(
@@ -169,7 +169,7 @@ func (i *issuer) complete(r *authenticationv1.TokenRequest, account *corev1.Serv
 
 func validateRequest(r *authenticationv1.TokenRequest) field.ErrorList {
 	at := field.NewPath("spec", "expirationSeconds")
-	var seconds int64 // as of Kubernetes, when admission took it away
+	var seconds int64 // as in Kubernetes, when admission removed it
 	if r.Spec.ExpirationSeconds != nil {
 		seconds = *r.Spec.ExpirationSeconds
 	}
@@ -182,7 +182,7 @@ func validateRequest(r *authenticationv1.TokenRequest) field.ErrorList {
 	return nil
 }
 
-// shorten has the token last no longer than tokens may here.
+// shorten limits the token to the longest time that tokens may last here.
 func (i *issuer) shorten(ctx context.Context, r *authenticationv1.TokenRequest) {
 	asked, most := *r.Spec.ExpirationSeconds, int64(i.MaxExpiration.Seconds())
 	if most == 0 || asked <= most {
@@ -192,7 +192,7 @@ func (i *issuer) shorten(ctx context.Context, r *authenticationv1.TokenRequest) 
 	r.Spec.ExpirationSeconds = &most
 }
 
-// claims are those of a token of the account that is bound to nothing yet.
+// claims are those of an unbound token of the account.
 func (i *issuer) claims(account *corev1.ServiceAccount, audiences []string) *claims {
 	return &claims{
 		Audiences: audiences, ID: string(uuid.NewUUID()), Issuer: i.Issuer,

@@ -21,9 +21,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// Tokens is the part that serves serviceaccounts/token, where tokens are asked
-// for (kubectl create token), recognises callers who bring one, and publishes
-// the keys, so that others can verify tokens too:
+// Tokens is the part that serves serviceaccounts/token, where tokens are
+// requested (kubectl create token), recognises callers by them, and publishes the
+// keys, so that others can verify tokens too:
 //
 //	/.well-known/openid-configuration
 //	/openid/v1/jwks
@@ -33,28 +33,29 @@ import (
 //
 // The account and the object a token is bound to are read from the storage at
 // each request, so that a token ends at once with either. It needs
-// core.ServiceAccounts, and for bound tokens what serves Pods, Secrets or Nodes.
+// core.ServiceAccounts, and for bound tokens the parts that serve Pods, Secrets
+// or Nodes.
 type Tokens struct {
 	// KeyFile has the private key in PEM, RSA (RS256, 2048 bits or more) or ECDSA
 	// P-256 (ES256), which signs. Further keys in the file, private or public,
 	// sign nothing but still verify: to change keys, put the new one first. A
 	// change takes effect within seconds; a file that cannot be used changes
-	// nothing and is logged. Users that it is not for must not have any permission
-	// on it. Servers that share a storage need the same keys. Empty: a key in Dir.
+	// nothing and is logged. Only its owner and group may have permissions on it.
+	// Servers that share a storage need the same keys. Empty: a key in Dir.
 	KeyFile string
 	// Dir keeps the key when there is no KeyFile: an ECDSA key is made at the
 	// first start, in the file service-account.key of mode 0600. Empty: a new key
-	// in memory at each start, with which all tokens end.
+	// in memory at each start, which ends all older tokens.
 	Dir string
 	// Issuer says who issued a token: an https URL. Others that verify tokens look
 	// for the keys below it. Tokens of other issuers are left to other
 	// authenticators. Empty: https://kubernetes.default.svc.cluster.local.
 	Issuer string
-	// Audiences are for whom tokens are that log in here, and the audiences of
-	// tokens that are asked for without any. Empty: Issuer.
+	// Audiences are those accepted here: a token needs one of them to log in.
+	// Tokens requested without any get them all. Empty: Issuer.
 	Audiences []string
-	// MaxExpiration is the longest a token may last, 10 minutes or more; what is
-	// asked for beyond is shortened. 0: 2^32 s, the most that may be asked for.
+	// MaxExpiration is the longest a token may last, 10 minutes or more; longer
+	// requests are shortened. 0: 2^32 s, the most that may be requested.
 	MaxExpiration time.Duration
 }
 
@@ -116,10 +117,10 @@ type issuer struct {
 	now atomic.Pointer[running]
 }
 
-// running is what an issuer has once its plane started.
+// running is what an issuer has once its plane has started.
 type running struct {
 	keys *keyring
-	// core is for those who ask for tokens, and metadata for those who bring one.
+	// core serves requests for tokens, and metadata authentication.
 	core     corev1client.CoreV1Interface
 	metadata func(ctx context.Context, resource schema.GroupResource, namespace, name string) (metav1.Object, error)
 }
@@ -138,7 +139,7 @@ func (i *issuer) start(_ context.Context, p *controlplane.Plane) error {
 	return nil
 }
 
-// file keeps the keys; none where they are in memory.
+// file is the path of the keys; empty when they are in memory.
 func (i *issuer) file() string {
 	if i.KeyFile == "" && i.Dir != "" {
 		return filepath.Join(i.Dir, defaultFile)

@@ -16,19 +16,19 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// OTLP sends spans over OTLP/gRPC. Requests of system:masters are part of the
-// trace their caller says (W3C Trace Context); those of others begin their own,
-// and link to it. Without a collector spans are dropped, and requests are served
-// as ever.
+// OTLP sends spans over OTLP/gRPC. Requests of system:masters join the trace that
+// their caller names (W3C Trace Context); those of others begin their own, and
+// link to it. Without a collector spans are dropped, and requests are served as
+// usual.
 // https://kubernetes.io/docs/concepts/cluster-administration/system-traces/
 type OTLP struct {
 	// Endpoint is the collector, HOST:PORT or unix:///PATH. The connection to it
-	// is not encrypted: have one on the same machine. Empty: localhost:4317.
+	// is not encrypted: run one on the same machine. Empty: localhost:4317.
 	Endpoint string
-	// SamplesPerMillion is how many of a million requests are traced whose callers
-	// do not say. 0: only those are whose callers say so.
+	// SamplesPerMillion is how many of a million requests are traced when their
+	// callers do not decide. 0: only those whose callers ask for it.
 	SamplesPerMillion int32
-	// Service is what spans call the server, service.name. Empty: "sailplane".
+	// Service is the name of the server in spans, service.name. Empty: "sailplane".
 	Service string
 }
 
@@ -73,7 +73,7 @@ func (o OTLP) provider() (*provider, error) {
 	)}, nil
 }
 
-// provider ends also what it waits for in vain.
+// provider also ends an export that waits in vain.
 type provider struct {
 	*trace.TracerProvider
 	exporter trace.SpanExporter
@@ -84,7 +84,7 @@ type provider struct {
 func (p *provider) Shutdown(ctx context.Context) error {
 	err := p.TracerProvider.Shutdown(ctx)
 	if err != nil {
-		_ = p.exporter.Shutdown(ctx) // ends what the export still waits for
+		_ = p.exporter.Shutdown(ctx) // ends an export that still waits
 	}
 	return err
 }

@@ -28,9 +28,9 @@ const rounds = 200
 // the version and back, and from the version to the hub and back, and reports
 // a difference as an error of the test with a diff (-sent +got).
 //
-// fuzz are functions func(*T, randfill.Continue) that fill values of one type
-// which may not be just anything, such as an enumeration, replacing the default.
-// The random objects are the same in every run.
+// fuzz are functions func(*T, randfill.Continue) that fill values of one
+// restricted type, such as an enumeration, and replace the default. The random
+// objects are the same in every run.
 func RoundTrip(t testing.TB, g *group.Group, fuzz ...any) {
 	t.Helper()
 	scheme, err := g.API().Scheme()
@@ -59,7 +59,7 @@ type tripper struct {
 	filler *randfill.Filler
 }
 
-// there sends random objects of one kind to another and back.
+// there converts random objects of one kind to another and back.
 func (t tripper) there(from, via schema.GroupVersionKind) error {
 	for range rounds {
 		sent, err := t.scheme.New(from)
