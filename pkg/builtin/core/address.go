@@ -49,7 +49,7 @@ func validateClusterIPs(s *corev1.Service, spec *field.Path) field.ErrorList {
 	if len(ips) > 2 {
 		errs = append(errs, field.Invalid(path, ips, "may only hold up to 2 values"))
 	}
-	// What follows would only confuse where an address is none.
+	// The checks below would only confuse if an address is invalid.
 	if valid && len(ips) > 1 {
 		if dual, err := netutils.IsDualStackIPStrings(ips); err != nil || !dual {
 			errs = append(errs, field.Invalid(path, ips, "may specify no more than one IP for each IP family"))
