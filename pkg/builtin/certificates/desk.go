@@ -78,7 +78,7 @@ func (d *desk) work(ctx context.Context, requests cache.Store, name string) {
 		d.queue.Forget(name)
 		return
 	}
-	if !apierrors.IsConflict(err) { // a conflict: the watch will bring the newer version
+	if !apierrors.IsConflict(err) { // a conflict only means that a newer version is on the way
 		klog.FromContext(ctx).Error(err, "A certificate cannot be issued yet", "certificateSigningRequest", name, "signer", d.signer.Name)
 	}
 	d.queue.AddRateLimited(name)

@@ -171,8 +171,7 @@ func validateLife(s *certificatesv1.PodCertificateRequestSpec, path *field.Path)
 	return nil
 }
 
-// validateStub checks a request in DER, which only has to prove that its key is
-// owned.
+// validateStub checks a request in DER, of which only the key and the signature matter.
 func validateStub(der []byte, path *field.Path) field.ErrorList {
 	if len(der) == 0 {
 		return field.ErrorList{field.Required(path, "")}

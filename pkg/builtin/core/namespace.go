@@ -88,7 +88,7 @@ func awaitNamespaces(ctx context.Context, informer cache.SharedIndexInformer, na
 	if err != nil {
 		return err
 	}
-	defer func() { _ = informer.RemoveEventHandler(handler) }() // it is there
+	defer func() { _ = informer.RemoveEventHandler(handler) }() // the handler is registered
 	for _, name := range names {
 		for _, found, _ := informer.GetStore().GetByKey(name); !found; _, found, _ = informer.GetStore().GetByKey(name) {
 			select {

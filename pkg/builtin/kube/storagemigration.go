@@ -71,7 +71,7 @@ func validateMigration(_ context.Context, m *migration) field.ErrorList {
 	return errs
 }
 
-// validateMigrationUpdate keeps what is to be migrated, and how it ended.
+// validateMigrationUpdate keeps the resource to migrate, and the result.
 func validateMigrationUpdate(_ context.Context, m, old *migration) field.ErrorList {
 	errs := immutable(field.NewPath("spec"), m.Spec, old.Spec)
 	status := field.NewPath("status")
