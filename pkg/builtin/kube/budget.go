@@ -21,8 +21,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// budgets are the PodDisruptionBudgets of one plane. It reads them through the
-// API, since another part serves them, or none.
+// budgets reads the PodDisruptionBudgets of a plane through its API, since
+// another part serves them, or none.
 type budgets struct {
 	client atomic.Pointer[policyclient.PolicyV1Client]
 }

@@ -35,8 +35,8 @@
 //
 // A pod may be bound to a node (pods/binding, and the old bindings) and evicted
 // (pods/eviction). Where [Policy] is served too, an eviction asks the
-// PodDisruptionBudget of the pod, and counts in its status; your controller
-// writes there what it allows.
+// PodDisruptionBudget of the pod, and counts in its status, where a controller
+// of yours writes how much it allows.
 //
 // Not served: autoscaling/v1 (a HorizontalPodAutoscaler has autoscaling/v2
 // only), and the sub-resources that need a kubelet (pods/log, pods/exec,

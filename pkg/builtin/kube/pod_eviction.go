@@ -179,8 +179,7 @@ func pin(how *metav1.DeleteOptions, resourceVersion string) *metav1.DeleteOption
 	return how
 }
 
-// delete sets the condition DisruptionTarget, for watchers that see the pod end, and
-// deletes it.
+// delete sets the condition DisruptionTarget of the pod, for watchers, and deletes the pod.
 func (e podEviction) delete(ctx context.Context, name string, how *metav1.DeleteOptions) error {
 	if !dryrun.IsDryRun(how.DryRun) {
 		pod, err := e.pods.change(ctx, name, nil, false, func(p *corev1.Pod) error {
