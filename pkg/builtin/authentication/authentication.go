@@ -72,8 +72,7 @@ func reviewToken(ctx context.Context, env controlplane.Env, r *authenticationv1.
 		ctx = authenticator.WithAudiences(ctx, r.Spec.Audiences)
 	}
 	r.Status = authenticationv1.TokenReviewStatus{}
-	// The request has no path: on a path that is open to all, any token would
-	// pass.
+	// The request has no path: on a path open to all, any token would pass.
 	asked := &http.Request{URL: &url.URL{}, Header: http.Header{"Authorization": {"Bearer " + r.Spec.Token}}}
 	who, ok, err := env.Authenticator.AuthenticateRequest(asked.WithContext(ctx))
 	r.Status.Authenticated = ok && err == nil

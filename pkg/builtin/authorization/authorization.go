@@ -49,9 +49,8 @@ func (SubjectAccessReviews) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// LocalSubjectAccessReviews is the part that serves localsubjectaccessreviews,
-// which ask about one namespace, so that the right to ask can be granted per
-// namespace.
+// LocalSubjectAccessReviews is the part that serves localsubjectaccessreviews, which
+// ask about one namespace, so that the right to ask can be granted per namespace.
 type LocalSubjectAccessReviews struct{}
 
 // Install adds localsubjectaccessreviews to the group.

@@ -94,8 +94,7 @@ func validateBundle(b *bundle) field.ErrorList {
 	return append(errs, validateSignerName(signer, field.NewPath("spec", "signerName"))...)
 }
 
-// bundleName returns what is wrong with the name of a bundle, or the beginning
-// of one.
+// bundleName returns what is wrong with the name of a bundle, or the beginning of one.
 func bundleName(name, signer string, beginning bool) []string {
 	own := name
 	if signer != "" {

@@ -34,11 +34,10 @@ import (
 )
 
 // CertificateSigningRequests is the part that serves certificatesigningrequests
-// (certificates.k8s.io/v1) with their approval and status sub-resources. It
-// also adds the admission plugins CertificateApproval, CertificateSigning and
-// CertificateSubjectRestriction: to approve a request, a user needs the
-// permission to "approve" for the signer, and to write the certificate, the
-// permission to "sign":
+// (certificates.k8s.io/v1) with their approval and status sub-resources. It also adds
+// the admission plugins CertificateApproval, CertificateSigning and
+// CertificateSubjectRestriction: to approve a request, a user needs the permission to
+// "approve" for the signer, and to write the certificate, the permission to "sign":
 //
 //	apiGroups: [certificates.k8s.io]
 //	resources: [signers]
@@ -77,7 +76,7 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	return all
 }
 
-// csr is what most of this package is about.
+// csr is the kind that most of this package handles.
 type csr = certificatesv1.CertificateSigningRequest
 
 func requests() *resource.Definition {
@@ -101,8 +100,7 @@ func requests() *resource.Definition {
 	)
 }
 
-// prepare fills in the caller, whatever the client wrote, and empties the
-// status.
+// prepare fills in the caller, whatever the client wrote, and empties the status.
 func prepare(ctx context.Context, r *csr) {
 	r.Status = certificatesv1.CertificateSigningRequestStatus{}
 	spec := &r.Spec
@@ -159,8 +157,7 @@ func summary(r *csr) string {
 	return text
 }
 
-// has tells whether the request has a condition of a type. Those that decide
-// are always true.
+// has tells whether the request has a condition of a type. Those that decide are always true.
 func has(r *csr, t certificatesv1.RequestConditionType) bool { return len(conditions(r, t)) > 0 }
 
 func conditions(r *csr, t certificatesv1.RequestConditionType) []certificatesv1.CertificateSigningRequestCondition {

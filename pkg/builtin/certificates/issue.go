@@ -76,8 +76,7 @@ func checkAuthority(certificate *x509.Certificate, key crypto.Signer) error {
 	return nil
 }
 
-// requestError tells why a request can never be signed; any other error may be
-// temporary.
+// requestError tells why a request can never be signed; any other error may be temporary.
 type requestError struct{ error }
 
 // issue signs a request and returns the certificate in PEM.

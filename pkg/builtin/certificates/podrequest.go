@@ -75,8 +75,7 @@ func podRequests(s *signers) *resource.Definition {
 		resource.Table(podRow, podColumns()...),
 		resource.ValidateCreate(func(_ context.Context, r *podRequest) field.ErrorList { return validatePodSpec(r) }),
 		resource.Ignores("status"),
-		// Not resource.Status: the error for a missing permission names a field of
-		// the spec.
+		// Not resource.Status: the error for a missing permission names a field of the spec.
 		resource.UpdateSubresource("status", resource.Update[podRequest]{
 			Keep: func(r, old *podRequest) {
 				old.Spec.DeepCopyInto(&r.Spec)

@@ -48,10 +48,9 @@ type Signer struct {
 	// Duration is how long a certificate is valid, and the most that
 	// spec.expirationSeconds gets; none outlives the authority. 0: a year.
 	Duration time.Duration
-	// Approve is called for every undecided request: true approves it, false
-	// leaves it to others. It is called for one request at a time, must return
-	// soon, and may be called again for the same request. Nil: nothing is
-	// approved.
+	// Approve is called for every undecided request: true approves it, false leaves
+	// it to others. It is called for one request at a time, must return soon, and
+	// may be called again for the same request. Nil: nothing is approved.
 	Approve func(*certificatesv1.CertificateSigningRequest) bool
 }
 

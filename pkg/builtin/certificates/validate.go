@@ -97,8 +97,7 @@ func validateSignerName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateLabels returns what is wrong with the first bad label between the
-// dots.
+// validateLabels returns what is wrong with the first bad label between the dots.
 func validateLabels(name string, path *field.Path, check func(string) []string) field.ErrorList {
 	for label := range strings.SplitSeq(name, ".") {
 		var errs field.ErrorList

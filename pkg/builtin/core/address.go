@@ -89,7 +89,7 @@ func validateFamilyOfIPs(s *corev1.Service, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// serviceWarnings tells a client what is out of date or has no effect.
+// serviceWarnings warns of fields that are out of date or have no effect.
 func serviceWarnings(_ context.Context, s *corev1.Service) []string {
 	spec, path := &s.Spec, field.NewPath("spec")
 	headless := spec.Type == corev1.ServiceTypeClusterIP && spec.ClusterIP == corev1.ClusterIPNone

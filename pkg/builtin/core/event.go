@@ -89,8 +89,7 @@ func events(more ...resource.Option) *resource.Definition {
 	}, more...)...)
 }
 
-// eventSource is the component that reported the event, from the older or the
-// newer field.
+// eventSource is the component that reported the event, from the older or the newer field.
 func eventSource(e *corev1.Event) string {
 	if e.Source.Component != "" {
 		return e.Source.Component

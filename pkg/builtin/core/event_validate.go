@@ -18,15 +18,14 @@ const (
 	maxEventNote = 1024
 )
 
-// validateEvent checks what kube-apiserver checks of events written through v1.
+// validateEvent checks events written through v1 as kube-apiserver does.
 func validateEvent(_ context.Context, e *corev1.Event) field.ErrorList {
 	return checkEvent(e, "reportingComponent")
 }
 
-// checkEvent makes the checks of both groups. An event without an eventTime, as
-// clients of v1 make it, only has to be in the namespace of its object, or in
-// default if that is cluster-scoped. reporting is the group's name for the
-// reporting controller.
+// checkEvent makes the checks of both groups. An event without an eventTime, as clients
+// of v1 make it, only has to be in the namespace of its object, or in default if that
+// is cluster-scoped. reporting is the group's name for the reporting controller.
 func checkEvent(e *corev1.Event, reporting string) field.ErrorList {
 	var errs field.ErrorList
 	about := e.InvolvedObject.Namespace

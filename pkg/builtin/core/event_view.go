@@ -91,7 +91,7 @@ func (*eventView) New() runtime.Object { return &eventsv1.Event{} }
 
 func (*eventView) NewList() runtime.Object { return &eventsv1.EventList{} }
 
-// Destroy does nothing: the resource destroys what it shares.
+// Destroy does nothing: the resource destroys the shared storage.
 func (*eventView) Destroy() {}
 
 func (*eventView) NamespaceScoped() bool { return true }

@@ -43,9 +43,8 @@ func limitRanges() *resource.Definition {
 	)
 }
 
-// defaultLimits derives the missing defaults of a container from the bounds:
-// the limit from the maximum, and the request from the limit, or else from the
-// minimum.
+// defaultLimits derives the missing defaults of a container from the bounds: the
+// limit from the maximum, and the request from the limit, or else from the minimum.
 func defaultLimits(l *corev1.LimitRangeItem) {
 	for _, list := range []corev1.ResourceList{l.Max, l.Min, l.Default, l.DefaultRequest, l.MaxLimitRequestRatio} {
 		roundQuantities(list)
@@ -57,8 +56,7 @@ func defaultLimits(l *corev1.LimitRangeItem) {
 	l.DefaultRequest = withDefaults(withDefaults(l.DefaultRequest, l.Default), l.Min)
 }
 
-// withDefaults adds the entries that a list lacks. The list is never nil
-// afterwards.
+// withDefaults adds the entries that a list lacks. The list is never nil afterwards.
 func withDefaults(list, defaults corev1.ResourceList) corev1.ResourceList {
 	if list == nil {
 		list = corev1.ResourceList{}

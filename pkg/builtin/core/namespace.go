@@ -178,7 +178,7 @@ func labelNamespace(ns *corev1.Namespace) {
 
 func prepareNamespace(_ context.Context, ns *corev1.Namespace) {
 	ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
-	// Not a default: the finalizer is taken away later, and must not come back.
+	// Not a default: the finalizer is removed later, and must not come back.
 	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		ns.Spec.Finalizers = append(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 	}

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// namespaceStore sets what is special about the store of namespaces.
+// namespaceStore adapts the store to namespaces.
 func namespaceStore(s *registry.Store) {
 	s.CreateStrategy = namespaceCreate{s.CreateStrategy}
 	s.ReturnDeletedObject = true
@@ -20,8 +20,7 @@ func namespaceStore(s *registry.Store) {
 	}
 }
 
-// namespaceCreate labels a namespace whose name was generated: only the last
-// step knows it.
+// namespaceCreate labels a namespace whose name was generated: only the last step knows it.
 type namespaceCreate struct{ rest.RESTCreateStrategy }
 
 func (namespaceCreate) Canonicalize(obj runtime.Object) {

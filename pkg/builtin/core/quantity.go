@@ -39,7 +39,7 @@ func validateResourceName(name corev1.ResourceName, path *field.Path) field.Erro
 	return nil
 }
 
-// validateContainerResourceName checks the name of what a container can ask for.
+// validateContainerResourceName checks the name of a resource that a container can request.
 func validateContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := validateResourceName(name, path)
 	switch {

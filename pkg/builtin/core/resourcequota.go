@@ -51,8 +51,7 @@ func resourceQuotas() *resource.Definition {
 	)
 }
 
-// quotaRow shows used and hard of each resource; limits have a column of their
-// own.
+// quotaRow shows used and hard of each resource; limits have a column of their own.
 func quotaRow(q *corev1.ResourceQuota) []any {
 	var requests, limits []string
 	for _, name := range names(q.Status.Hard) {

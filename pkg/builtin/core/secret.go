@@ -46,9 +46,8 @@ func secrets() *resource.Definition {
 	)
 }
 
-// defaultSecret moves stringData, which is write-only, into data. Kubernetes
-// does so when it converts v1 to its internal version, which does not exist
-// here.
+// defaultSecret moves stringData, which is write-only, into data. Kubernetes does
+// so when it converts v1 to its internal version; here v1 is the internal version.
 func defaultSecret(s *corev1.Secret) {
 	if s.Type == "" {
 		s.Type = corev1.SecretTypeOpaque
@@ -75,8 +74,7 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 	return append(errs, validateSecretType(s)...)
 }
 
-// validateSecretType checks that a secret of a well-known type has what its
-// readers need.
+// validateSecretType checks that a secret of a well-known type has what its readers need.
 func validateSecretType(s *corev1.Secret) field.ErrorList {
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:

@@ -57,8 +57,7 @@ func validateTopologyMode(s *corev1.Service) field.ErrorList {
 		fmt.Sprintf("must match annotations[%s] when both are specified", corev1.DeprecatedAnnotationTopologyAwareHints))}
 }
 
-// validateServiceType checks the fields that only some types may, or must,
-// have.
+// validateServiceType checks the fields that only some types may, or must, have.
 func validateServiceType(s *corev1.Service, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(s.Spec.Ports) == 0 && !isHeadless(s) && hasClusterIP(s) {

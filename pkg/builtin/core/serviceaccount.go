@@ -41,8 +41,7 @@ func serviceAccounts() *resource.Definition {
 	)
 }
 
-// cleanSecretReferences keeps only the names: the Secrets are in the namespace
-// of the account.
+// cleanSecretReferences keeps only the names: the Secrets are in the namespace of the account.
 func cleanSecretReferences(sa *corev1.ServiceAccount) {
 	for i, secret := range sa.Secrets {
 		sa.Secrets[i] = corev1.ObjectReference{Name: secret.Name}

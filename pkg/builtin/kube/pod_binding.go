@@ -31,7 +31,7 @@ func newPodBinding(s *registry.Store) rest.Storage { return podBinding{podStore{
 
 func (podBinding) New() runtime.Object { return &corev1.Binding{} }
 
-// Destroy does nothing: the resource destroys what it shares.
+// Destroy does nothing: the resource destroys the shared storage.
 func (podBinding) Destroy() {}
 
 // PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID and
@@ -115,7 +115,7 @@ var (
 
 func (bindings) New() runtime.Object { return &corev1.Binding{} }
 
-// Destroy does nothing: the resource destroys what it shares.
+// Destroy does nothing: the resource destroys the shared storage.
 func (bindings) Destroy() {}
 
 func (bindings) NamespaceScoped() bool { return true }

@@ -34,7 +34,7 @@ var (
 
 func (podEviction) New() runtime.Object { return &policyv1.Eviction{} }
 
-// Destroy does nothing: the resource destroys what it shares.
+// Destroy does nothing: the resource destroys the shared storage.
 func (podEviction) Destroy() {}
 
 // GroupVersionKind is the kind whatever the version of pods.

@@ -16,7 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
-// migration is what the group is about.
+// migration is the kind of the group.
 type migration = storagemigrationv1.StorageVersionMigration
 
 func storageMigration() apiGroup {

@@ -17,7 +17,7 @@
 // https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
 //
 // What a user holds is read from the roles and bindings of the plane. A kind
-// that the plane does not serve gives nobody anything.
+// that the plane does not serve grants nothing.
 package rbac
 
 import (
