@@ -17,10 +17,10 @@ import (
 // FieldManager is the manager of the fields that [Plane.Apply] sets.
 const FieldManager = "planetest"
 
-// Apply applies objects with server-side apply, and returns them as they are
-// then. CRDs come first, until they are served, then namespaces, then the others
-// in order. An object that is in no namespace but must be gets that of
-// [Plane.In], else "default". Unknown fields fail the test.
+// Apply applies objects with server-side apply, and returns the results. CRDs
+// come first, until they are served, then namespaces, then the others in order.
+// An object that needs a namespace and has none gets that of [Plane.In], else
+// "default". Unknown fields fail the test.
 func (p *Plane) Apply(t TB, sources ...Source) []*unstructured.Unstructured {
 	t.Helper()
 	applied, err := p.apply(contextOf(t), sources...)
@@ -69,7 +69,7 @@ func crdKind() schema.GroupKind {
 	return schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 }
 
-// rankOf is the place of an object in the order in which objects need each other.
+// rankOf ranks objects in the order in which they need each other.
 func rankOf(o sourced) int {
 	switch o.GroupVersionKind().GroupKind() {
 	case crdKind():
@@ -101,8 +101,8 @@ func (p *Plane) applyOne(ctx context.Context, o *unstructured.Unstructured) (*un
 	})
 }
 
-// established waits until the custom resources of CRDs are served. A CRD that was
-// there before is established already, and may have new versions.
+// established waits until the custom resources of CRDs are served. An updated CRD
+// is established already, but may have new versions.
 func (p *Plane) established(ctx context.Context, definitions []*unstructured.Unstructured) error {
 	var resources []schema.GroupVersionResource
 	for _, d := range definitions {

@@ -14,10 +14,10 @@ import (
 // is none. It must not be changed.
 type Check func(*unstructured.Unstructured) error
 
-// absent is what an object lacks that does not exist.
+// absent is the error for an object that does not exist.
 func absent() error { return errors.New("it does not exist") }
 
-// Exists holds for every object there is.
+// Exists holds when there is an object.
 func Exists() Check {
 	return func(o *unstructured.Unstructured) error {
 		if o == nil {
@@ -74,9 +74,9 @@ func Condition(conditionType string, status ...string) Check {
 	}
 }
 
-// JSONPath holds when what the path prints is want: JSONPath(".status.phase",
-// "Ready"). Braces are optional. A field that is missing prints nothing.
-// The language is that of https://kubernetes.io/docs/reference/kubectl/jsonpath/.
+// JSONPath holds when the path prints want: JSONPath(".status.phase", "Ready").
+// Braces are optional. A field that is missing prints nothing. The language is
+// that of https://kubernetes.io/docs/reference/kubectl/jsonpath/.
 func JSONPath(path, want string) Check {
 	if !strings.Contains(path, "{") {
 		path = "{" + path + "}"

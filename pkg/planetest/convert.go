@@ -13,14 +13,14 @@ import (
 // [crd.ConvertFunc].
 type ConvertFunc = crd.ConvertFunc
 
-// Convert has the plane convert the custom resources of a kind by a function, with
-// no webhook server and no certificate. Its CRD needs no spec.conversion: what it
-// has is replaced whenever it is written.
+// Convert makes the plane convert the custom resources of a kind with a function,
+// with no webhook server and no certificate. Its CRD needs no spec.conversion:
+// the plane replaces it with every write.
 func Convert(kind schema.GroupKind, f ConvertFunc) controlplane.Part {
 	return crd.Conversion{Kind: kind, Handler: f}
 }
 
-// ConvertWith is as [Convert], for a conversion webhook: a handler that answers
+// ConvertWith is like [Convert], for a conversion webhook: a handler that answers
 // ConversionReviews. For types that are Hub and Convertible it is that of
 // controller-runtime, conversion.NewWebhookHandler(scheme, conversion.NewRegistry()).
 func ConvertWith(kind schema.GroupKind, webhook http.Handler) controlplane.Part {

@@ -18,23 +18,21 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 )
 
-// Definition is one or several CRDs under test: their schemas, CEL rules, defaults
-// and conversions, and what becomes of stored objects when they change. Make one
-// with [CRD] or [Plane.CRD]. All of it is asked of a plane, so that the answers are
-// those of a server.
+// Definition is one or several CRDs under test: their schemas, CEL rules, defaults and
+// conversions, and what happens to stored objects when they change. Make one with [CRD]
+// or [Plane.CRD]. A plane checks all of it, so the answers are those of a server.
 //
 //	widgets := planetest.CRD(t, planetest.Files("config/crd/bases/*.yaml"))
 //	widgets.Accepts(`{apiVersion: example.com/v1, kind: Widget, spec: {size: 1}}`)
 //	widgets.Rejects(`{apiVersion: example.com/v1, kind: Widget, spec: {size: 0}}`, "should be greater than or equal to 1")
 //
-// Objects are YAML or JSON of one object, as a string or []byte, maps, or Go
-// values that are objects: unstructured ones, types with apiVersion and kind, and
-// types of [Options.Scheme]. One without a name is called "test"; those that are stored
-// need one. Unknown fields are errors. An object with a status is created and then has its status updated,
-// where the CRD has the sub-resource.
+// Objects are YAML or JSON of one object, as a string or []byte, maps, or Go values that are
+// objects: unstructured ones, types with apiVersion and kind, and types of [Options.Scheme].
+// One without a name is called "test"; stored ones need a name. Unknown fields are errors.
+// Where the CRD has the sub-resource, a status is written after the object is created.
 //
-// What is not stored with [Definition.Stores] is gone again when the method
-// returns, so that cases are independent of each other. Methods may be called by
+// Only [Definition.Stores] keeps objects: other methods remove them when they
+// return, so that cases are independent of each other. Methods may be called by
 // several tests at the same time, each with a view of its own: see [Definition.For].
 type Definition struct {
 	t     TB
@@ -46,8 +44,8 @@ type Definition struct {
 type definitions struct {
 	mu    sync.Mutex // kinds
 	kinds map[schema.GroupVersionKind]served
-	// lent is held by who stores an object to look at it, one at a time, and for
-	// reading by who must not see it: objects of two tests may have the same name.
+	// lent is locked while an object is stored for a look, one at a time, and read-locked
+	// by calls that must not see it: objects of two tests may have the same name.
 	lent sync.RWMutex
 }
 
@@ -72,7 +70,7 @@ func (o Options) CRD(t TB, crds Source, parts ...controlplane.Part) *Definition 
 	return o.Start(t, few...).CRD(t, crds)
 }
 
-// CRD applies CRDs for a test of them. Those which the plane has are updated,
+// CRD applies CRDs for a test of them. Those that the plane has are updated,
 // unless they are the same.
 func (p *Plane) CRD(t TB, crds Source) *Definition {
 	t.Helper()
@@ -83,15 +81,15 @@ func (p *Plane) CRD(t TB, crds Source) *Definition {
 	return d
 }
 
-// For is the definition for another test, such as one of a table: it fails that one.
+// For is the definition for another test, such as one of a table: it fails that test.
 func (d *Definition) For(t TB) *Definition {
 	return &Definition{t: t, plane: d.plane, definitions: d.definitions}
 }
 
-// Plane is where the CRDs are.
+// Plane is the plane that has the CRDs.
 func (d *Definition) Plane() *Plane { return d.plane }
 
-// Accepts has the test fail when the plane refuses to create one of the objects.
+// Accepts fails the test when the plane refuses to create one of the objects.
 func (d *Definition) Accepts(objects ...any) *Definition {
 	d.t.Helper()
 	for _, given := range objects {
@@ -103,8 +101,8 @@ func (d *Definition) Accepts(objects ...any) *Definition {
 	return d
 }
 
-// Rejects has the test fail when the plane creates the object, or does not say all
-// of the messages, which are parts of its own.
+// Rejects fails the test when the plane creates the object, or the error does
+// not contain all of the messages.
 func (d *Definition) Rejects(object any, messages ...string) *Definition {
 	d.t.Helper()
 	o := d.object(object)
@@ -113,9 +111,9 @@ func (d *Definition) Rejects(object any, messages ...string) *Definition {
 	return d
 }
 
-// Defaults has the test fail when the object as it is created is not the wanted
-// one: with all defaults, and without what is pruned. Fields that the server
-// sets in metadata, and a name and namespace that were not given, may be left out.
+// Defaults fails the test when the created object is not the wanted one: with all
+// defaults, and without pruned fields. Fields that the server sets in metadata,
+// and a name and namespace that were not given, may be left out.
 func (d *Definition) Defaults(object, want any) *Definition {
 	d.t.Helper()
 	o, w := d.object(object), d.object(want)
@@ -128,7 +126,7 @@ func (d *Definition) Defaults(object, want any) *Definition {
 	return d
 }
 
-// object reads what a test gives for an object, or ends the test.
+// object reads an object in any form that a test may give, or ends the test.
 func (d *Definition) object(given any) *unstructured.Unstructured {
 	d.t.Helper()
 	o, err := toObject(d.plane.server.scheme, given)
@@ -147,7 +145,7 @@ func (d *Definition) object(given any) *unstructured.Unstructured {
 // unnamed is the name of objects that have none.
 const unnamed = "test"
 
-// named is object for one that is, or was, stored.
+// named is like object, for a stored one, which needs a name.
 func (d *Definition) named(given any) *unstructured.Unstructured {
 	d.t.Helper()
 	o := d.object(given)
@@ -193,7 +191,7 @@ func toObject(s *runtime.Scheme, given any) (*unstructured.Unstructured, error) 
 	case nil:
 		return nil, errors.New("the object is nil")
 	}
-	// Numbers of a map may be of any type, those of the server are of two.
+	// Numbers in a map may have any type, those of the server have one of two.
 	data, err := json.Marshal(given)
 	if err != nil {
 		return nil, fmt.Errorf("object of type %T: %w", given, err)
@@ -201,8 +199,8 @@ func toObject(s *runtime.Scheme, given any) (*unstructured.Unstructured, error) 
 	return toObject(s, data)
 }
 
-// refused has the test fail unless the error is that of a server which does not
-// want the object, for the given reasons.
+// refused fails the test unless the error is a server's refusal of the object,
+// for the given reasons.
 func (d *Definition) refused(o *unstructured.Unstructured, err error, messages []string) {
 	d.t.Helper()
 	if err == nil {
@@ -226,7 +224,7 @@ func because(messages []string) string {
 	return fmt.Sprintf(" because of %q", messages)
 }
 
-// same has the test fail when an object is not the wanted one.
+// same fails the test when an object is not the wanted one.
 func (d *Definition) same(what string, got, want *unstructured.Unstructured) {
 	d.t.Helper()
 	got, want = got.DeepCopy(), want.DeepCopy()
@@ -264,7 +262,7 @@ func (d *Definition) install(ctx context.Context, crds Source) error {
 	return nil
 }
 
-// definitionsOf returns the CRDs of a source, which has nothing else.
+// definitionsOf returns the CRDs of a source, which must have nothing else.
 func (d *Definition) definitionsOf(crds Source) ([]sourced, error) {
 	all, err := crds(d.plane.server.scheme)
 	if err == nil && len(all) == 0 {

@@ -13,14 +13,14 @@ import (
 
 func dryRun() []string { return []string{metav1.DryRunAll} }
 
-// try creates an object and leaves nothing of it.
+// try creates an object and removes it.
 func (d *Definition) try(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if !d.hasStatus(o) {
 		d.lent.RLock()
 		defer d.lent.RUnlock()
 		return d.create(ctx, o, dryRun())
 	}
-	// The status of an object is written to one that is stored.
+	// A status can only be written to a stored object.
 	var got *unstructured.Unstructured
 	err := d.lend(ctx, o, func(stored *unstructured.Unstructured) error {
 		got = stored
@@ -88,8 +88,7 @@ func (d *Definition) lend(ctx context.Context, o *unstructured.Unstructured, f f
 	return f(stored)
 }
 
-// remove deletes an object at once, whatever finalizers it has. Nobody is there to
-// care for them.
+// remove deletes an object at once, whatever finalizers it has: no controller handles them.
 func (d *Definition) remove(ctx context.Context, o *unstructured.Unstructured) error {
 	ctx, cancel := d.plane.within(context.WithoutCancel(ctx))
 	defer cancel()
@@ -110,7 +109,7 @@ func (d *Definition) remove(ctx context.Context, o *unstructured.Unstructured) e
 	return nil
 }
 
-// isRefusal tells whether a server does not want an object for what it is.
+// isRefusal tells whether a server refuses an object for what it is.
 func isRefusal(err error) bool {
 	switch apierrors.ReasonForError(err) {
 	case metav1.StatusReasonNotFound, metav1.StatusReasonAlreadyExists, metav1.StatusReasonConflict, metav1.StatusReasonTimeout,

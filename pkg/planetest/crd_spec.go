@@ -12,11 +12,11 @@ import (
 type version struct {
 	name                    string
 	served, storage, status bool
-	fields                  map[string]any // where it says so
+	fields                  map[string]any // its entry in spec.versions
 }
 
-// versionsOf are the versions of a CRD. What is malformed is left out: the server
-// says so.
+// versionsOf returns the versions of a CRD. Malformed parts are left out: the
+// server reports them.
 func versionsOf(crd *unstructured.Unstructured) []version {
 	field, _, _ := unstructured.NestedFieldNoCopy(crd.Object, "spec", "versions")
 	list, _ := field.([]any)

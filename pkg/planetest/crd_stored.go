@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Stores creates objects that stay until the test ends, for what comes after an
+// Stores creates objects that stay until the test ends, for checks after a
 // [Definition.Update] of the CRDs. The test ends when the plane refuses one.
 func (d *Definition) Stores(objects ...any) *Definition {
 	d.t.Helper()
@@ -43,8 +43,8 @@ func (d *Definition) keep(ctx context.Context, o *unstructured.Unstructured) (*u
 	return d.store(ctx, o)
 }
 
-// Reads has the test fail when a stored object, read in the version of the wanted
-// one, is not that. What may be left out is as for [Definition.Defaults].
+// Reads fails the test when a stored object, read in the version of the wanted one,
+// differs from it. The same fields may be left out as for [Definition.Defaults].
 func (d *Definition) Reads(wants ...any) *Definition {
 	d.t.Helper()
 	for _, want := range wants {
@@ -66,9 +66,8 @@ func (d *Definition) get(ctx context.Context, o *unstructured.Unstructured) (*un
 	return d.read(ctx, o)
 }
 
-// AcceptsUpdate has the test fail when the plane refuses to make one of the objects
-// of the stored one of its name: see [Definition.Stores]. What is stored stays as
-// it is.
+// AcceptsUpdate fails the test when the plane refuses to update a stored object to the
+// given one of the same name: see [Definition.Stores]. The stored object stays as it is.
 func (d *Definition) AcceptsUpdate(objects ...any) *Definition {
 	d.t.Helper()
 	for _, given := range objects {
@@ -80,10 +79,9 @@ func (d *Definition) AcceptsUpdate(objects ...any) *Definition {
 	return d
 }
 
-// RejectsUpdate has the test fail when the plane makes the object of the stored one
-// of its name, or does not say all of the messages: for rules about oldSelf, and
-// for what an update of the CRD no longer allows. Values that are not valid any
-// more, and do not change, are accepted
+// RejectsUpdate fails the test when the plane updates the stored object of the same name, or
+// the error does not contain all of the messages: for rules about oldSelf, and for values that
+// an update of the CRD no longer allows. Invalid values that do not change are accepted
 // (https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting).
 func (d *Definition) RejectsUpdate(object any, messages ...string) *Definition {
 	d.t.Helper()
@@ -92,7 +90,7 @@ func (d *Definition) RejectsUpdate(object any, messages ...string) *Definition {
 	return d
 }
 
-// tryUpdate updates a stored object, and leaves it as it is.
+// tryUpdate updates a stored object in a dry run.
 func (d *Definition) tryUpdate(ctx context.Context, o *unstructured.Unstructured) error {
 	d.lent.RLock()
 	defer d.lent.RUnlock()

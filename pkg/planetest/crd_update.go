@@ -20,9 +20,9 @@ import (
 )
 
 // Update changes the CRDs to those of a source, which may be several, and waits
-// until they are in force. The test ends when the plane refuses one. A plane takes a
-// second longer to stop then, in which the server would end requests that use the
-// CRD before: let such tests run in parallel.
+// until they are in force. The test ends when the plane refuses one. The plane then
+// takes a second longer to stop, in which the server would end requests that use
+// the old CRD: run such tests in parallel.
 func (d *Definition) Update(crds Source) *Definition {
 	d.t.Helper()
 	if err := d.install(contextOf(d.t), crds); err != nil {
@@ -31,8 +31,8 @@ func (d *Definition) Update(crds Source) *Definition {
 	return d
 }
 
-// RefusesToUpdate has the test fail when the plane would take the CRDs of a source
-// for what it has, or does not say all of the messages.
+// RefusesToUpdate fails the test when the plane would accept the CRDs of a source
+// as an update, or the error does not contain all of the messages.
 func (d *Definition) RefusesToUpdate(crds Source, messages ...string) *Definition {
 	d.t.Helper()
 	all, err := d.definitionsOf(crds)
@@ -46,7 +46,7 @@ func (d *Definition) RefusesToUpdate(crds Source, messages ...string) *Definitio
 	return d
 }
 
-// StoredVersions has the test fail when status.storedVersions of the CRDs is not this.
+// StoredVersions fails the test when status.storedVersions of the CRDs is not this.
 func (d *Definition) StoredVersions(want ...string) *Definition {
 	d.t.Helper()
 	for _, name := range d.names() {
@@ -67,7 +67,7 @@ func (p *Plane) crds() dynamic.ResourceInterface {
 	return p.Dynamic().Resource(crdKind().WithVersion("v1").GroupVersion().WithResource("customresourcedefinitions"))
 }
 
-// roll makes a CRD what is given, and waits until the server uses it.
+// roll creates or updates a CRD, and waits until the server uses it.
 func (d *Definition) roll(ctx context.Context, crd sourced) error {
 	before, err := d.plane.admin().crds().Get(ctx, crd.GetName(), metav1.GetOptions{})
 	switch {
@@ -84,10 +84,10 @@ func (d *Definition) roll(ctx context.Context, crd sourced) error {
 	return nil
 }
 
-// replace updates a CRD that is there. The server answers by the one before until
-// its caches have the new one, and says nothing of that. So the new one comes
-// with a warning at first: once requests have the warning, it is taken away, and
-// once they have it no more, all of the new CRD is in force.
+// replace updates a CRD. The server uses the old one until its caches have the
+// new one, and does not tell when. So the new one comes with a warning at first:
+// once responses have the warning, it is removed, and once they have it no more,
+// all of the new CRD is in force.
 func (d *Definition) replace(ctx context.Context, crd, before *unstructured.Unstructured) error {
 	tried, err := d.put(ctx, crd, dryRun())
 	if err != nil || reflect.DeepEqual(tried.Object["spec"], before.Object["spec"]) {
@@ -97,7 +97,7 @@ func (d *Definition) replace(ctx context.Context, crd, before *unstructured.Unst
 	marked := crd.DeepCopy()
 	versions := versionsOf(marked)
 	served := slices.IndexFunc(versions, func(v version) bool { return v.served })
-	if served >= 0 { // else nobody can be asked
+	if served >= 0 { // else no request can tell
 		versions[served].fields["deprecated"], versions[served].fields["deprecationWarning"] = true, mark
 		if _, err := d.put(ctx, marked, nil); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (d *Definition) replace(ctx context.Context, crd, before *unstructured.Unst
 	return d.plane.admin().established(ctx, []*unstructured.Unstructured{written})
 }
 
-// put makes a CRD that is there what is given. Its status is the server's.
+// put replaces a CRD and keeps its status.
 func (d *Definition) put(ctx context.Context, crd *unstructured.Unstructured, dry []string) (*unstructured.Unstructured, error) {
 	client := d.plane.admin().crds()
 	var written *unstructured.Unstructured
@@ -139,7 +139,7 @@ func (d *Definition) put(ctx context.Context, crd *unstructured.Unstructured, dr
 	return written, err
 }
 
-// awaitWarning waits until requests for custom resources have a warning, or no more.
+// awaitWarning waits until responses for custom resources have a warning, or no more.
 func (d *Definition) awaitWarning(ctx context.Context, crd *unstructured.Unstructured, version, warning string, want bool) error {
 	var warnings strings.Builder
 	config := d.plane.admin().Config()

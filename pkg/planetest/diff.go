@@ -8,8 +8,8 @@ import (
 // around is how many equal lines are shown before and after one that differs.
 const around = 3
 
-// lineDiff says which lines make the second text of the first one, each with
-// "- ", "+ " or two spaces for those around, below four spaces.
+// lineDiff lists the lines that turn the first text into the second, each after
+// "- ", "+ " or two spaces for those around, indented by four spaces.
 func lineDiff(before, after string) string {
 	marked := compare(lines(before), lines(after))
 	var b strings.Builder

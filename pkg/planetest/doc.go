@@ -21,18 +21,17 @@
 // a rest.Config, [Plane.Client], [Plane.Dynamic], [Plane.Discovery],
 // [Plane.RESTMapper].
 //
-// Views of a plane, which are planes themselves: [Plane.As] asks as another user,
+// Views of a plane, which are planes themselves: [Plane.As] acts as another user,
 // [Plane.In] works in one namespace, [Plane.Within] waits longer or shorter.
 //
-// What tests do with it: [Plane.Apply] YAML, [Plane.WaitFor] a condition of an
-// object, wait with [Plane.Eventually] and [Plane.Consistently], which look again
-// when something in the plane changes, wait with [Plane.Seen] until a cache has what
-// was written, and compare what is in the plane with [Plane.Snapshot] and
-// [Plane.Golden].
+// What tests do with it: [Plane.Apply] YAML, [Plane.WaitFor] a condition of an object,
+// wait with [Plane.Eventually] and [Plane.Consistently], which check again when
+// something in the plane changes, wait with [Plane.Seen] until a cache has your writes,
+// and compare the content of the plane with [Plane.Snapshot] and [Plane.Golden].
 //
 // Tests of CRDs: [CRD], whose [Definition] has tables of objects, updates and
-// migrations; [Convert] converts by a function. [WithWebhooks] runs a project's
-// admission webhooks without certificates.
+// migrations; [Convert] converts with a function. [WithWebhooks] runs a
+// project's admission webhooks without certificates.
 //
 // Tests of a package share a plane with [Main] and [Plane.Namespace].
 package planetest

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// elsewhere is how often what is waited for is looked at when nothing in the
-// plane changes: it may depend on something else, such as a cache.
+// elsewhere is how often a check runs when nothing in the plane changes: it may
+// depend on something else, such as a cache.
 const elsewhere = 20 * time.Millisecond
 
-// Eventually waits until check returns nil. It is called at once, whenever an
-// object in the plane changes, and now and then, since what it looks at may be
-// elsewhere. The test fails with its last error. Its context ends when the
-// patience does: see [Plane.Within].
+// Eventually waits until check returns nil. It calls check at once, whenever an
+// object in the plane changes, and now and then, since check may depend on
+// something else. The test fails with the last error of check when the patience
+// ends, and the context with it: see [Plane.Within].
 func (p *Plane) Eventually(t TB, check func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := p.within(contextOf(t))
@@ -31,7 +31,7 @@ func (p *Plane) eventually(ctx context.Context, check func(ctx context.Context) 
 			return nil
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // later ones tell only that the context ended
+			last = err // later ones only tell that the context ended
 		}
 		select {
 		case <-changed:
@@ -42,9 +42,8 @@ func (p *Plane) eventually(ctx context.Context, check func(ctx context.Context) 
 	}
 }
 
-// Consistently has the test fail when check returns an error within d. It is
-// called at once, whenever an object in the plane changes, now and then, and
-// when d is over.
+// Consistently fails the test when check returns an error within d. It calls check at
+// once, whenever an object in the plane changes, now and then, and when d is over.
 func (p *Plane) Consistently(t TB, d time.Duration, check func(ctx context.Context) error) {
 	t.Helper()
 	ctx := contextOf(t)

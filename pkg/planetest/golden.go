@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 )
 
-// UpdateVariable is the environment variable that has [Plane.Golden] write files.
+// UpdateVariable is the environment variable that makes [Plane.Golden] write files.
 const UpdateVariable = "PLANETEST_UPDATE"
 
 // Golden compares [Plane.Content] with a file, such as "testdata/made.yaml", and
-// has the test fail when they differ. With the environment variable
+// fails the test when they differ. With the environment variable
 // PLANETEST_UPDATE=1 it writes the file instead.
 func (p *Plane) Golden(t TB, file string) {
 	t.Helper()
@@ -42,8 +42,8 @@ func write(file, text string) error {
 	return os.WriteFile(file, []byte(text), 0o644) //nolint:gosec // as above
 }
 
-// updating tells whether golden files are written. A flag would be that of the
-// tests: a package that defined one would take it from them.
+// updating tells whether golden files are written. A variable decides, and no
+// flag, as tests may define a flag of the same name.
 func updating() bool {
 	value := os.Getenv(UpdateVariable)
 	return value != "" && value != "0" && value != "false"

@@ -12,7 +12,7 @@ import (
 )
 
 // tag marks the goroutines of one plane. Goroutines inherit the profiler labels
-// of the one that starts them, so that a plane's are told from those of the test,
+// of the one that starts them, so a plane's can be told from those of the test,
 // of other planes and of libraries, however many run at the same time.
 type tag struct{ name string }
 
@@ -24,7 +24,7 @@ func (g tag) run(ctx context.Context, f func(context.Context)) {
 	pprof.Do(ctx, pprof.Labels(tagKey, g.name), f)
 }
 
-// wrap has requests served with the tag: what they start lazily, such as the
+// wrap serves requests with the tag: what they start lazily, such as the
 // storage of a new custom resource, belongs to the plane and not to the client.
 func (g tag) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -40,11 +40,12 @@ func outlive() []string {
 		// which nothing stops when the read is done.
 		// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/watch_cache.go#L341
 		"k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2",
-		// The worker is started and not waited for, and its requests have no
-		// context: one that was told to try again does so, once, in vain.
+		// Nothing waits for the worker, and its requests have no context: one that was told to
+		// retry does so, once, in vain.
 		// https://github.com/kubernetes/kube-aggregator/blob/v0.37.2/pkg/controllers/autoregister/autoregister_controller.go#L163
 		"k8s.io/kube-aggregator/pkg/controllers/autoregister.(*autoRegisterController).runWorker",
-		// The first question to /livez in a process starts what runs until it ends.
+		// The first request to /livez in a process starts a goroutine that runs until the
+		// process ends.
 		// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/healthz/healthz.go#L81
 		"k8s.io/apimachinery/pkg/util/wait.Forever",
 	}
@@ -53,7 +54,7 @@ func outlive() []string {
 // endPatience is how long goroutines that were told to end may take on a busy machine.
 const endPatience = 30 * time.Second
 
-// ended waits until no goroutine has the tag, and tells which still have.
+// ended waits until no goroutine has the tag, or reports those that still have it.
 func (g tag) ended() error {
 	wait := time.Millisecond
 	for begun := time.Now(); ; wait = min(2*wait, 100*time.Millisecond) {
@@ -68,8 +69,9 @@ func (g tag) ended() error {
 	}
 }
 
-// goroutines are the stacks of those with the tag, equal ones once. The format
-// is that of debug level 1 of https://pkg.go.dev/runtime/pprof#Profile.WriteTo.
+// goroutines returns the stacks of those with the tag, equal ones once. The
+// format is that of debug level 1 of
+// https://pkg.go.dev/runtime/pprof#Profile.WriteTo.
 func (g tag) goroutines() ([]string, error) {
 	var all bytes.Buffer
 	if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {

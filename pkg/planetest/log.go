@@ -31,7 +31,7 @@ func (j *journal) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// close has nothing more written: a test that ended has no log.
+// close stops the writing: a test that ended has no log.
 func (j *journal) close() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -19,9 +19,8 @@ import (
 //
 //	func TestMain(m *testing.M) { os.Exit(planetest.Main(m, &plane)) }
 //
-// The parts are as for [Start]. Tests keep apart by [Plane.Namespace]. What goes
-// wrong with the plane is written to the standard error, and the exit code is
-// then not 0.
+// The parts are as for [Start]. Tests keep apart with [Plane.Namespace]. Errors of
+// the plane are written to the standard error, and the exit code is then not 0.
 func Main(m interface{ Run() int }, plane **Plane, parts ...controlplane.Part) (code int) {
 	return Options{}.Main(m, plane, parts...)
 }
@@ -56,7 +55,7 @@ func (o Options) Main(m interface{ Run() int }, plane **Plane, parts ...controlp
 }
 
 // Namespace makes a namespace for a test and returns its name, which begins with
-// that of the test. It is deleted when the test ends, which does not wait for it.
+// that of the test. It is deleted when the test ends, without waiting.
 func (p *Plane) Namespace(t TB) string {
 	t.Helper()
 	ctx, namespaces := contextOf(t), p.admin().Client().CoreV1().Namespaces()

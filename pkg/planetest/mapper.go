@@ -8,14 +8,14 @@ import (
 	"k8s.io/client-go/restmapper"
 )
 
-// mapper is upstream's, which never looks again once it has looked.
+// mapper adds retries to the one of client-go, which never reads discovery again.
 type mapper struct{ meta.ResettableRESTMapper }
 
 func newMapper(d discovery.DiscoveryInterface) meta.ResettableRESTMapper {
 	return mapper{restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))}
 }
 
-// again calls f, and once more after a look when it did not find a kind or resource.
+// again calls f, and once more after a reset when it did not find a kind or resource.
 func again[T any](m mapper, f func() (T, error)) (T, error) {
 	found, err := f()
 	if meta.IsNoMatchError(err) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// normalise takes out of an object what differs from one run to the next.
+// normalise removes from an object what differs between runs.
 func normalise(o *unstructured.Unstructured) {
 	for _, field := range []string{"managedFields", "uid", "resourceVersion", "creationTimestamp"} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
@@ -16,8 +16,7 @@ func normalise(o *unstructured.Unstructured) {
 	plain(o.Object)
 }
 
-// plain replaces points in time, and what refers to an object by UID or
-// resource version, everywhere below a value.
+// plain replaces points in time, UIDs and resource versions everywhere below a value.
 func plain(value any) {
 	switch v := value.(type) {
 	case []any:

@@ -41,22 +41,22 @@ func Defaults() controlplane.Part {
 // Options say how a plane is started, beside its parts. The zero value is what
 // [Start], [Main] and [CRD] use.
 type Options struct {
-	// NoDefaults has the plane consist of the given parts only. Empty: they are added
-	// to [Defaults].
+	// NoDefaults starts the plane with the given parts only. Empty: they are added to
+	// [Defaults].
 	NoDefaults bool
-	// Kubeconfig has the plane also listen at a free port of 127.0.0.1, and write a
-	// kubeconfig for programs outside of the process: see [Plane.Kubeconfig].
+	// Kubeconfig makes the plane also listen at a free port of 127.0.0.1, and write
+	// a kubeconfig for programs outside of the process: see [Plane.Kubeconfig].
 	Kubeconfig bool
 	// Storage is where the plane keeps its objects. Empty: in memory.
 	Storage controlplane.Storage
-	// Scheme has the plane know the kinds of Go types, so that objects need no
-	// apiVersion and kind. Empty: built-in types are known, as they are with it.
+	// Scheme tells the plane the kinds of Go types, so that objects need no
+	// apiVersion and kind. Built-in types are always known.
 	Scheme *runtime.Scheme
 }
 
 // WithCRDs is a part with the CRDs of all *.yaml, *.yml and *.json files of the file
-// systems, such as os.DirFS("config/crd/bases"). A plane that has crd.Definitions
-// has these CRDs beside those of it; a server needs no other part for them.
+// systems, such as os.DirFS("config/crd/bases"). They add to those of
+// crd.Definitions, if the plane has it; serving them needs no other part.
 func WithCRDs(fsys ...fs.FS) controlplane.Part { return crds(fsys) }
 
 type crds []fs.FS
@@ -79,7 +79,7 @@ func (c crds) files() fs.FS {
 }
 
 // parts adds the given parts to the defaults. One of the type of a default takes its
-// place, and all CRDs are of one part.
+// place, and one part gets all CRDs.
 func (o Options) parts(given []controlplane.Part) []controlplane.Part {
 	var files crds
 	var parts []controlplane.Part

@@ -17,8 +17,8 @@ import (
 // Plane is a running control plane, or a view of one: with another user (see
 // [Plane.As]), namespace ([Plane.In]) or patience ([Plane.Within]). Make one with
 // [Start] or [Main]. Its methods may be called by several goroutines at the same
-// time; those that take a test fail it, and stop it at once where nothing can
-// go on, so they are for the goroutine of the test.
+// time; those that take a test fail it, and stop it at once where it cannot go
+// on, so call them in the goroutine of the test.
 type Plane struct {
 	server    *server
 	clients   *clients
@@ -27,17 +27,17 @@ type Plane struct {
 	patience  time.Duration
 }
 
-// defaultPatience is how long what a test waits for may take, unless Within says.
+// defaultPatience is how long a test waits at most, unless Within says otherwise.
 const defaultPatience = 30 * time.Second
 
 // Start starts a plane and stops it when the test ends. The parts are added to
-// [Defaults]; one of the same type as a default takes its place. What is no part is
-// among the [Options], which have this function too.
+// [Defaults]; one of the same type as a default takes its place. Everything else is
+// in [Options], which has this function too.
 //
-// The test fails when the plane leaves a goroutine behind. Only goroutines are
-// looked at that the plane started, by itself or for a request: those of a
-// client, such as a controller's, are the test's own. Stop them before the test
-// ends, for example with t.Context(), which ends before the plane does.
+// The test fails when the plane leaves a goroutine behind. Only goroutines
+// count that the plane started, by itself or for a request: those of a client,
+// such as a controller's, are the test's own. Stop them before the test ends,
+// for example with t.Context(), which ends before the plane does.
 func Start(t TB, parts ...controlplane.Part) *Plane {
 	t.Helper()
 	return Options{}.Start(t, parts...)
@@ -89,17 +89,16 @@ func (p *Plane) Client() kubernetes.Interface { return p.clients.typed() }
 // Dynamic is the client of all types there are.
 func (p *Plane) Dynamic() dynamic.Interface { return p.clients.dynamic() }
 
-// Discovery is the client that asks what there is. It remembers nothing.
+// Discovery is the discovery client. It caches nothing.
 func (p *Plane) Discovery() discovery.DiscoveryInterface { return p.clients.discovery() }
 
-// RESTMapper knows the resources of kinds. It looks again for what it did not
-// find, so that it knows CRDs of the moment.
+// RESTMapper maps kinds to resources. It asks again for what it did not find,
+// so that it knows new CRDs.
 func (p *Plane) RESTMapper() meta.ResettableRESTMapper { return p.clients.mapper() }
 
-// As is the plane as another user sees it, whom the plane impersonates: what the
-// user may do is up to the plane's RBAC. Groups are those given and
-// system:authenticated; a user of the form system:serviceaccount:NAMESPACE:NAME
-// is in those of its account.
+// As is the plane as another user sees it, by impersonation: what the user may do
+// is up to the plane's RBAC. Groups are those given and system:authenticated; a
+// user of the form system:serviceaccount:NAMESPACE:NAME is in those of its account.
 func (p *Plane) As(user string, groups ...string) *Plane {
 	view := *p
 	config := rest.CopyConfig(p.server.config)
@@ -109,7 +108,7 @@ func (p *Plane) As(user string, groups ...string) *Plane {
 }
 
 // In is the plane seen from one namespace: objects that are applied without a
-// namespace get it, and snapshots have only what is in it.
+// namespace get it, and snapshots have only its objects.
 func (p *Plane) In(namespace string) *Plane {
 	view := *p
 	view.namespace = namespace
@@ -124,7 +123,7 @@ func (p *Plane) Within(d time.Duration) *Plane {
 	return &view
 }
 
-// clients are those of one user, made when first asked for.
+// clients are those of one user, made when first used.
 type clients struct {
 	config    *rest.Config
 	typed     func() kubernetes.Interface

@@ -6,10 +6,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Quiet has k8s.io libraries write only errors to the standard error: each plane
-// that starts and stops is some 50 lines otherwise, from places that know no other
-// logger than that of the process. It changes that logger, which nothing else here
-// does: call it in TestMain, before any plane starts.
+// Quiet makes k8s.io libraries write only errors to the standard error: otherwise
+// each plane writes some 50 lines, from code that only knows the logger of the
+// process. Quiet changes that logger, which nothing else here does: call it in
+// TestMain, before any plane starts.
 func Quiet() {
 	// klog then writes to its output, but errors also to the standard error.
 	klog.LogToStderr(false)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// Informer is what has a cache: a SharedIndexInformer of client-go, or what
-// GetInformer of controller-runtime's cache returns.
+// Informer has a cache: a SharedIndexInformer of client-go, or what GetInformer
+// of controller-runtime's cache returns.
 type Informer interface {
 	AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error)
 	RemoveEventHandler(handle cache.ResourceEventHandlerRegistration) error
@@ -42,7 +42,7 @@ func (p *Plane) Forgotten(t TB, informer Informer, objects ...metav1.Object) {
 }
 
 // SeenBy waits until get returns the object in the state in which it was written
-// or read, or in a later one. It is for what has no informer, or hides it:
+// or read, or in a later one. It is for caches that have no informer, or hide it:
 //
 //	plane.SeenBy(t, written, func() (metav1.Object, error) {
 //		got := &v1.Widget{}
@@ -64,7 +64,7 @@ func (p *Plane) SeenBy(t TB, object metav1.Object, get func() (metav1.Object, er
 	}
 }
 
-// atLeast tells whether what is cached is not older than what is wanted.
+// atLeast returns an error if the cached object is older than the wanted one.
 func atLeast(cached, wanted metav1.Object) error {
 	if cached == nil {
 		return absent()
@@ -79,9 +79,9 @@ func atLeast(cached, wanted metav1.Object) error {
 	return nil
 }
 
-// cached waits until check holds for what an informer's cache has in place of an
-// object, nil if nothing. An informer tells a new handler of everything it has,
-// and then of changes, each when its cache has it.
+// cached waits until check holds for an object as the informer's cache has it,
+// nil if it has none. An informer tells a new handler of everything it has, and
+// then of changes, each when its cache has it.
 func (p *Plane) cached(t TB, informer Informer, o metav1.Object, check func(metav1.Object) error) {
 	t.Helper()
 	ctx, cancel := p.within(contextOf(t))
@@ -113,7 +113,7 @@ func (p *Plane) cached(t TB, informer Informer, o metav1.Object, check func(meta
 	}
 	defer func() { _ = informer.RemoveEventHandler(handle) }() // the only error is of a handle of another informer
 	defer cancel()
-	// What it has was told when the handler has synced; before, nothing is known.
+	// Until the handler has synced, the content of the cache is not known.
 	lacks := errors.New("the informer has not synced: does it run?")
 	synced := handle.HasSyncedChecker().Done()
 	var now metav1.Object

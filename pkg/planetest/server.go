@@ -85,7 +85,7 @@ func (o Options) start(ctx context.Context, name string, log logr.Logger, dir fu
 	return s, nil
 }
 
-// mark notes what was written by the start.
+// mark notes the last revision that the start wrote.
 func (s *server) mark(ctx context.Context) error {
 	feed := s.plane.Feed()
 	if err := feed.CatchUp(ctx); err != nil {
@@ -97,7 +97,7 @@ func (s *server) mark(ctx context.Context) error {
 	return nil
 }
 
-// install is the part by which the server knows its plane.
+// install is the part that gives the server its plane.
 func (s *server) install(p *controlplane.Plan) error {
 	p.Wrap(controlplane.Outermost, "planetest", s.tag.wrap)
 	p.Feed()
@@ -109,7 +109,7 @@ func (s *server) install(p *controlplane.Plan) error {
 	return nil
 }
 
-// stop stops the server, and returns what it ended with and what it left.
+// stop stops the server, and returns its error, or the goroutines that it left.
 func (s *server) stop() error {
 	s.end()
 	select {

@@ -18,19 +18,18 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// Snapshot is what is in a plane, as YAML that is the same for planes with which
-// the same was done: without managed fields, UIDs and resource versions, and with
-// <time> for points in time.
+// Snapshot is the content of a plane, as YAML that is the same after the same actions:
+// without managed fields, UIDs and resource versions, and with <time> for points in time.
 type Snapshot struct {
 	objects map[string]string // YAML by what names the object, in the order of names
 }
 
-// Snapshot reads every object that the plane keeps, also those a plane has by
-// itself, with all rights. In a view of a namespace (see [Plane.In]) it is what is
-// in the namespace, whose name is left out. The test fails when it cannot be read.
+// Snapshot reads every object that the plane keeps, also those a plane has by itself,
+// with all rights. In a view of a namespace (see [Plane.In]) it reads the objects of
+// the namespace, and leaves out its name. The test fails when an object cannot be read.
 func (p *Plane) Snapshot(t TB) Snapshot {
 	t.Helper()
-	// A plane registers its groups when somebody asks for them.
+	// A plane registers its groups when a client asks for them.
 	if err := p.admin().Discovery().RESTClient().Get().AbsPath("/apis").
 		SetHeader("Accept", "application/json").Do(contextOf(t)).Error(); err != nil {
 		t.Fatalf("snapshot: list the groups: %v", err)
@@ -38,9 +37,9 @@ func (p *Plane) Snapshot(t TB) Snapshot {
 	return p.snapshot(t, func(*controlplane.FeedObject) bool { return true }, func(*unstructured.Unstructured) bool { return true })
 }
 
-// Content is the snapshot of what was written since the plane started, without
-// what a plane writes by itself: events, leases of kube-system, APIServices of
-// the plane's own groups, and default roles.
+// Content is the snapshot of objects written since the plane started, without
+// those that a plane writes by itself: events, leases of kube-system,
+// APIServices of the plane's own groups, and default roles.
 func (p *Plane) Content(t TB) Snapshot {
 	t.Helper()
 	return p.snapshot(t, func(o *controlplane.FeedObject) bool {
@@ -53,7 +52,7 @@ func (p *Plane) Content(t TB) Snapshot {
 	})
 }
 
-// snapshot is of the objects for which both functions hold.
+// snapshot has the objects for which both functions hold.
 func (p *Plane) snapshot(t TB, which func(*controlplane.FeedObject) bool, also func(*unstructured.Unstructured) bool) Snapshot {
 	t.Helper()
 	ctx, cancel := p.within(contextOf(t))
@@ -72,8 +71,7 @@ func (p *Plane) take(
 	if err := feed.CatchUp(ctx); err != nil {
 		return err
 	}
-	// The feed tells what there is, so that nobody asks for all the resources
-	// that have no object.
+	// The feed tells which resources have objects: only those are listed.
 	wanted := map[schema.GroupResource]sets.Set[cache.ObjectName]{}
 	for o := range feed.All() {
 		if (p.namespace != "" && o.Namespace != p.namespace) || !which(o) {
@@ -148,8 +146,8 @@ func (s Snapshot) YAML() string {
 	return b.String()
 }
 
-// Diff says what became of the snapshot in a later one, nothing if they are equal:
-// objects that are new (+), gone (-) and changed (~), with their lines.
+// Diff compares with a later snapshot, "" if they are equal: objects that are new
+// (+), gone (-) and changed (~), with their lines.
 func (s Snapshot) Diff(later Snapshot) string {
 	all := maps.Clone(s.objects)
 	maps.Copy(all, later.objects)

@@ -25,7 +25,7 @@ import (
 // Source is where objects come from: [YAML], [Files], [FS] or [Objects].
 type Source func(*runtime.Scheme) ([]sourced, error)
 
-// sourced is an object and where it stands.
+// sourced is an object and where it comes from.
 type sourced struct {
 	*unstructured.Unstructured
 	from string
@@ -102,7 +102,7 @@ func Objects(objects ...runtime.Object) Source {
 	}
 }
 
-// decode reads all documents of a file. A List is taken apart.
+// decode reads all documents of a file. A List is split into its items.
 func decode(name string, data []byte) ([]sourced, error) {
 	var all []sourced
 	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
@@ -144,8 +144,8 @@ func decode(name string, data []byte) ([]sourced, error) {
 	}
 }
 
-// toUnstructured converts an object whose type the scheme knows, or which tells
-// what it is. The result is the caller's.
+// toUnstructured converts an object whose type the scheme knows, or which has
+// apiVersion and kind. The caller owns the result.
 func toUnstructured(s *runtime.Scheme, o runtime.Object) (*unstructured.Unstructured, error) {
 	if u, ok := o.(*unstructured.Unstructured); ok {
 		return u.DeepCopy(), nil
@@ -162,7 +162,7 @@ func toUnstructured(s *runtime.Scheme, o runtime.Object) (*unstructured.Unstruct
 		}
 		u.SetGroupVersionKind(kind)
 	}
-	// What Go has no way to leave out is nobody's wish.
+	// Go cannot leave this field out, so it is not the author's wish.
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	if status, ok := u.Object["status"].(map[string]any); ok && len(status) == 0 {
 		delete(u.Object, "status")
@@ -170,7 +170,7 @@ func toUnstructured(s *runtime.Scheme, o runtime.Object) (*unstructured.Unstruct
 	return u, nil
 }
 
-// kindOf is what an object is by the scheme, if it is no CRD and no built-in type.
+// kindOf returns the kind of an object from the scheme, or as a CRD or a built-in type.
 func kindOf(s *runtime.Scheme, o runtime.Object) (kind schema.GroupVersionKind, err error) {
 	crds := runtime.NewScheme()
 	if err := crd.AddToScheme(crds); err != nil {
@@ -185,9 +185,8 @@ func kindOf(s *runtime.Scheme, o runtime.Object) (kind schema.GroupVersionKind, 
 	return kind, err
 }
 
-// Object names an object, to wait for it for example: Object("example.com/v1",
-// "Widget", "default/lever"), or only the name of one that is in no namespace or
-// in that of [Plane.In].
+// Object names an object, to wait for it for example: Object("example.com/v1", "Widget",
+// "default/lever"), or only the name if it has no namespace or that of [Plane.In].
 func Object(apiVersion, kind, name string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetAPIVersion(apiVersion)

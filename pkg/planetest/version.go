@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/util/retry"
 )
 
-// Converts has the test fail when the object, read in another version such as
-// "v2", is not the wanted one. What may be left out of it is as for
+// Converts fails the test when the object, read in another version such as
+// "v2", is not the wanted one. The same fields may be left out as for
 // [Definition.Defaults]. See [Convert] for conversions by a function.
 func (d *Definition) Converts(object any, version string, want any) *Definition {
 	d.t.Helper()
@@ -32,8 +32,8 @@ func (d *Definition) Converts(object any, version string, want any) *Definition 
 	return d
 }
 
-// RoundTrips has the test fail when the object loses something on its way to one
-// of the versions and back.
+// RoundTrips fails the test when the object loses something on its way to one of
+// the versions and back.
 func (d *Definition) RoundTrips(object any, versions ...string) *Definition {
 	d.t.Helper()
 	o := d.object(object)
@@ -48,8 +48,8 @@ func (d *Definition) RoundTrips(object any, versions ...string) *Definition {
 			return err
 		})
 		if err == nil {
-			// The same is written anew: that it comes from another version is not
-			// known of it any more.
+			// Write it as a new object: the server must not know that it comes
+			// from another version.
 			there.SetResourceVersion("")
 			there.SetUID("")
 			there.SetManagedFields(nil)
@@ -62,14 +62,14 @@ func (d *Definition) RoundTrips(object any, versions ...string) *Definition {
 			d.t.Errorf("%s does not convert to %s and back: %v%s", describe(o), version, err, excerpt(o))
 			continue
 		}
-		// What was read first may have lost something on the way into the storage.
+		// The object may have lost something when it was first stored.
 		want := &unstructured.Unstructured{Object: overlay(before.Object, o.DeepCopy().Object)}
 		d.same(describe(o)+" after a round trip by "+version, back, want)
 	}
 	return d
 }
 
-// overlay lays all that a second object says over the first one.
+// overlay puts all fields of a second object over those of the first.
 func overlay(object, over map[string]any) map[string]any {
 	for key, value := range over {
 		below, both := value.(map[string]any)
@@ -82,9 +82,9 @@ func overlay(object, over map[string]any) map[string]any {
 	return object
 }
 
-// Migrate has every object of the CRDs stored in the storage version, and the CRDs
-// say so in status.storedVersions, as a storage version migration does: then an
-// [Definition.Update] may leave out the versions before.
+// Migrate stores every object of the CRDs in the storage version, and says so in
+// status.storedVersions, as a storage version migration does: then a
+// [Definition.Update] may leave out older versions.
 func (d *Definition) Migrate() *Definition {
 	d.t.Helper()
 	ctx, cancel := d.plane.within(contextOf(d.t))
@@ -110,7 +110,8 @@ func (d *Definition) migrate(ctx context.Context, name string) error {
 		return resource.List(ctx, options)
 	})
 	err = pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
-		// A write that changes nothing is done when the object is stored in another version.
+		// The server skips a write that changes nothing, unless the object is stored in
+		// another version.
 		o, _ := item.(*unstructured.Unstructured)
 		if _, err := resource.Namespace(o.GetNamespace()).Update(ctx, o, metav1.UpdateOptions{FieldManager: FieldManager}); err != nil {
 			return fmt.Errorf("%s: %w", describe(o), err)

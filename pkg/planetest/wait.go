@@ -19,7 +19,7 @@ import (
 
 // WaitFor waits until all checks hold for an object at the same time, and returns
 // it as it was then, or nil when it is gone. It watches the object, so that no
-// state is missed. The object needs its name, its namespace and what it is: see
+// state is missed. The object needs its name, its namespace and its kind: see
 // [Object] and [Options.Scheme].
 func (p *Plane) WaitFor(t TB, object runtime.Object, checks ...Check) *unstructured.Unstructured {
 	t.Helper()
@@ -35,7 +35,7 @@ func (p *Plane) WaitFor(t TB, object runtime.Object, checks ...Check) *unstructu
 	return o
 }
 
-// within bounds what is waited for by the patience.
+// within bounds the context by the patience.
 func (p *Plane) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, p.patience, fmt.Errorf("not after %v", p.patience))
 }
@@ -60,7 +60,7 @@ func (p *Plane) waitFor(ctx context.Context, o *unstructured.Unstructured, check
 	return last, nil
 }
 
-// excerpt is an object as a message has it.
+// excerpt is an object as messages show it.
 func excerpt(o *unstructured.Unstructured) string {
 	if o == nil {
 		return ""
@@ -74,8 +74,8 @@ func excerpt(o *unstructured.Unstructured) string {
 	return "\n" + string(data)
 }
 
-// follow shows every state of an object, nil when there is none, until see
-// returns true.
+// follow calls see with every state of an object, nil when there is none, until
+// it returns true.
 func (p *Plane) follow(
 	ctx context.Context, resource dynamic.ResourceInterface, name string, see func(*unstructured.Unstructured) bool,
 ) error {

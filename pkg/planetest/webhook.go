@@ -23,19 +23,18 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// WithWebhooks has a handler in the test process answer webhooks: those of the
+// WithWebhooks makes a handler in the test process answer webhooks: those of the
 // ValidatingWebhookConfigurations and MutatingWebhookConfigurations of the sources,
-// which are in force when the plane has started. What their Services or URLs are,
-// is up to them: requests go to the handler, at the path they say, without TLS. An
-// http.ServeMux is the handler of several paths, and the admission.Webhook of
-// controller-runtime that of one:
+// which are in force when the plane has started. Their Services or URLs may be any:
+// requests go to the handler, at their path, without TLS. An http.ServeMux is the
+// handler of several paths, and the admission.Webhook of controller-runtime that of one:
 //
 //	mux := http.NewServeMux()
 //	mux.Handle("/mutate-v1-widget", admission.WithDefaulter(scheme, &WidgetDefaulter{}))
 //	plane := planetest.Start(t, planetest.WithWebhooks(mux, planetest.Files("config/webhook/manifests.yaml")))
 //
-// A manager of controller-runtime takes the mux too, with which it registers the
-// webhooks and conversions of a project, and must not listen:
+// A manager of controller-runtime takes the mux too: it registers the webhooks
+// and conversions of a project there, and must not listen:
 //
 //	type inProcess struct{ webhook.Server }
 //
@@ -115,7 +114,7 @@ func (w webhooks) declare(p *controlplane.Plan) error {
 }
 
 // prepareWebhooks returns a configuration without CA bundles, and adds the hosts of
-// its webhooks, as the server asks them.
+// its webhooks, as the server calls them.
 func prepareWebhooks(o *unstructured.Unstructured, hosts map[string]bool) (*unstructured.Unstructured, error) {
 	switch kind := o.GroupVersionKind(); kind {
 	case admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
@@ -146,7 +145,7 @@ func prepareWebhooks(o *unstructured.Unstructured, hosts map[string]bool) (*unst
 	return o, unstructured.SetNestedSlice(o.Object, hooks, "webhooks")
 }
 
-// hostOf is where the server would connect to for a webhook, with the port.
+// hostOf is the host and port that the server would connect to for a webhook.
 func hostOf(hook map[string]any) (string, error) {
 	const https = "443"
 	// A converter would not take the numbers that YAML has.
@@ -178,7 +177,7 @@ func hostOf(hook map[string]any) (string, error) {
 	return "", errors.New("neither a service nor a url")
 }
 
-// webhookClient is the client of the configurations of the kind that one is of.
+// webhookClient is the client for configurations of the kind of the object.
 func webhookClient(client dynamic.Interface, o *unstructured.Unstructured) dynamic.ResourceInterface {
 	resource, _ := meta.UnsafeGuessKindToResource(o.GroupVersionKind())
 	return client.Resource(resource)

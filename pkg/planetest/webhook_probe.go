@@ -22,9 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// probe tells when webhook configurations are in force. The server learns of
-// them from a watch, all of a kind together: once it asks a webhook whose
-// configuration was written last, it asks all. The probe is that webhook, for
+// probe tells when webhook configurations are in force. The server learns of them
+// from a watch, all of a kind together: once it calls the webhook whose
+// configuration was written last, it calls all. The probe is that webhook, for
 // something that webhooks under test do not ask for, status updates of namespaces.
 type probe struct {
 	host   string
@@ -48,7 +48,7 @@ func (w *probe) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	review.Response = &v1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 	review.Request = nil
 	rw.Header().Set("Content-Type", "application/json")
-	// A server that went away needs no answer.
+	// A server that is gone needs no answer.
 	_ = json.NewEncoder(rw).Encode(review)
 }
 
@@ -105,11 +105,11 @@ func (w *probe) configuration(kind string) *unstructured.Unstructured {
 	return o
 }
 
-// await updates the status of a namespace, to no effect, until the probe is asked.
+// await updates the status of a namespace, to no effect, until the probe is called.
 func (w *probe) await(ctx context.Context, config *rest.Config) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, probePatience, fmt.Errorf("not after %v", probePatience))
 	defer cancel()
-	// What a plane that starts does as itself, no webhook is asked about.
+	// A starting plane calls no webhook for its own requests.
 	config.Impersonate = rest.ImpersonationConfig{UserName: FieldManager, Groups: []string{"system:masters"}}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

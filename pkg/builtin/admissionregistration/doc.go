@@ -2,17 +2,16 @@
 // admissionregistration.k8s.io (v1), which say who decides about writes:
 //
 //   - [ValidatingWebhookConfigurations] and [MutatingWebhookConfigurations],
-//     servers that are asked
+//     servers to ask
 //   - [ValidatingAdmissionPolicies] and [MutatingAdmissionPolicies], rules in
 //     CEL, and [ValidatingAdmissionPolicyBindings] and
-//     [MutatingAdmissionPolicyBindings], which say where they hold
+//     [MutatingAdmissionPolicyBindings], which say where they apply
 //   - [PolicyStatus], which checks the types in the rules
 //
 // [All] is all of them.
 //
-// The parts here keep and check the objects. Nothing obeys them but with the
-// parts of pkg/admit: ValidatingWebhooks, MutatingWebhooks, ValidatingPolicies
-// and MutatingPolicies.
+// The parts here store and check the objects. Only the parts of pkg/admit obey them:
+// ValidatingWebhooks, MutatingWebhooks, ValidatingPolicies and MutatingPolicies.
 package admissionregistration
 
 import (

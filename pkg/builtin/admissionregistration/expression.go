@@ -19,7 +19,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
-// expressions are those of an object that is stored.
+// expressions are those of a stored object.
 type expressions map[string]bool
 
 func (e expressions) addConditions(conditions []admissionv1.MatchCondition) {
@@ -94,7 +94,7 @@ func celError(expression string, err *apiservercel.Error, at *field.Path) *field
 	return field.InternalError(at, err)
 }
 
-// newCompiler is a compiler that knows the variables, with what is wrong with them.
+// newCompiler returns a compiler that knows the variables, and what is wrong with them.
 func newCompiler(variables []admissionv1.Variable, params bool, known expressions, at *field.Path) (compiler, field.ErrorList) {
 	c := compiler{Compiler: plain(), known: known, params: params}
 	if len(variables) == 0 {
@@ -161,7 +161,7 @@ func validateConditions(conditions []admissionv1.MatchCondition, params bool, kn
 	return errs
 }
 
-// isIdentifier tells whether a name can be that of a CEL variable
+// isIdentifier tells whether a CEL variable can have the name
 // (https://github.com/google/cel-spec/blob/master/doc/langdef.md#syntax).
 func isIdentifier(name string) bool {
 	reserved := []string{

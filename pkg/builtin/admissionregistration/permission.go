@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// The kinds whose parameters are asked about.
+// The kinds that name parameters.
 const (
 	validatingPolicyKind  = "ValidatingAdmissionPolicy"
 	validatingBindingKind = "ValidatingAdmissionPolicyBinding"
@@ -27,9 +27,9 @@ const (
 	mutatingBindingKind   = "MutatingAdmissionPolicyBinding"
 )
 
-// permission is an admission plugin that asks whether the user may read the
-// parameters that objects of one kind name: who writes policies could otherwise see them in
-// answers. It is a part of validation in kube-apiserver, and its errors are.
+// permission is an admission plugin that asks whether the user may read the parameters that
+// objects of one kind name: otherwise authors of policies could see them in answers. In
+// kube-apiserver it is a part of validation; its errors here are of validation too.
 type permission struct {
 	*admission.Handler
 	kind       string
@@ -52,7 +52,8 @@ type params struct {
 	ref    *admissionv1.ParamRef
 }
 
-// paramsOf are those that a policy or a binding names, and false for other objects.
+// paramsOf returns the parameters that a policy or a binding names, and false for
+// other objects.
 func paramsOf(obj runtime.Object) (params, bool) {
 	switch o := obj.(type) {
 	case *admissionv1.ValidatingAdmissionPolicy:
@@ -134,7 +135,7 @@ func (p *permission) Validate(ctx context.Context, a admission.Attributes, _ adm
 	return apierrors.NewInvalid(kind, a.GetName(), field.ErrorList{field.Forbidden(at, refused)})
 }
 
-// verb is what is done with the parameters.
+// verb is the verb to ask about.
 func (p params) verb() string {
 	if p.ref != nil && p.ref.Name == "" {
 		return "list"
@@ -142,8 +143,8 @@ func (p params) verb() string {
 	return "get"
 }
 
-// attributes ask for the parameters. What cannot be told yet, such as the
-// resource of a kind that is not served, is asked for as "*".
+// attributes ask about the parameters. What is not known yet, such as the
+// resource of a kind that is not served, is "*".
 func (p *permission) attributes(a admission.Attributes, of params) authorizer.AttributesRecord {
 	asked := authorizer.AttributesRecord{
 		User: a.GetUserInfo(), Verb: of.verb(), ResourceRequest: true,

@@ -116,8 +116,8 @@ func paramKind(k *admissionv1.ParamKind) string {
 	return k.APIVersion + "/" + k.Kind
 }
 
-// paramRef names the parameters of a binding. Whether they are in a namespace
-// cannot be told from it, so all without one get "*".
+// paramRef names the parameters of a binding. It does not tell whether they are
+// namespaced, so those without a namespace get "*".
 func paramRef(r *admissionv1.ParamRef) string {
 	switch {
 	case r == nil:

@@ -22,8 +22,8 @@ import (
 
 const (
 	maxAnnotations = 20
-	// maxAnnotationExpression is half of what an audit annotation may hold: what
-	// an expression makes tends to be longer than the expression.
+	// maxAnnotationExpression is half of what an audit annotation may hold:
+	// results tend to be longer than their expressions.
 	maxAnnotationExpression = 5 * 1024
 )
 

@@ -30,7 +30,7 @@ type PolicyStatus struct{}
 // PartName implements the name errors use.
 func (PolicyStatus) PartName() string { return "admissionregistration.PolicyStatus" }
 
-// Install declares the work.
+// Install declares the work of the part.
 func (PolicyStatus) Install(p *controlplane.Plan) error {
 	p.Need("admissionregistration.ValidatingAdmissionPolicies{}",
 		admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"))
@@ -55,14 +55,13 @@ func policiesOf(p *controlplane.Plane) cache.SharedIndexInformer {
 	return p.Informers().Admissionregistration().V1().ValidatingAdmissionPolicies().Informer()
 }
 
-// How long it takes until a status that could not be written is tried again, at
-// first and at most.
+// The pause before a failed write of a status is tried again, at first and at most.
 const (
 	firstRetry = 50 * time.Millisecond
 	lastRetry  = time.Minute
 )
 
-// types checks those in the expressions of policies.
+// types checks the types in the expressions of policies.
 type types struct {
 	client  kubernetes.Interface
 	checker *validating.TypeChecker
@@ -96,7 +95,7 @@ func (t *types) run(ctx context.Context, policies cache.SharedIndexInformer) err
 	if err != nil {
 		return err // the plane stops
 	}
-	defer policies.RemoveEventHandler(handle) //nolint:errcheck // it is there
+	defer policies.RemoveEventHandler(handle) //nolint:errcheck // the handler is registered
 	for {
 		name, quit := t.queue.Get()
 		if quit {

@@ -15,9 +15,9 @@ import (
 )
 
 // options are what all resources of the group have in common. check validates an
-// object that is created (old is nil) or that replaces an old one: an expression
-// that is stored already is compiled with everything this version knows, a new
-// one with what the version before knew too.
+// object that is created (old is nil) or that replaces an old one: a stored
+// expression is compiled with everything that this version knows, a new one only
+// with what the previous version knew too.
 func options[T any](check func(obj, old *T) field.ErrorList, more ...resource.Option) []resource.Option {
 	return append(more,
 		resource.ClusterScoped(),
@@ -29,10 +29,10 @@ func options[T any](check func(obj, old *T) field.ErrorList, more ...resource.Op
 		resource.Store(func(s *registry.Store) { s.UpdateStrategy = update{s.UpdateStrategy} }))
 }
 
-// staticSuffix ends the names of what kube-apiserver reads from files (KEP-5793).
+// staticSuffix ends the names of objects that kube-apiserver reads from files (KEP-5793).
 const staticSuffix = ".static.k8s.io"
 
-// reservedName refuses such a name, as kube-apiserver does: manifests go to both.
+// reservedName refuses such a name, as kube-apiserver does: the same manifests go to both.
 func reservedName(obj any) field.ErrorList {
 	m, err := meta.Accessor(obj)
 	if err != nil || !strings.HasSuffix(m.GetName(), staticSuffix) {
@@ -43,8 +43,8 @@ func reservedName(obj any) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), m.GetName(), why)}
 }
 
-// update refuses to replace an object that was not read before: who writes must
-// give metadata.resourceVersion.
+// update refuses to replace an object without metadata.resourceVersion: the
+// client must have read it.
 type update struct{ rest.RESTUpdateStrategy }
 
 func (update) AllowUnconditionalUpdate(context.Context) bool { return false }

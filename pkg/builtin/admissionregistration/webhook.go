@@ -91,7 +91,7 @@ func mutatingHooks(c *admissionv1.MutatingWebhookConfiguration) []hook {
 			SideEffects: w.SideEffects, TimeoutSeconds: w.TimeoutSeconds,
 			AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
 		}
-		// The other fields hold what defaults are written to by pointer.
+		// Defaulting writes to the other fields through pointers, which both share.
 		hooks = append(hooks, hook{ValidatingWebhook: common, reinvocation: &w.ReinvocationPolicy, write: func() {
 			w.FailurePolicy, w.MatchPolicy, w.TimeoutSeconds = common.FailurePolicy, common.MatchPolicy, common.TimeoutSeconds
 			w.NamespaceSelector, w.ObjectSelector = common.NamespaceSelector, common.ObjectSelector
@@ -100,7 +100,7 @@ func mutatingHooks(c *admissionv1.MutatingWebhookConfiguration) []hook {
 	return hooks
 }
 
-// withoutEffect warns of rules that name what no webhook is asked about.
+// withoutEffect warns of rules for resources that no webhook is asked about.
 func withoutEffect(hooks []hook) []string {
 	var warnings []string
 	for i, h := range hooks {

@@ -1,8 +1,8 @@
 // Package authentication has the resources of the group authentication.k8s.io
-// (v1), which answer who somebody is and store nothing:
+// (v1), which answer who a user is and store nothing:
 //
-//   - [TokenReviews] of whom a token is
-//   - [SelfSubjectReviews] of who asks (kubectl auth whoami)
+//   - [TokenReviews] tell whose token it is
+//   - [SelfSubjectReviews] tell who the caller is (kubectl auth whoami)
 package authentication
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
-// TokenReviews is the part that serves tokenreviews: servers that are called
-// with a token of this plane ask it whose that is.
+// TokenReviews is the part that serves tokenreviews: servers that receive a
+// token of this plane ask it whose token it is.
 type TokenReviews struct{}
 
 // Install adds tokenreviews to the group.
@@ -72,8 +72,7 @@ func reviewToken(ctx context.Context, env controlplane.Env, r *authenticationv1.
 		ctx = authenticator.WithAudiences(ctx, r.Spec.Audiences)
 	}
 	r.Status = authenticationv1.TokenReviewStatus{}
-	// The request is of nobody and to nowhere: a path would let paths that are
-	// open to all answer for it.
+	// The request has no path: on a path open to all, any token would pass.
 	asked := &http.Request{URL: &url.URL{}, Header: http.Header{"Authorization": {"Bearer " + r.Spec.Token}}}
 	who, ok, err := env.Authenticator.AuthenticateRequest(asked.WithContext(ctx))
 	r.Status.Authenticated = ok && err == nil
@@ -92,9 +91,9 @@ func reviewToken(ctx context.Context, env controlplane.Env, r *authenticationv1.
 	return nil
 }
 
-// shares are the audiences of the review that a token is for, and whether it
-// may be used. Without any in the review they are those of the plane. An
-// authenticator that knows no audiences vouches for the plane's and no others.
+// shares returns the audiences that the token and the review share, and whether
+// there are any. A review without audiences gets those of the token. A token
+// without audiences is for those of the plane only.
 func shares(token, review, plane authenticator.Audiences) (authenticator.Audiences, bool) {
 	if len(token) == 0 {
 		token = plane

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// checkSpec holds what Kubernetes wants of a review of somebody.
+// checkSpec checks a review of another user as Kubernetes does.
 func checkSpec(spec *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
 	errs := checkAttributes(spec.ResourceAttributes, spec.NonResourceAttributes)
 	if spec.User == "" && len(spec.Groups) == 0 {
@@ -58,7 +58,7 @@ func checkSelector(raw string, requirements int, path *field.Path) field.ErrorLi
 	return nil
 }
 
-// subject is whom a review is about.
+// subject is the user that a review asks about.
 func subject(spec *authorizationv1.SubjectAccessReviewSpec) user.Info {
 	extra := map[string][]string{}
 	for name, values := range spec.Extra {
@@ -67,8 +67,8 @@ func subject(spec *authorizationv1.SubjectAccessReviewSpec) user.Info {
 	return &user.DefaultInfo{Name: spec.User, Groups: spec.Groups, UID: spec.UID, Extra: extra}
 }
 
-// attributes is what an authorizer is asked. Selectors that cannot be read are
-// left out, which asks for more, and told (KEP 4601).
+// attributes are what the authorizer is asked. Selectors that cannot be parsed
+// are left out, which asks for more, and returned as an error (KEP 4601).
 func attributes(
 	u user.Info, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes,
 ) (authorizer.AttributesRecord, error) {
@@ -89,7 +89,7 @@ func attributes(
 	return asked, errors.Join(fieldErr, labelErr)
 }
 
-// version is that of a review: none means any.
+// version is the version in a review: none means any.
 func version(v string) string {
 	if v == "" {
 		return "*"

@@ -1,9 +1,9 @@
 // Package authorization has the resources of the group authorization.k8s.io
-// (v1), which answer what somebody may do and store nothing:
+// (v1), which answer what a user may do and store nothing:
 //
-//   - [SubjectAccessReviews] and [LocalSubjectAccessReviews] of anybody
-//   - [SelfSubjectAccessReviews] of who asks (kubectl auth can-i)
-//   - [SelfSubjectRulesReviews], a list of all of it (kubectl auth can-i --list)
+//   - [SubjectAccessReviews] and [LocalSubjectAccessReviews] for any user
+//   - [SelfSubjectAccessReviews] for the caller (kubectl auth can-i)
+//   - [SelfSubjectRulesReviews], all that the caller may do (kubectl auth can-i --list)
 //
 // They ask the authorizers of the plane, whatever these are.
 package authorization
@@ -49,8 +49,8 @@ func (SubjectAccessReviews) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// LocalSubjectAccessReviews is the part that serves localsubjectaccessreviews,
-// which ask about one namespace, so that the right to ask can be given for it.
+// LocalSubjectAccessReviews is the part that serves localsubjectaccessreviews, which
+// ask about one namespace, so that the right to ask can be granted per namespace.
 type LocalSubjectAccessReviews struct{}
 
 // Install adds localsubjectaccessreviews to the group.
@@ -140,7 +140,7 @@ func invalid(kind string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(authorizationv1.SchemeGroupVersion.WithKind(kind).GroupKind(), "", errs)
 }
 
-// decide asks the authorizer; err is what could not be understood of the question.
+// decide asks the authorizer; err says what of the review could not be parsed.
 func decide(
 	ctx context.Context, a authorizer.Authorizer, asked authorizer.Attributes, err error,
 ) authorizationv1.SubjectAccessReviewStatus {
@@ -159,7 +159,7 @@ func decide(
 	return status
 }
 
-// rules lists what the resolver knows, with the order kept.
+// rules lists what the resolver knows, in its order.
 func rules(ctx context.Context, resolver authorizer.RuleResolver, u user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
 	status := authorizationv1.SubjectRulesReviewStatus{
 		ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{},

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// permission is an admission plugin that asks whether the user may do something
-// for the signer of a request, when a sub-resource is written.
+// permission is an admission plugin: when a sub-resource is written, it asks
+// whether the user has a permission for the signer of the request.
 type permission struct {
 	*admission.Handler
 	signers
@@ -64,7 +64,7 @@ func (p *permission) Validate(ctx context.Context, a admission.Attributes, _ adm
 	if !ok {
 		return admission.NewForbidden(a, fmt.Errorf("expected type CertificateSigningRequest, got: %T", a.GetOldObject()))
 	}
-	// The old one says for which signer: who asks cannot change that.
+	// The old request names the signer: the caller cannot change it.
 	signer := old.Spec.SignerName
 	if !p.concerns(r, old) || p.allowed(ctx, a.GetUserInfo(), p.verb, signer) {
 		return nil

@@ -16,8 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
-// signers tells what users may do for signers. It is what admission plugins have
-// in common that ask it.
+// signers tells what users may do for signers. Admission plugins embed it.
 type signers struct{ authorizer authorizer.Authorizer }
 
 func (s *signers) SetAuthorizer(a authorizer.Authorizer) { s.authorizer = a }
@@ -29,7 +28,7 @@ func (s *signers) ValidateInitialization() error {
 	return nil
 }
 
-// allowed asks for the signer, and then for all of its domain.
+// allowed asks about the signer, then about its whole domain.
 func (s *signers) allowed(ctx context.Context, who user.Info, verb, signer string) bool {
 	domain, _, _ := strings.Cut(signer, "/")
 	for _, name := range []string{signer, domain + "/*"} {
@@ -47,8 +46,8 @@ func (s *signers) allowed(ctx context.Context, who user.Info, verb, signer strin
 	return false
 }
 
-// attestation is the plugin ClusterTrustBundleAttest: who says whom to trust for
-// a signer needs the permission to attest for it.
+// attestation is the plugin ClusterTrustBundleAttest: to write a bundle of a
+// signer, a user needs the permission to attest for it.
 type attestation struct {
 	*admission.Handler
 	signers
@@ -72,7 +71,7 @@ func (p *attestation) Validate(ctx context.Context, a admission.Attributes, _ ad
 	if !ok {
 		return admission.NewForbidden(a, fmt.Errorf("expected type ClusterTrustBundle, got: %T", a.GetObject()))
 	}
-	// The new one says for which signer: validation refuses a change of it.
+	// The new bundle names the signer: validation refuses to change it.
 	signer := b.Spec.SignerName
 	if signer == "" || check.OnlyCollected(b, a.GetOldObject()) {
 		return nil

@@ -18,11 +18,11 @@ import (
 )
 
 // ClusterTrustBundles is the part that serves clustertrustbundles
-// (certificates.k8s.io/v1): certificates of authorities, in PEM. One may belong
-// to a signer, whose name its own then begins with, "example.com:client:v1" for
-// example.com/client. The part also adds the admission plugin
-// ClusterTrustBundleAttest, so that who writes such a one needs the permission to
-// "attest" for the signer:
+// (certificates.k8s.io/v1): certificates of authorities, in PEM. A bundle may
+// belong to a signer; its name then begins with that of the signer,
+// "example.com:client:v1" for example.com/client. The part also adds the
+// admission plugin ClusterTrustBundleAttest: to write such a bundle, a user needs
+// the permission to "attest" for the signer:
 //
 //	apiGroups: [certificates.k8s.io]
 //	resources: [signers]
@@ -48,7 +48,7 @@ func bundles() *resource.Definition {
 	return resource.Of[bundle, certificatesv1.ClusterTrustBundleList]("clustertrustbundles",
 		resource.ClusterScoped(),
 		resource.NoGeneration(),
-		// Which names are good depends on the signer.
+		// Which names are valid depends on the signer.
 		resource.NameValidation(func(string, bool) []string { return nil }),
 		resource.Validate(func(_ context.Context, b *bundle) field.ErrorList { return validateBundle(b) }),
 		resource.ValidateUpdate(func(_ context.Context, b, old *bundle) field.ErrorList {
@@ -80,7 +80,7 @@ func orNone(text string) string {
 	return text
 }
 
-// validateBundle checks whose bundle it is.
+// validateBundle checks the name and the signer of a bundle.
 func validateBundle(b *bundle) field.ErrorList {
 	path, signer := field.NewPath("metadata"), b.Spec.SignerName
 	var errs field.ErrorList
@@ -94,8 +94,7 @@ func validateBundle(b *bundle) field.ErrorList {
 	return append(errs, validateSignerName(signer, field.NewPath("spec", "signerName"))...)
 }
 
-// bundleName is what is wrong with the name of a bundle, or with the beginning
-// of one.
+// bundleName returns what is wrong with the name of a bundle, or the beginning of one.
 func bundleName(name, signer string, beginning bool) []string {
 	own := name
 	if signer != "" {
@@ -150,7 +149,7 @@ func validateTrust(b *bundle) field.ErrorList {
 	return errs
 }
 
-// notAuthority is why a block is not the certificate of an authority.
+// notAuthority tells why a block is not the certificate of an authority.
 func notAuthority(block *pem.Block) string {
 	if block.Type != "CERTIFICATE" {
 		return "has bad block type: " + block.Type

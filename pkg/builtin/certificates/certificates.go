@@ -1,13 +1,13 @@
 // Package certificates has the resources of the group certificates.k8s.io (v1):
 //
-//   - [CertificateSigningRequests], by which clients ask for certificates
+//   - [CertificateSigningRequests], with which clients ask for certificates
 //   - [Signer], which issues those that were approved
 //   - [ClusterTrustBundles], which say whom to trust
-//   - [PodCertificateRequests], by which the agents of nodes ask on behalf of pods
+//   - [PodCertificateRequests], with which the agents of nodes ask on behalf of pods
 //
-// A request names its signer in spec.signerName. Somebody with the permission
-// to approve for that signer decides, the signer writes the certificate into
-// status.certificate, and the client reads it there:
+// A request names its signer in spec.signerName. A user with the permission to approve
+// for that signer decides, the signer writes the certificate into status.certificate,
+// and the client reads it there:
 // https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/
 package certificates
 
@@ -34,17 +34,17 @@ import (
 )
 
 // CertificateSigningRequests is the part that serves certificatesigningrequests
-// (certificates.k8s.io/v1) with their approval and status sub-resources. It
-// also adds the admission plugins CertificateApproval, CertificateSigning and
-// CertificateSubjectRestriction, so that who approves needs the permission to
-// "approve" the signer, and who writes the certificate that to "sign" for it:
+// (certificates.k8s.io/v1) with their approval and status sub-resources. It also adds
+// the admission plugins CertificateApproval, CertificateSigning and
+// CertificateSubjectRestriction: to approve a request, a user needs the permission to
+// "approve" for the signer, and to write the certificate, the permission to "sign":
 //
 //	apiGroups: [certificates.k8s.io]
 //	resources: [signers]
 //	resourceNames: [example.com/client]  # or example.com/* for the domain
 //	verbs: [approve]
 //
-// Nobody approves or signs by itself: add a [Signer], or run one outside. Old
+// The part neither approves nor signs: add a [Signer], or run one outside. Old
 // requests stay until they are deleted.
 type CertificateSigningRequests struct{}
 
@@ -76,7 +76,7 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 	return all
 }
 
-// csr is what most of this package is about.
+// csr is the kind that most of this package handles.
 type csr = certificatesv1.CertificateSigningRequest
 
 func requests() *resource.Definition {
@@ -84,7 +84,7 @@ func requests() *resource.Definition {
 		resource.ClusterScoped(),
 		resource.ShortNames("csr"),
 		resource.NoGeneration(),
-		// Any name does that can stand in a path.
+		// Any name is valid that can stand in a path.
 		resource.NameValidation(func(string, bool) []string { return nil }),
 		resource.PrepareForCreate(prepare),
 		resource.PrepareForUpdate(func(_ context.Context, r, old *csr) { r.Spec, r.Status = old.Spec, old.Status }),
@@ -100,7 +100,7 @@ func requests() *resource.Definition {
 	)
 }
 
-// prepare says who asks, whatever the client said, and that nothing is decided.
+// prepare fills in the caller, whatever the client wrote, and empties the status.
 func prepare(ctx context.Context, r *csr) {
 	r.Status = certificatesv1.CertificateSigningRequestStatus{}
 	spec := &r.Spec
@@ -157,8 +157,7 @@ func summary(r *csr) string {
 	return text
 }
 
-// has tells whether the request has a condition of a type, which for those that
-// decide means that it is true.
+// has tells whether the request has a condition of a type. Those that decide are always true.
 func has(r *csr, t certificatesv1.RequestConditionType) bool { return len(conditions(r, t)) > 0 }
 
 func conditions(r *csr, t certificatesv1.RequestConditionType) []certificatesv1.CertificateSigningRequestCondition {

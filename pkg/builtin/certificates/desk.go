@@ -18,14 +18,13 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// How long it takes until a request that could not be dealt with is tried
-// again, at first and at most.
+// The pause before a request that failed is tried again, at first and at most.
 const (
 	firstRetry = 20 * time.Millisecond
 	lastRetry  = time.Minute
 )
 
-// desk is where the requests of one signer arrive and are dealt with.
+// desk receives and handles the requests of one signer.
 type desk struct {
 	signer Signer
 	client certificatesclient.CertificatesV1Interface
@@ -79,13 +78,13 @@ func (d *desk) work(ctx context.Context, requests cache.Store, name string) {
 		d.queue.Forget(name)
 		return
 	}
-	if !apierrors.IsConflict(err) { // which only says that there is news on the way
+	if !apierrors.IsConflict(err) { // a conflict only means that a newer version is on the way
 		klog.FromContext(ctx).Error(err, "A certificate cannot be issued yet", "certificateSigningRequest", name, "signer", d.signer.Name)
 	}
 	d.queue.AddRateLimited(name)
 }
 
-// approvable tells whether nobody decided about the request.
+// approvable tells whether the request is undecided.
 func approvable(r *csr) bool {
 	return !has(r, certificatesv1.CertificateApproved) && !has(r, certificatesv1.CertificateDenied) &&
 		!has(r, certificatesv1.CertificateFailed) && len(r.Status.Certificate) == 0
@@ -97,7 +96,7 @@ func signable(r *csr) bool {
 		!has(r, certificatesv1.CertificateFailed) && len(r.Status.Certificate) == 0
 }
 
-// handle approves a request or signs it; what it writes brings it here again.
+// handle approves a request or signs it; its write queues the request again.
 func (d *desk) handle(ctx context.Context, r *csr) error {
 	switch {
 	case approvable(r) && d.signer.Approve != nil && d.signer.Approve(r.DeepCopy()):
@@ -123,7 +122,7 @@ func (d *desk) handle(ctx context.Context, r *csr) error {
 	return err
 }
 
-// condition is one that is true; the server sets its times.
+// condition returns a condition that is true; the server sets its times.
 func condition(t certificatesv1.RequestConditionType, reason, message string) certificatesv1.CertificateSigningRequestCondition {
 	return certificatesv1.CertificateSigningRequestCondition{
 		Type: t, Status: corev1.ConditionTrue, Reason: reason, Message: message,

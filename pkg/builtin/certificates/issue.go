@@ -18,14 +18,15 @@ import (
 )
 
 const (
-	// backdate lets those whose clock is slow trust a new certificate.
+	// backdate lets clients whose clock is slow trust a new certificate.
 	backdate = 5 * time.Minute
-	// short is below what a certificate lasts all that was asked for; a longer
-	// one is backdated within that time, as kube-controller-manager does.
+	// short: a certificate for less than this gets the full duration from now;
+	// for a longer one the duration includes backdate, as in
+	// kube-controller-manager.
 	short = 8 * time.Hour
 )
 
-// authority is what signs.
+// authority is a certificate authority.
 type authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
@@ -61,8 +62,8 @@ func (s Signer) authority() (*authority, error) {
 	return &authority{certificates[0], key}, nil
 }
 
-// checkAuthority tells whether what is signed with the key will be trusted by
-// those who trust the certificate.
+// checkAuthority checks that clients which trust the certificate will trust
+// what the key signs.
 func checkAuthority(certificate *x509.Certificate, key crypto.Signer) error {
 	if !certificate.IsCA || certificate.KeyUsage != 0 && certificate.KeyUsage&x509.KeyUsageCertSign == 0 {
 		return fmt.Errorf("the certificate %q is not that of an authority: it must have CA:TRUE and the usage cert sign",
@@ -75,7 +76,7 @@ func checkAuthority(certificate *x509.Certificate, key crypto.Signer) error {
 	return nil
 }
 
-// requestError is why a request can never be signed; any other error may pass.
+// requestError tells why a request can never be signed; any other error may be temporary.
 type requestError struct{ error }
 
 // issue signs a request and returns the certificate in PEM.
@@ -106,7 +107,7 @@ func (s Signer) issue(r *csr, now time.Time) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// lasts is how long a certificate is to be valid.
+// lasts is how long a certificate is valid.
 func (s Signer) lasts(asked *int32) time.Duration {
 	if asked == nil {
 		return s.Duration
@@ -114,9 +115,9 @@ func (s Signer) lasts(asked *int32) time.Duration {
 	return min(s.Duration, time.Duration(max(*asked, shortest))*time.Second)
 }
 
-// template takes what is the client's to choose, and nothing else: no
-// extension of the request makes it into the certificate but the names. The
-// serial number is left to x509, which takes a random one.
+// template takes what the client may choose, and nothing else: of the
+// extensions in the request, only the names go into the certificate. Package
+// x509 picks a random serial number.
 func (s Signer) template(r *csr) (*x509.Certificate, any, error) {
 	parsed, err := parse(r)
 	if err != nil {
@@ -150,8 +151,8 @@ func (s Signer) template(r *csr) (*x509.Certificate, any, error) {
 	return t, parsed.PublicKey, nil
 }
 
-// checkRequest is what this signer, and the well-known one of Kubernetes,
-// asks of requests:
+// checkRequest applies the rules of this signer, and those of the well-known one of
+// Kubernetes:
 // https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers
 func (s Signer) checkRequest(r *csr, parsed *x509.CertificateRequest) error {
 	client := s.Name == certificatesv1.KubeAPIServerClientSignerName

@@ -27,15 +27,15 @@ import (
 )
 
 // PodCertificateRequests is the part that serves podcertificaterequests
-// (certificates.k8s.io/v1) with their status, by which the agent of a node asks
-// for a certificate that a pod is to have. The spec never changes. Who writes the
-// status needs the permission to "sign" for the signer, as with
-// [CertificateSigningRequests]; it says once and for all that the certificate is
-// issued, denied or failed.
+// (certificates.k8s.io/v1) with their status, with which the agent of a node asks
+// for the certificate of a pod. The spec never changes. To write the status, a
+// user needs the permission to "sign" for the signer, as with
+// [CertificateSigningRequests]; the status says once and for all that the
+// certificate is issued, denied or failed.
 //
-// Nobody compares a request with the pod and the node that it names: where agents
-// are not to be trusted, let an admission policy do so. Nobody signs by itself:
-// a [Signer] does not answer these requests. Old requests stay until they are deleted.
+// The part does not compare a request with the pod and the node that it names: where
+// agents are not to be trusted, let an admission policy do so. A [Signer] does not
+// answer these requests. Old requests stay until they are deleted.
 type PodCertificateRequests struct{}
 
 // Install adds podcertificaterequests to the group.
@@ -75,7 +75,7 @@ func podRequests(s *signers) *resource.Definition {
 		resource.Table(podRow, podColumns()...),
 		resource.ValidateCreate(func(_ context.Context, r *podRequest) field.ErrorList { return validatePodSpec(r) }),
 		resource.Ignores("status"),
-		// Not resource.Status: the error for a missing permission is one of the spec.
+		// Not resource.Status: the error for a missing permission names a field of the spec.
 		resource.UpdateSubresource("status", resource.Update[podRequest]{
 			Keep: func(r, old *podRequest) {
 				old.Spec.DeepCopyInto(&r.Spec)
@@ -154,7 +154,7 @@ func validateUserAnnotations(all map[string]string, path *field.Path) field.Erro
 	return errs
 }
 
-// validateLife checks how long the certificate is to last.
+// validateLife checks the lifetime that is asked for.
 func validateLife(s *certificatesv1.PodCertificateRequestSpec, path *field.Path) field.ErrorList {
 	if s.MaxExpirationSeconds == nil {
 		return field.ErrorList{field.Required(path, "must be set")}
@@ -170,8 +170,7 @@ func validateLife(s *certificatesv1.PodCertificateRequestSpec, path *field.Path)
 	return nil
 }
 
-// validateStub checks a request in DER that is there for its key: nothing else
-// of it is looked at.
+// validateStub checks a request in DER, of which only the key and the signature matter.
 func validateStub(der []byte, path *field.Path) field.ErrorList {
 	if len(der) == 0 {
 		return field.ErrorList{field.Required(path, "")}
@@ -194,7 +193,7 @@ func validateStub(der []byte, path *field.Path) field.ErrorList {
 	return field.ErrorList{field.Invalid(path, field.OmitValueType{}, problem)}
 }
 
-// badKey is why no certificate may be for a key.
+// badKey tells why a key may have no certificate.
 func badKey(key any) string {
 	switch key := key.(type) {
 	case ed25519.PublicKey:

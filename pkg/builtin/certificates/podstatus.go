@@ -19,8 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// validatePodUpdate also asks whether the user may sign, which only who changes
-// something has to.
+// validatePodUpdate also asks whether the user may sign, if the status changes.
 func (s *signers) validatePodUpdate(ctx context.Context, r, old *podRequest) field.ErrorList {
 	errs := validatePodStatus(r, old, time.Now())
 	if len(errs) > 0 || equality.Semantic.DeepEqual(r.Status, old.Status) {
@@ -106,8 +105,8 @@ func validatePodConditions(all []metav1.Condition, path *field.Path) field.Error
 // longestChain is how many bytes the certificates may have.
 const longestChain = 100 * 1024
 
-// validateIssued compares the certificate with what was asked for, and the times
-// with the certificate.
+// validateIssued compares the certificate with the request, and the times with
+// the certificate.
 func validateIssued(r *podRequest, status *field.Path, now time.Time) field.ErrorList {
 	path := status.Child("certificateChain")
 	if len(r.Status.CertificateChain) > longestChain {
@@ -143,8 +142,8 @@ func validateIssued(r *podRequest, status *field.Path, now time.Time) field.Erro
 	return nil
 }
 
-// parseChain is the first of the certificates in PEM. The others only have to be
-// certificates: whom to trust is not known here.
+// parseChain returns the first of the certificates in PEM. The others only have
+// to be certificates: the trusted authorities are not known here.
 func parseChain(chain string) (*x509.Certificate, error) {
 	var leaf *x509.Certificate
 	for block, rest := pem.Decode([]byte(chain)); block != nil; block, rest = pem.Decode(rest) {
@@ -167,7 +166,7 @@ func parseChain(chain string) (*x509.Certificate, error) {
 	return leaf, nil
 }
 
-// validateNames checks for whom the certificate is.
+// validateNames checks the form of the names in the certificate.
 func validateNames(leaf *x509.Certificate, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, name := range leaf.DNSNames {
@@ -189,8 +188,8 @@ func validateNames(leaf *x509.Certificate, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// How far the server's clock may be from the signer's, and the refresh from
-// either end of the certificate.
+// How far the server's clock may be from the signer's, and how far the refresh
+// must be from either end of the certificate.
 const (
 	clockSkew     = 5 * time.Minute
 	refreshMargin = 10 * time.Minute

@@ -23,14 +23,14 @@ import (
 // The certificate has the subject, the alternative names and the key of the
 // request and the usages of spec.usages, and nothing else that the request asks
 // for. It is never that of an authority: "cert sign" and "crl sign" are
-// refused. What cannot be signed gets the condition Failed.
+// refused. A request that cannot be signed gets the condition Failed.
 //
-// Who approves vouches for the subject: the signer takes any, but for
-// kubernetes.io/kube-apiserver-client, whose certificates are for clients and
+// The approver vouches for the subject: the signer takes any. Only those of
+// kubernetes.io/kube-apiserver-client are limited: they are for clients and
 // never name system:masters.
 type Signer struct {
 	// Name is the signer name whose requests are signed, "example.com/client".
-	// Those of kubelets are not for planes without nodes. Required.
+	// The signers of kubelets are not for planes without nodes. Required.
 	Name string
 	// Certificate and Key are the certificate authority. Nil: they are read from
 	// CertificateFile and KeyFile. Required unless CertificateFile is set.
@@ -48,10 +48,9 @@ type Signer struct {
 	// Duration is how long a certificate is valid, and the most that
 	// spec.expirationSeconds gets; none outlives the authority. 0: a year.
 	Duration time.Duration
-	// Approve is asked about every request that nobody decided about; it is
-	// approved when the answer is true, and otherwise left to others. It is called
-	// for one request at a time, must return soon, and may be asked again about
-	// the same request. Nil: nothing is approved.
+	// Approve is called for every undecided request: true approves it, false leaves
+	// it to others. It is called for one request at a time, must return soon, and
+	// may be called again for the same request. Nil: nothing is approved.
 	Approve func(*certificatesv1.CertificateSigningRequest) bool
 }
 
@@ -61,7 +60,7 @@ const defaultDuration = 365 * 24 * time.Hour
 // PartName implements the name errors use.
 func (s Signer) PartName() string { return fmt.Sprintf("certificates.Signer %q", s.Name) }
 
-// Install declares the work.
+// Install declares the work of the signer.
 func (s Signer) Install(p *controlplane.Plan) error {
 	if err := s.check(); err != nil {
 		return err

@@ -40,8 +40,8 @@ func status() resource.Update[csr] {
 	}
 }
 
-// keepConditions puts back the condition of a type when it is still there; when
-// it came or went, validation says so.
+// keepConditions restores the condition of a type if both objects have it;
+// validation refuses one that came or went.
 func keepConditions(r, old *csr, t certificatesv1.RequestConditionType) {
 	before := conditions(old, t)
 	if len(before) != len(conditions(r, t)) {
@@ -54,8 +54,8 @@ func keepConditions(r, old *csr, t certificatesv1.RequestConditionType) {
 	}
 }
 
-// stamp sets the times that the client left out: when a condition was updated
-// is now, and when it became what it is may be long ago.
+// stamp sets the times that the client left out: lastUpdateTime is now, and
+// lastTransitionTime is kept while the status is the same.
 func stamp(r, old *csr, now metav1.Time) {
 	for i := range r.Status.Conditions {
 		c := &r.Status.Conditions[i]

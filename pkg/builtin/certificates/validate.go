@@ -97,7 +97,7 @@ func validateSignerName(name string, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// validateLabels returns what is wrong with the first bad one between the dots.
+// validateLabels returns what is wrong with the first bad label between the dots.
 func validateLabels(name string, path *field.Path, check func(string) []string) field.ErrorList {
 	for label := range strings.SplitSeq(name, ".") {
 		var errs field.ErrorList
@@ -161,8 +161,8 @@ func validateConditionStatus(c certificatesv1.CertificateSigningRequestCondition
 	return nil
 }
 
-// validateUndecided is for /status, which decides nothing. What it does to a
-// condition that is there already is undone before.
+// validateUndecided is for /status, which decides nothing. Changes of existing
+// conditions are undone before.
 func validateUndecided(r, old *csr) field.ErrorList {
 	var errs field.ErrorList
 	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied} {

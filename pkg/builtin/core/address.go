@@ -49,7 +49,7 @@ func validateClusterIPs(s *corev1.Service, spec *field.Path) field.ErrorList {
 	if len(ips) > 2 {
 		errs = append(errs, field.Invalid(path, ips, "may only hold up to 2 values"))
 	}
-	// What follows would only confuse where an address is none.
+	// The checks below would only confuse if an address is invalid.
 	if valid && len(ips) > 1 {
 		if dual, err := netutils.IsDualStackIPStrings(ips); err != nil || !dual {
 			errs = append(errs, field.Invalid(path, ips, "may specify no more than one IP for each IP family"))
@@ -89,7 +89,7 @@ func validateFamilyOfIPs(s *corev1.Service, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// serviceWarnings tells a client what is out of date or has no effect.
+// serviceWarnings warns of fields that are out of date or have no effect.
 func serviceWarnings(_ context.Context, s *corev1.Service) []string {
 	spec, path := &s.Spec, field.NewPath("spec")
 	headless := spec.Type == corev1.ServiceTypeClusterIP && spec.ClusterIP == corev1.ClusterIPNone

@@ -54,7 +54,7 @@ func validateConfigMap(_ context.Context, c *corev1.ConfigMap) field.ErrorList {
 		size += len(c.BinaryData[key])
 	}
 	if size > corev1.MaxSecretSize {
-		// An empty path stands for the whole object: no one field is too long.
+		// An empty path is the whole object: no single field is too long.
 		errs = append(errs, field.TooLong(field.NewPath(""), "", corev1.MaxSecretSize))
 	}
 	return errs

@@ -46,7 +46,7 @@ func endpoints() *resource.Definition {
 	)
 }
 
-// endpointsText shows three of them.
+// endpointsText shows the first three.
 func endpointsText(e *corev1.Endpoints) string {
 	if len(e.Subsets) == 0 {
 		return "<none>"

@@ -18,9 +18,9 @@ import (
 )
 
 // Events is the part that serves events, which controllers record and kubectl
-// describe shows: as v1 and as events.k8s.io/v1, two views of one storage. What
-// is written through the newer group is checked as strictly as Kubernetes does
-// (KEP 383); what is written through v1 may be as it always was.
+// describe shows: as v1 and as events.k8s.io/v1, two views of one storage.
+// Events written through the newer group are checked strictly, as in Kubernetes
+// (KEP 383), those written through v1 as loosely as ever.
 type Events struct {
 	// TTL is how long an event is kept after its last change, in whole seconds.
 	// Empty: one hour, as kube-apiserver does.
@@ -89,7 +89,7 @@ func events(more ...resource.Option) *resource.Definition {
 	}, more...)...)
 }
 
-// eventSource is the component that reported the event, in the field of its time.
+// eventSource is the component that reported the event, from the older or the newer field.
 func eventSource(e *corev1.Event) string {
 	if e.Source.Component != "" {
 		return e.Source.Component
@@ -118,7 +118,7 @@ func eventRow(e *corev1.Event) []any {
 	}
 }
 
-// since is how long ago the first of the times was that is known.
+// since is the age of the first time that is known.
 func since(times ...time.Time) string {
 	for _, t := range times {
 		if !t.IsZero() {

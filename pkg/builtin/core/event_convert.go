@@ -37,8 +37,8 @@ func toCoreEvent(n *eventsv1.Event) *corev1.Event {
 	return e
 }
 
-// newForm is an event or a list of events of v1 as events.k8s.io/v1. Anything
-// else, such as a Status, stays.
+// newForm turns an event or a list of events of v1 into events.k8s.io/v1.
+// Anything else, such as a Status, stays.
 func newForm(obj runtime.Object) runtime.Object {
 	if cached, ok := obj.(runtime.CacheableObject); ok {
 		obj = cached.GetObject()
@@ -56,7 +56,7 @@ func newForm(obj runtime.Object) runtime.Object {
 	return obj
 }
 
-// coreForm is the way back.
+// coreForm is the reverse of newForm.
 func coreForm(obj runtime.Object) runtime.Object {
 	switch o := obj.(type) {
 	case *eventsv1.Event:

@@ -18,15 +18,14 @@ const (
 	maxEventNote = 1024
 )
 
-// validateEvent checks what kube-apiserver checks of events written through v1.
+// validateEvent checks events written through v1 as kube-apiserver does.
 func validateEvent(_ context.Context, e *corev1.Event) field.ErrorList {
 	return checkEvent(e, "reportingComponent")
 }
 
-// checkEvent checks what is common to both groups. Events without an eventTime,
-// as clients of v1 make them, are only to be in the namespace of what they are
-// about, those about cluster-scoped objects in default. reporting is what the
-// group calls the reporting controller.
+// checkEvent makes the checks of both groups. An event without an eventTime, as clients
+// of v1 make it, only has to be in the namespace of its object, or in default if that
+// is cluster-scoped. reporting is the group's name for the reporting controller.
 func checkEvent(e *corev1.Event, reporting string) field.ErrorList {
 	var errs field.ErrorList
 	about := e.InvolvedObject.Namespace
@@ -103,7 +102,7 @@ func checkNewEventUpdate(e, old *corev1.Event) field.ErrorList {
 	if !equality.Semantic.DeepEqual(e.Series, old.Series) {
 		errs = append(errs, checkSeries(e)...)
 	}
-	// What is stored has microseconds: a writer's nanoseconds change nothing.
+	// Stored times have microseconds: a writer's nanoseconds change nothing.
 	if !e.EventTime.Equal(&old.EventTime) {
 		errs = append(errs, apivalidation.ValidateImmutableField(e.EventTime, old.EventTime, field.NewPath("eventTime"))...)
 	}

@@ -30,8 +30,8 @@ var newEventsAPI = sync.OnceValue(func() *controlplane.API {
 	}, newEventDefinitions).API()
 })
 
-// newEventLabel says which fields of events.k8s.io/v1 can be selected by, and
-// what they are called in v1.
+// newEventLabel maps the fields of events.k8s.io/v1 that selectors can use to
+// their names in v1.
 func newEventLabel(label, value string) (string, string, error) {
 	switch label {
 	case "metadata.name", "metadata.namespace", "reason", "type":
@@ -49,8 +49,8 @@ func newEventLabel(label, value string) (string, string, error) {
 		"reason, type, reportingController, or kind, namespace, name, uid, apiVersion, resourceVersion, fieldPath of regarding", label)
 }
 
-// eventView serves the events of v1 as events.k8s.io/v1: it converts what comes
-// and goes, and leaves the work to the storage of v1.
+// eventView serves the events of v1 as events.k8s.io/v1: it converts requests
+// and answers, and leaves the work to the storage of v1.
 type eventView struct{ stored rest.StandardStorage }
 
 var (
@@ -60,7 +60,7 @@ var (
 	_ rest.Scoper               = &eventView{}
 )
 
-// of is the resource whose storage the view is of, once that is built.
+// of returns the resource; the view uses its storage once that is built.
 func (v *eventView) of(r controlplane.Resource) controlplane.Resource {
 	build := r.Build
 	r.Build = func(env controlplane.Env) (map[string]map[string]rest.Storage, error) {
@@ -91,7 +91,7 @@ func (*eventView) New() runtime.Object { return &eventsv1.Event{} }
 
 func (*eventView) NewList() runtime.Object { return &eventsv1.EventList{} }
 
-// Destroy does nothing: the resource destroys what it shares.
+// Destroy does nothing: the resource destroys the shared storage.
 func (*eventView) Destroy() {}
 
 func (*eventView) NamespaceScoped() bool { return true }
@@ -118,8 +118,8 @@ func (v *eventView) Watch(ctx context.Context, options *internalversion.ListOpti
 	})}, nil
 }
 
-// drained is a watch whose events are taken when it is stopped, until there is no
-// more. watch.Filter's goroutine waits for somebody who takes the one it has.
+// drained is a watch that receives its remaining events when it is stopped: the
+// goroutine of watch.Filter blocks until its event is received.
 type drained struct{ watch.Interface }
 
 // Stop implements watch.Interface.
@@ -190,7 +190,7 @@ func converted(obj runtime.Object, err error) (runtime.Object, error) {
 	return newForm(obj), nil
 }
 
-// inNewForm has admission see the event as the client wrote it.
+// inNewForm shows admission the event as the client wrote it.
 func inNewForm(validate rest.ValidateObjectFunc) rest.ValidateObjectFunc {
 	if validate == nil {
 		return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
-// LimitRanges is the part that serves limitranges (v1). It keeps them: the part
-// quota.LimitRanges applies what they say about pods and claims.
+// LimitRanges is the part that serves limitranges (v1). It only stores them:
+// the part quota.LimitRanges applies them to pods and claims.
 type LimitRanges struct{}
 
 // Install adds limitranges to the core group.
@@ -34,7 +34,7 @@ func limitRanges() *resource.Definition {
 			}
 		}),
 		resource.PrepareForCreate(func(_ context.Context, l *corev1.LimitRange) {
-			// The one kind that needs no name to be created.
+			// The only kind that can be created without a name.
 			if l.Name == "" {
 				l.Name = string(uuid.NewUUID())
 			}
@@ -43,9 +43,8 @@ func limitRanges() *resource.Definition {
 	)
 }
 
-// defaultLimits derives what a container gets from the bounds, where only those
-// are given: the limit from the maximum, and the request from the limit, or
-// else from the minimum.
+// defaultLimits derives the missing defaults of a container from the bounds: the
+// limit from the maximum, and the request from the limit, or else from the minimum.
 func defaultLimits(l *corev1.LimitRangeItem) {
 	for _, list := range []corev1.ResourceList{l.Max, l.Min, l.Default, l.DefaultRequest, l.MaxLimitRequestRatio} {
 		roundQuantities(list)
@@ -57,7 +56,7 @@ func defaultLimits(l *corev1.LimitRangeItem) {
 	l.DefaultRequest = withDefaults(withDefaults(l.DefaultRequest, l.Default), l.Min)
 }
 
-// withDefaults adds to a list what it lacks. The list is never nil afterwards.
+// withDefaults adds the entries that a list lacks. The list is never nil afterwards.
 func withDefaults(list, defaults corev1.ResourceList) corev1.ResourceList {
 	if list == nil {
 		list = corev1.ResourceList{}
@@ -138,7 +137,7 @@ func validateLimitNames(l *corev1.LimitRangeItem, path *field.Path) field.ErrorL
 	return errs
 }
 
-// limited are all resources that the item says something about.
+// limited returns all resources that the item mentions.
 func limited(l *corev1.LimitRangeItem) []corev1.ResourceName {
 	all := corev1.ResourceList{}
 	lists := []corev1.ResourceList{l.Max, l.Min, l.MaxLimitRequestRatio}
@@ -151,7 +150,7 @@ func limited(l *corev1.LimitRangeItem) []corev1.ResourceName {
 	return names(all)
 }
 
-// bound is one quantity of a limit, with the words for it.
+// bound is one quantity of a limit, with its names in errors.
 type bound struct {
 	field, text string
 	quantity    apiresource.Quantity
@@ -172,8 +171,8 @@ func validateBounds(l *corev1.LimitRangeItem, name corev1.ResourceName, path *fi
 	limitOfRequest := limit
 	limitOfRequest.text = "default limit value"
 	var errs field.ErrorList
-	// shown is the value that the error repeats, and not always the one that is
-	// wrong: Kubernetes is not consistent there.
+	// shown is the value in the error, and not always the wrong one: Kubernetes
+	// is not consistent there.
 	ordered := func(low, high bound, at string, shown apiresource.Quantity) {
 		if low.ok && high.ok && low.quantity.Cmp(high.quantity) > 0 {
 			errs = append(errs, field.Invalid(path.Child(at).Key(string(name)), shown, fmt.Sprintf("%s %s is greater than %s %s",
@@ -213,7 +212,7 @@ func validateRatio(l *corev1.LimitRangeItem, name corev1.ResourceName, path *fie
 	return errs
 }
 
-// ratios are the ratio as a number, and max/min, in thousandths where those fit.
+// ratios returns the ratio and max/min, computed in thousandths where those fit.
 func ratios(ratio, least, most apiresource.Quantity) (wanted, possible float64) {
 	whole := []int64{ratio.Value(), least.Value(), most.Value()}
 	if slices.Max(whole) < apiresource.MaxMilliValue {

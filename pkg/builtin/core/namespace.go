@@ -26,16 +26,16 @@ import (
 // before the plane is ready, keeps them from being deleted, and refuses objects
 // in a namespace that is missing or terminating.
 //
-// A deleted namespace is Terminating for as long as spec.finalizers names
-// somebody. Each new one names "kubernetes", which is this part: it deletes
-// everything in the namespace, of every resource the plane serves, and then writes
-// the finalize sub-resource without it. What stands in the way it writes into the
+// A deleted namespace is Terminating until spec.finalizers is empty. Each new one has
+// the finalizer "kubernetes", which is for this part: it deletes everything in the
+// namespace, of every resource the plane serves, and then removes the finalizer
+// through the finalize sub-resource. It writes what stands in the way into the
 // conditions of the namespace, as Kubernetes does; finalizers are honoured. It finds
-// objects in the plane's feed, and where servers share a storage, one of them does it.
+// objects in the plane's feed. Where servers share a storage, one of them does the
+// work.
 type Namespaces struct {
-	// KeepDeleted leaves deleted namespaces Terminating, and what they hold where it
-	// is, for a controller of yours that does what the part would. Empty: they are
-	// emptied and removed.
+	// KeepDeleted leaves deleted namespaces Terminating, with their objects, for a
+	// controller of yours. Empty: the part empties and removes them.
 	KeepDeleted bool
 }
 
@@ -75,20 +75,20 @@ func removeDeleted(ctx context.Context, p *controlplane.Plane) error {
 // immortal are the namespaces that exist from the start and cannot be deleted.
 func immortal() []string { return []string{metav1.NamespaceDefault, metav1.NamespaceSystem} }
 
-// awaitNamespaces returns when the informer has the namespaces: admission asks for one
-// that it has not, with every write.
+// awaitNamespaces returns when the informer has the namespaces: for one that it lacks,
+// admission asks the server with every write.
 func awaitNamespaces(ctx context.Context, informer cache.SharedIndexInformer, names ...string) error {
 	added := make(chan struct{}, 1)
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
 		select {
 		case added <- struct{}{}:
-		default: // a look is due already
+		default: // a check is due already
 		}
 	}})
 	if err != nil {
 		return err
 	}
-	defer func() { _ = informer.RemoveEventHandler(handler) }() // it is there
+	defer func() { _ = informer.RemoveEventHandler(handler) }() // the handler is registered
 	for _, name := range names {
 		for _, found, _ := informer.GetStore().GetByKey(name); !found; _, found, _ = informer.GetStore().GetByKey(name) {
 			select {
@@ -101,8 +101,8 @@ func awaitNamespaces(ctx context.Context, informer cache.SharedIndexInformer, na
 	return nil
 }
 
-// ensureNamespaces creates the namespaces that do not exist yet. It looks first: a
-// storage that takes no writes is no reason not to start on what is in it.
+// ensureNamespaces creates the namespaces that do not exist yet. It reads first: a
+// plane starts on a storage that takes no writes if they exist there.
 func ensureNamespaces(ctx context.Context, client typedcorev1.NamespaceInterface, names ...string) error {
 	for _, name := range names {
 		if _, err := client.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -140,7 +140,7 @@ func namespaces(more ...resource.Option) *resource.Definition {
 		}, metav1.TableColumnDefinition{
 			Name: "Status", Type: "string", Description: "The status of the namespace",
 		}),
-		// Not resource.StatusAndMetadata: the phase has rules only there.
+		// Not resource.StatusAndMetadata: the phase has rules here only.
 		resource.UpdateSubresource("status", resource.Update[corev1.Namespace]{
 			Keep:     func(ns, old *corev1.Namespace) { ns.Spec = old.Spec },
 			Ignores:  []string{"spec"},
@@ -178,7 +178,7 @@ func labelNamespace(ns *corev1.Namespace) {
 
 func prepareNamespace(_ context.Context, ns *corev1.Namespace) {
 	ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
-	// Not a default: the finalizer is taken away later, and must not come back.
+	// Not a default: the finalizer is removed later, and must not come back.
 	if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
 		ns.Spec.Finalizers = append(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
 	}

@@ -43,7 +43,7 @@ type namespaceStorage struct {
 
 var _ rest.GracefulDeleter = namespaceStorage{}
 
-// namespaceResource is namespaces with their own way to be deleted.
+// namespaceResource is the resource of namespaces, with a Delete of its own.
 func namespaceResource() controlplane.Resource {
 	r := namespaces().Resource(corev1.SchemeGroupVersion)
 	r.Build = func(env controlplane.Env) (map[string]map[string]rest.Storage, error) {
@@ -128,7 +128,7 @@ func (s namespaceStorage) terminate(
 }
 
 // pin checks the preconditions and adds the UID: a namespace of the same name
-// that is created meanwhile must not be deleted in the place of this one.
+// that is created meanwhile must not be deleted instead.
 func pin(options *metav1.DeleteOptions, ns *corev1.Namespace) (*metav1.DeleteOptions, error) {
 	if options == nil {
 		options = metav1.NewDeleteOptions(0)
@@ -185,7 +185,7 @@ func dependentsFinalizers(have []string, options *metav1.DeleteOptions) []string
 	return want
 }
 
-// statusError makes an error of the storage one for the client.
+// statusError turns an error of the storage into one for the client.
 func statusError(err error, name string) error {
 	err = storeerr.InterpretGetError(err, corev1.Resource("namespaces"), name)
 	err = storeerr.InterpretUpdateError(err, corev1.Resource("namespaces"), name)

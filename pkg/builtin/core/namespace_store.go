@@ -9,19 +9,18 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// namespaceStore sets what is special about the store of namespaces.
+// namespaceStore adapts the store to namespaces.
 func namespaceStore(s *registry.Store) {
 	s.CreateStrategy = namespaceCreate{s.CreateStrategy}
 	s.ReturnDeletedObject = true
-	// Besides metadata.finalizers, which the store asks about itself.
+	// Besides metadata.finalizers, which the store checks itself.
 	s.ShouldDeleteDuringUpdate = func(_ context.Context, _ string, obj, _ runtime.Object) bool {
 		ns, ok := obj.(*corev1.Namespace)
 		return ok && len(ns.Spec.Finalizers) == 0
 	}
 }
 
-// namespaceCreate labels a namespace whose name was generated: only what runs
-// last knows it.
+// namespaceCreate labels a namespace whose name was generated: only the last step knows it.
 type namespaceCreate struct{ rest.RESTCreateStrategy }
 
 func (namespaceCreate) Canonicalize(obj runtime.Object) {

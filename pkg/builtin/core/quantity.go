@@ -23,7 +23,7 @@ func roundQuantities(list corev1.ResourceList) {
 	}
 }
 
-// names are the resources of a list in an order that is always the same.
+// names returns the resources of a list, sorted.
 func names(list corev1.ResourceList) []corev1.ResourceName {
 	return slices.Sorted(maps.Keys(list))
 }
@@ -39,7 +39,7 @@ func validateResourceName(name corev1.ResourceName, path *field.Path) field.Erro
 	return nil
 }
 
-// validateContainerResourceName checks the name of what a container can ask for.
+// validateContainerResourceName checks the name of a resource that a container can request.
 func validateContainerResourceName(name corev1.ResourceName, path *field.Path) field.ErrorList {
 	errs := validateResourceName(name, path)
 	switch {
@@ -114,8 +114,8 @@ func isNative(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
 }
 
-// isExtended tells whether the resource is somebody else's, with a name that is
-// still one when a quota puts its prefix before it.
+// isExtended tells whether the resource is not one of Kubernetes, and its name
+// is still valid with the prefix of a quota.
 func isExtended(name corev1.ResourceName) bool {
 	return !isNative(name) && !strings.HasPrefix(string(name), corev1.DefaultResourceRequestsPrefix) &&
 		len(validation.IsQualifiedName(corev1.DefaultResourceRequestsPrefix+string(name))) == 0

@@ -17,7 +17,7 @@ import (
 )
 
 // ResourceQuotas is the part that serves resourcequotas (v1) with their status
-// sub-resource. It keeps them and enforces nothing: that takes an admission
+// sub-resource. It stores them and enforces nothing: that takes an admission
 // plugin and a controller that counts. kubectl get and kubectl describe quota
 // show the status, which that controller writes; until then both are empty.
 type ResourceQuotas struct{}
@@ -51,8 +51,7 @@ func resourceQuotas() *resource.Definition {
 	)
 }
 
-// quotaRow shows used and hard of each resource; what limits containers from
-// above has a column of its own.
+// quotaRow shows used and hard of each resource; limits have a column of their own.
 func quotaRow(q *corev1.ResourceQuota) []any {
 	var requests, limits []string
 	for _, name := range names(q.Status.Hard) {
@@ -145,8 +144,8 @@ func validateScopeOperator(r corev1.ScopedResourceSelectorRequirement, path *fie
 	return errs
 }
 
-// conflictingScopes wants scopes that some object can be in together. What it
-// shows is spec.scopes, for the scope selector too, as Kubernetes does.
+// conflictingScopes refuses scopes that no object can be in together. Its
+// errors show spec.scopes, for the scope selector too, as in Kubernetes.
 func conflictingScopes(scopes, shown []corev1.ResourceQuotaScope, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, pair := range [][2]corev1.ResourceQuotaScope{
@@ -171,7 +170,7 @@ func isQuotaScope(scope corev1.ResourceQuotaScope) bool {
 	return false
 }
 
-// outOfScope are the resources that objects in the scope do not use.
+// outOfScope returns the resources that objects in the scope do not use.
 func outOfScope(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []corev1.ResourceName {
 	var in []corev1.ResourceName
 	switch scope {

@@ -46,8 +46,8 @@ func secrets() *resource.Definition {
 	)
 }
 
-// defaultSecret moves stringData, which is write-only, into data. Kubernetes
-// does so where it converts v1 to its internal version; here the two are one.
+// defaultSecret moves stringData, which is write-only, into data. Kubernetes does
+// so when it converts v1 to its internal version; here v1 is the internal version.
 func defaultSecret(s *corev1.Secret) {
 	if s.Type == "" {
 		s.Type = corev1.SecretTypeOpaque
@@ -74,8 +74,7 @@ func validateSecret(_ context.Context, s *corev1.Secret) field.ErrorList {
 	return append(errs, validateSecretType(s)...)
 }
 
-// validateSecretType checks that a secret of a well-known type has what those
-// who read that type look for.
+// validateSecretType checks that a secret of a well-known type has what its readers need.
 func validateSecretType(s *corev1.Secret) field.ErrorList {
 	switch s.Type {
 	case corev1.SecretTypeServiceAccountToken:
@@ -140,7 +139,7 @@ func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorL
 	return errs
 }
 
-// secretWarnings tells a client whose key does not belong to its certificate.
+// secretWarnings warns of a key that does not belong to its certificate.
 func secretWarnings(_ context.Context, s *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil

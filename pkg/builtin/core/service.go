@@ -29,7 +29,7 @@ import (
 //   - ipFamilies and ipFamilyPolicy are kept as given: Kubernetes fills them in
 //     from the ranges of its service network.
 //   - Defaults, validation and immutable fields are those of Kubernetes otherwise.
-//     That an address or port is free, or in a range, is not checked.
+//     Whether an address or port is free, or in a range, is not checked.
 //   - There is no proxy sub-resource, and Endpoints of the same name are not
 //     deleted with a service.
 type Services struct{}

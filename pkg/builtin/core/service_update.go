@@ -9,15 +9,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// fillClusterIPs is for clients that know clusterIP only, the older field.
+// fillClusterIPs is for clients that only know clusterIP, the older field.
 func fillClusterIPs(s *corev1.Service) {
 	if s.Spec.ClusterIP != "" && len(s.Spec.ClusterIPs) == 0 {
 		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
 	}
 }
 
-// prepareServiceUpdate keeps what the client left out and does not mean to
-// take away, and takes away what the new type has no use for.
+// prepareServiceUpdate keeps fields that the client left out but does not mean
+// to remove, and removes those that the new type does not use.
 func prepareServiceUpdate(_ context.Context, s, old *corev1.Service) {
 	keepAllocated(s, old)
 	syncClusterIPs(s, old)
@@ -44,7 +44,7 @@ func keepAllocated(s, old *corev1.Service) {
 	}
 }
 
-// keepNodePorts knows a port by its name; everything else of it may have changed.
+// keepNodePorts identifies a port by its name; everything else may have changed.
 func keepNodePorts(s, old *corev1.Service) {
 	used, byName := map[int32]bool{}, map[string]int32{}
 	for _, p := range s.Spec.Ports {
@@ -61,7 +61,7 @@ func keepNodePorts(s, old *corev1.Service) {
 	}
 }
 
-// syncClusterIPs lets a client that knows clusterIP only change both fields.
+// syncClusterIPs lets a client that only knows clusterIP change both fields.
 func syncClusterIPs(s, old *corev1.Service) {
 	if s.Spec.ClusterIP == old.Spec.ClusterIP || !slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) {
 		return
@@ -71,7 +71,7 @@ func syncClusterIPs(s, old *corev1.Service) {
 }
 
 // dropForType empties fields that the new type does not have, if the client
-// left them as they were. What it changed is for validation to refuse.
+// left them as they were. Validation refuses those that it changed.
 func dropForType(s, old *corev1.Service) {
 	if hasClusterIP(old) && !hasClusterIP(s) {
 		if s.Spec.ClusterIP == old.Spec.ClusterIP && slices.Equal(s.Spec.ClusterIPs, old.Spec.ClusterIPs) {
@@ -182,8 +182,8 @@ func validateFamilyChange(s, old *corev1.Service, spec *field.Path) field.ErrorL
 	return errs
 }
 
-// validateFirst wants the first value to stay, and the others too where none
-// was added or taken away. shown is what the error repeats.
+// validateFirst refuses to change the first value, and the others too if none
+// was added or removed. shown is the value in the error.
 func validateFirst[T comparable](now, was []T, shown any, path *field.Path) field.ErrorList {
 	n := min(1, len(now), len(was))
 	if len(now) == len(was) {

@@ -57,7 +57,7 @@ func validateTopologyMode(s *corev1.Service) field.ErrorList {
 		fmt.Sprintf("must match annotations[%s] when both are specified", corev1.DeprecatedAnnotationTopologyAwareHints))}
 }
 
-// validateServiceType checks what only some types may, or must, have.
+// validateServiceType checks the fields that only some types may, or must, have.
 func validateServiceType(s *corev1.Service, spec *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(s.Spec.Ports) == 0 && !isHeadless(s) && hasClusterIP(s) {
@@ -136,7 +136,7 @@ func validateAppProtocol(name *string, path *field.Path) field.ErrorList {
 
 func validateAffinity(s *corev1.Service, spec *field.Path) field.ErrorList {
 	errs := check.OneOf(spec.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)
-	// Defaulting has seen to it that a timeout is there.
+	// Defaulting has set a timeout.
 	if c := s.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil && c.ClientIP.TimeoutSeconds != nil {
 		sticky := s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP
 		if t := *c.ClientIP.TimeoutSeconds; sticky && (t <= 0 || t > maxClientIPAffinity) {

@@ -15,8 +15,8 @@ import (
 // for permissions: tokens come with serviceaccount.Tokens, and accounts named
 // default with lifecycle.DefaultServiceAccounts.
 //
-// kubectl get prints name and age, as Kubernetes 1.36 does: what used to be
-// counted under SECRETS has been empty since tokens are no longer Secrets
+// kubectl get prints name and age, as Kubernetes 1.36 does: the list that the
+// column SECRETS counted has been empty since tokens are no longer Secrets
 // (https://github.com/kubernetes/kubernetes/pull/117160).
 type ServiceAccounts struct{}
 
@@ -41,8 +41,7 @@ func serviceAccounts() *resource.Definition {
 	)
 }
 
-// cleanSecretReferences keeps the names: the Secrets are in the namespace of
-// the account.
+// cleanSecretReferences keeps only the names: the Secrets are in the namespace of the account.
 func cleanSecretReferences(sa *corev1.ServiceAccount) {
 	for i, secret := range sa.Secrets {
 		sa.Secrets[i] = corev1.ObjectReference{Name: secret.Name}

@@ -43,8 +43,8 @@ func endpointSlices() *resource.Definition {
 		resource.Default(defaultPorts),
 		resource.Drop(dropTopology),
 		resource.PrepareForUpdate(func(_ context.Context, s, old *discoveryv1.EndpointSlice) {
-			// The one kind whose generation counts labels: they say to which
-			// service the slice belongs.
+			// The only kind whose generation counts changes of labels: they say
+			// to which service the slice belongs.
 			if !maps.Equal(s.Labels, old.Labels) {
 				s.Generation = old.Generation + 1
 			}
@@ -91,7 +91,7 @@ func row(s *discoveryv1.EndpointSlice) []any {
 	return []any{string(s.AddressType), firstFew(ports), firstFew(addresses)}
 }
 
-// firstFew shows three of them.
+// firstFew shows the first three.
 func firstFew(all []string) string {
 	const shown = 3
 	if more := len(all) - shown; more > 0 {

@@ -87,8 +87,7 @@ func validateEndpoints(endpoints []discoveryv1.Endpoint, t discoveryv1.AddressTy
 	return errs
 }
 
-// validateAddress checks an address of a known type; another type is an error
-// of its own.
+// validateAddress checks an address of a known type; an unknown type has its own error.
 func validateAddress(address string, t discoveryv1.AddressType, path *field.Path) field.ErrorList {
 	switch t {
 	case discoveryv1.AddressTypeFQDN:

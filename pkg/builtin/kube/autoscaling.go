@@ -83,7 +83,7 @@ func validateAutoscaler(_ context.Context, h *autoscalingv2.HorizontalPodAutosca
 			autoscalingv2.ContainerResourceMetricSourceType, autoscalingv2.ExternalMetricSourceType, autoscalingv2.ObjectMetricSourceType,
 			autoscalingv2.PodsMetricSourceType, autoscalingv2.ResourceMetricSourceType)...)
 	}
-	// Where no pod is left, no pod says when there is work again.
+	// Without pods, no metric of pods tells when there is work again.
 	if h.Spec.MinReplicas != nil && least == 0 && !slices.ContainsFunc(h.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 	}) {
@@ -104,7 +104,7 @@ func autoscalerRow(h *autoscalingv2.HorizontalPodAutoscaler) []any {
 	}
 }
 
-// metricsText is the first two metrics: what they are and what they should be.
+// metricsText is the first two metrics, current and target.
 func metricsText(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
 	if len(specs) == 0 {
 		return none
@@ -141,7 +141,7 @@ func metricText(m *autoscalingv2.MetricSpec, now *autoscalingv2.MetricStatus) st
 	return "<unknown type>"
 }
 
-// targetText is a metric as current/wanted.
+// targetText is a metric as current/target.
 func targetText(target autoscalingv2.MetricTarget, now autoscalingv2.MetricValueStatus) string {
 	is := func(q *resource.Quantity) string {
 		if q == nil {

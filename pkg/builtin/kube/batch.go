@@ -74,8 +74,7 @@ func defaultJob(j *batchv1.Job) {
 	defaultPodSpec(&s.Template.Spec)
 }
 
-// selectOwnPods makes a job select the pods that carry its UID, and no other's,
-// unless its author takes care of that.
+// selectOwnPods makes a job select only the pods with its UID, unless manualSelector is set.
 func selectOwnPods(_ context.Context, j *batchv1.Job) {
 	if value(j.Spec.ManualSelector) {
 		return
@@ -151,7 +150,7 @@ func validateJobUpdate(_ context.Context, j, old *batchv1.Job) field.ErrorList {
 	}
 	template := is.Template.DeepCopy()
 	if value(was.Suspend) && old.Status.Active == 0 {
-		// Where its pods may run, and with what, can be changed while a job is suspended.
+		// Scheduling and resources of its pods can change while a job is suspended.
 		template.Spec.NodeSelector, template.Spec.Affinity = was.Template.Spec.NodeSelector, was.Template.Spec.Affinity
 		template.Spec.Tolerations = was.Template.Spec.Tolerations
 		template.Spec.SchedulingGates = was.Template.Spec.SchedulingGates

@@ -21,8 +21,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// budgets are the PodDisruptionBudgets of one plane. They are reached as by any
-// client, since another part serves them, or none.
+// budgets reads the PodDisruptionBudgets of a plane through its API, since
+// another part serves them, or none.
 type budgets struct {
 	client atomic.Pointer[policyclient.PolicyV1Client]
 }
@@ -37,7 +37,7 @@ func (b *budgets) start(_ context.Context, p *controlplane.Plane) error {
 	return nil
 }
 
-// in are the budgets of a namespace.
+// in returns the client of a namespace.
 func (b *budgets) in(namespace string) (policyclient.PodDisruptionBudgetInterface, error) {
 	client := b.client.Load()
 	if client == nil {
@@ -46,7 +46,7 @@ func (b *budgets) in(namespace string) (policyclient.PodDisruptionBudgetInterfac
 	return client.PodDisruptionBudgets(namespace), nil
 }
 
-// of are the budgets that select the pod; none where budgets are not served.
+// of returns the budgets that select the pod; none if budgets are not served.
 func (b *budgets) of(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisruptionBudget, error) {
 	client, err := b.in(pod.Namespace)
 	if err != nil {
@@ -69,8 +69,8 @@ func (b *budgets) of(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisrup
 	return found, nil
 }
 
-// take counts one disruption in the status of the budget, which it changes, or
-// says why that may not be.
+// take counts one disruption in the status of the budget, or says why the
+// budget does not allow it. It changes its argument.
 func (b *budgets) take(ctx context.Context, budget *policyv1.PodDisruptionBudget, pod string, dryRun bool) error {
 	client, err := b.in(budget.Namespace)
 	if err != nil {
@@ -78,7 +78,7 @@ func (b *budgets) take(ctx context.Context, budget *policyv1.PodDisruptionBudget
 	}
 	old := false
 	return retry.OnError(patience(), apierrors.IsConflict, func() error {
-		if old { // somebody else was faster
+		if old { // another client was faster
 			if budget, err = client.Get(ctx, budget.Name, metav1.GetOptions{}); err != nil {
 				return err
 			}
@@ -116,7 +116,7 @@ func exhausted(b *policyv1.PodDisruptionBudget) string {
 	because := meta.FindStatusCondition(b.Status.Conditions, policyv1.DisruptionAllowedCondition)
 	explained := because != nil && because.Status == metav1.ConditionFalse && because.Message != ""
 	switch {
-	case explained && because.Reason == policyv1.SyncFailedReason: // then the numbers are not to be trusted
+	case explained && because.Reason == policyv1.SyncFailedReason: // then the numbers cannot be trusted
 		return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %s",
 			b.Name, because.Message)
 	case b.Status.CurrentHealthy <= b.Status.DesiredHealthy:
@@ -129,7 +129,7 @@ func exhausted(b *policyv1.PodDisruptionBudget) string {
 	return fmt.Sprintf("The disruption budget %s does not allow evicting pods currently", b.Name)
 }
 
-// processing is the answer when the budget's numbers are older than it is.
+// processing is the answer when the budget's status is older than its spec.
 func processing(budget string) error {
 	return tooMany(10, fmt.Sprintf("The disruption budget %s is still being processed by the server.", budget))
 }
@@ -141,8 +141,8 @@ func tooMany(retryAfterSeconds int, why string) error {
 	return err
 }
 
-// disrupt counts one disruption. The pod is named until the controller of
-// budgets has seen it end.
+// disrupt counts one disruption. The status names the pod until the controller
+// of budgets has seen it end.
 func disrupt(b *policyv1.PodDisruptionBudget, pod string) {
 	b.Status.DisruptionsAllowed--
 	if b.Status.DisruptionsAllowed == 0 {
@@ -157,13 +157,13 @@ func disrupt(b *policyv1.PodDisruptionBudget, pod string) {
 	b.Status.DisruptedPods[pod] = metav1.Now()
 }
 
-// sparesUnready tells whether the budget lets go of pods that are not ready.
+// sparesUnready tells whether the budget allows to evict any pod that is not ready.
 func sparesUnready(b *policyv1.PodDisruptionBudget) bool {
 	return value(b.Spec.UnhealthyPodEvictionPolicy) == policyv1.AlwaysAllow ||
 		b.Status.DesiredHealthy > 0 && b.Status.CurrentHealthy >= b.Status.DesiredHealthy
 }
 
-// patience is how long what others change meanwhile is tried again, some 10 s in all.
+// patience is the backoff after conflicts, some 10 s in all.
 func patience() wait.Backoff {
 	return wait.Backoff{Duration: 20 * time.Millisecond, Factor: 1.3, Jitter: 0.5, Steps: 19}
 }

@@ -46,8 +46,8 @@ func table[T any](row func(*T) []any, names ...string) resource.Option {
 	return resource.Columns(row, columns(names...)...)
 }
 
-// ageAt moves the column Age from one index to another, and away when that is
-// negative: a few kinds do not print it where most do.
+// ageAt moves the column Age from one index to another, and removes it if that
+// is negative: a few kinds do not print it where most do.
 func ageAt(from, to int) resource.Option {
 	return resource.Store(func(s *registry.Store) {
 		s.TableConvertor = movedAge{TableConvertor: s.TableConvertor, from: from, to: to}

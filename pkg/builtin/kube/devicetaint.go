@@ -30,22 +30,22 @@ func deviceTaintRules() *resource.Definition {
 	)
 }
 
-// defaultTaint says that a taint is there from now on.
+// defaultTaint sets the time of a taint to now.
 func defaultTaint(t *resourcev1.DeviceTaint) {
 	if t.TimeAdded == nil {
 		t.TimeAdded = secondsNow()
 	}
 }
 
-// renewTaint says that another effect is there from now on, unless the client
-// says since when: tolerations count their time from there.
+// renewTaint sets the time to now when the effect changes, unless the client
+// sets it: tolerations count from it.
 func renewTaint(t, old *resourcev1.DeviceTaint) {
 	if t.Effect != old.Effect && t.TimeAdded.Equal(old.TimeAdded) {
 		t.TimeAdded = secondsNow()
 	}
 }
 
-// secondsNow is the time as it will be read: JSON has whole seconds.
+// secondsNow is the time as clients will read it: JSON has whole seconds.
 func secondsNow() *metav1.Time { return new(metav1.NewTime(time.Now().Truncate(time.Second))) }
 
 // validateTaintRule checks what the type does not declare.

@@ -31,12 +31,12 @@
 // selectors and the columns of kubectl get are those of Kubernetes 1.37. Objects
 // are stored as protobuf. Nothing acts on them: no pod runs and no Deployment
 // makes a ReplicaSet unless a controller of yours does it. A write to /status
-// changes metadata of the kinds of which it does so in Kubernetes.
+// changes metadata of the same kinds as in Kubernetes.
 //
 // A pod may be bound to a node (pods/binding, and the old bindings) and evicted
 // (pods/eviction). Where [Policy] is served too, an eviction asks the
-// PodDisruptionBudget of the pod, and counts in its status; whoever runs pods
-// says there what it allows.
+// PodDisruptionBudget of the pod, and counts in its status, where a controller
+// of yours writes how much it allows.
 //
 // Not served: autoscaling/v1 (a HorizontalPodAutoscaler has autoscaling/v2
 // only), and the sub-resources that need a kubelet (pods/log, pods/exec,
@@ -52,11 +52,11 @@
 //
 // # What is dropped
 //
-// The fields that are new in Kubernetes 1.37 and of a feature that is off there
-// by default, as kube-apiserver does: users of volumes, modes of emptyDir,
+// The fields that are new in Kubernetes 1.37 and belong to a feature that is off
+// there by default, as kube-apiserver does: users of volumes, modes of emptyDir,
 // options of bind mounts, the protocol and mode of probes, eviction responders, the
-// health of volumes, and what devices may do in alpha. What is stored already
-// stays. Fields of older features that are off are kept.
+// health of volumes, and what devices may do in alpha. Stored values stay. Fields
+// of older features that are off are kept.
 //
 // # What is validated
 //

@@ -35,7 +35,7 @@ func elsewhere() map[string]string {
 	return homes
 }
 
-// find is the group and the plural name of a resource named as [Resources] takes it.
+// find returns the group and the plural name of a resource, named as for [Resources].
 func find(name string) (apiGroup, string, error) {
 	want := schema.ParseGroupResource(name)
 	for _, g := range every() {
@@ -76,11 +76,11 @@ func findGroup(name string) (apiGroup, error) {
 	return apiGroup{}, fmt.Errorf("group %q: kube has none of that name; %s", name, suggest(name, all))
 }
 
-// suggest names what begins like the name, or all there is.
+// suggest returns the names that begin like this one, or else all.
 func suggest(name string, all []string) string {
 	bare, _, _ := strings.Cut(strings.ToLower(name), ".")
 	var near []string
-	letters := 2 // so few say nothing
+	letters := 2 // so few are no hint
 	for _, candidate := range all {
 		n := 0
 		for n < min(len(bare), len(candidate)) && bare[n] == candidate[n] {

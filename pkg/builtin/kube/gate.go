@@ -27,9 +27,9 @@ const (
 	derivedAttributes  = "DRADerivedAttributes"
 )
 
-// gates say of struct types which of their fields a feature gate guards, by the
-// names of the gates: kube-apiserver drops what is there, unless the stored
-// object has something of the same feature.
+// gates maps struct types to the fields that feature gates guard, and those to
+// the names of the gates: kube-apiserver drops such a field unless the stored
+// object uses the same feature.
 type gates map[reflect.Type]map[string]string
 
 // in is the key of gates for fields of T.
@@ -94,7 +94,7 @@ func gated[T any](g gates) resource.Option {
 	return resource.Drop(func(obj, old *T) { drop(obj, old, g) })
 }
 
-// drop empties the fields of features, but those of features that the old object uses.
+// drop empties guarded fields, except those of features that the old object uses.
 func drop[T any](obj, old *T, g gates) {
 	used := map[string][]reflect.Value{}
 	if g.find(reflect.ValueOf(obj), used); len(used) == 0 {

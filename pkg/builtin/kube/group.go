@@ -21,9 +21,9 @@ import (
 type apiGroup struct {
 	gv          schema.GroupVersion
 	definitions common.GetOpenAPIDefinitions
-	// rules registers what the types declare of their validation; may be nil.
+	// rules registers the validation that the types declare; may be nil.
 	rules func(*runtime.Scheme) error
-	// extend adds to a resource what needs more than the store of it; may be nil.
+	// extend adds what a resource needs beside its store; may be nil.
 	extend    func(*controlplane.Plan, controlplane.Resource) controlplane.Resource
 	resources func() []*resource.Definition
 }
@@ -36,10 +36,9 @@ func every() []apiGroup {
 	}
 }
 
-// shared holds the groups that were asked for, which are the same for every
-// plane. It is a map that starts empty, and not a variable per group made by
-// sync.OnceValue, because the linker keeps what the start of a package refers to:
-// a program would link every group.
+// shared holds the groups in use, which are the same for every plane. It is a map that
+// starts empty, and not a variable per group made by sync.OnceValue, because the linker
+// keeps what the start of a package refers to: a program would link every group.
 var shared sync.Map //nolint:gochecknoglobals // schema.GroupVersion -> *group.Group, each a constant
 
 // group is the group with its scheme and definitions, made once per process.

@@ -16,8 +16,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
-// gracefulPods gives a pod that runs on a node time to end: it is marked, and
-// whoever runs it deletes it again with a grace period of 0.
+// gracefulPods gives a pod that runs on a node time to end: the delete marks
+// it, and its agent deletes it again with a grace period of 0.
 type gracefulPods struct{ rest.RESTDeleteStrategy }
 
 var _ rest.RESTGracefulDeleteStrategy = gracefulPods{}
@@ -41,8 +41,8 @@ func (gracefulPods) CheckGracefulDelete(_ context.Context, obj runtime.Object, o
 	return true
 }
 
-// orphans makes a delete that does not say otherwise leave the dependents, as
-// Kubernetes does for its oldest workloads.
+// orphans makes a delete without a policy orphan the dependents, as Kubernetes
+// does for its oldest workloads.
 func orphans() resource.Option {
 	return resource.Store(func(s *registry.Store) { s.DeleteStrategy = orphaning{s.DeleteStrategy} })
 }
@@ -117,7 +117,7 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 		}
 	}
 	if len(was.SchedulingGates) > 0 {
-		// What decides where a pod goes may be made narrower while it waits.
+		// The placement of a gated pod may still be narrowed.
 		is.NodeSelector, is.Affinity = was.NodeSelector, was.Affinity
 	}
 	is.SchedulingGates = was.SchedulingGates

@@ -19,7 +19,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
-// podBinding is /binding, where schedulers say on which node a pod is to run.
+// podBinding is /binding, where schedulers say on which node a pod runs.
 type podBinding struct{ pods podStore }
 
 var (
@@ -31,11 +31,11 @@ func newPodBinding(s *registry.Store) rest.Storage { return podBinding{podStore{
 
 func (podBinding) New() runtime.Object { return &corev1.Binding{} }
 
-// Destroy does nothing: the resource destroys what it shares.
+// Destroy does nothing: the resource destroys the shared storage.
 func (podBinding) Destroy() {}
 
 // PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate keeps the UID and
-// the resource version, which say what pod the scheduler has seen.
+// the resource version, which identify the pod that the scheduler has seen.
 func (podBinding) PreserveRequestObjectMetaSystemFieldsOnSubresourceCreate() bool { return true }
 
 func (b podBinding) Create(
@@ -79,8 +79,8 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	return append(errs, check.Required(target.Child("name"), b.Target.Name)...)
 }
 
-// assign gives a pod its node, which it has only once. What schedulers keep in
-// annotations, and the topology of the node in labels, come with it.
+// assign gives a pod its node, once only. The annotations of the scheduler, and
+// the topology of the node in labels, come with it.
 func assign(p *corev1.Pod, b *corev1.Binding) error {
 	switch {
 	case p.DeletionTimestamp != nil:
@@ -115,7 +115,7 @@ var (
 
 func (bindings) New() runtime.Object { return &corev1.Binding{} }
 
-// Destroy does nothing: the resource destroys what it shares.
+// Destroy does nothing: the resource destroys the shared storage.
 func (bindings) Destroy() {}
 
 func (bindings) NamespaceScoped() bool { return true }

@@ -46,7 +46,7 @@ func defaultPodSpec(s *corev1.PodSpec) {
 	if s.SecurityContext == nil {
 		s.SecurityContext = &corev1.PodSecurityContext{}
 	}
-	// The name has been renamed once: both fields always say the same.
+	// The field was renamed once: both names always have the same value.
 	fill(&s.ServiceAccountName, s.DeprecatedServiceAccount)
 	s.DeprecatedServiceAccount = s.ServiceAccountName
 	for i := range s.InitContainers {

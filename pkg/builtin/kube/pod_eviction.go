@@ -34,7 +34,7 @@ var (
 
 func (podEviction) New() runtime.Object { return &policyv1.Eviction{} }
 
-// Destroy does nothing: the resource destroys what it shares.
+// Destroy does nothing: the resource destroys the shared storage.
 func (podEviction) Destroy() {}
 
 // GroupVersionKind is the kind whatever the version of pods.
@@ -75,7 +75,7 @@ func (e podEviction) Create(
 
 func success() *metav1.Status { return &metav1.Status{Status: metav1.StatusSuccess} }
 
-// deletion is how the pod is deleted: a dry run when either says so.
+// deletion returns the options of the delete: a dry run if either says so.
 func deletion(eviction *policyv1.Eviction, options *metav1.CreateOptions) (*metav1.DeleteOptions, error) {
 	how := eviction.DeleteOptions
 	if how == nil {
@@ -97,11 +97,11 @@ func deletion(eviction *policyv1.Eviction, options *metav1.CreateOptions) (*meta
 	return how, nil
 }
 
-// unprotected deletes a pod that no budget protects, for it does not run: it
+// unprotected deletes a pod that no budget protects because it does not run: it
 // has ended, is about to, or has not begun. Any other is returned.
 func (e podEviction) unprotected(ctx context.Context, name string, how *metav1.DeleteOptions) (*corev1.Pod, error) {
-	// The pod may become ready meanwhile: then it is looked at again, unless the
-	// client said which pod, in which state, and this is not it.
+	// If the pod changes meanwhile, it is read again, unless the client wants
+	// another pod or state.
 	refused := pinned(how)
 	again := func(err error) bool { return !refused && apierrors.IsConflict(err) }
 	var left *corev1.Pod
@@ -142,7 +142,7 @@ func (e podEviction) protected(ctx context.Context, pod *corev1.Pod, how *metav1
 	}
 	budget := &budgets[0]
 	if !hasCondition(pod, corev1.PodReady) && sparesUnready(budget) {
-		// It takes nothing from the budget, as long as it does not become ready.
+		// This takes nothing from the budget, as long as the pod does not become ready.
 		err := e.delete(ctx, pod.Name, pin(how, pod.ResourceVersion))
 		if apierrors.IsConflict(err) && !pinned(how) {
 			err = processing(budget.Name)
@@ -155,7 +155,7 @@ func (e podEviction) protected(ctx context.Context, pod *corev1.Pod, how *metav1
 	return success(), e.delete(ctx, pod.Name, how)
 }
 
-// ended tells whether the pod runs no more, or will soon not.
+// ended tells whether the pod has ended or is about to.
 func ended(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.DeletionTimestamp != nil
 }
@@ -165,8 +165,8 @@ func pinned(how *metav1.DeleteOptions) bool {
 	return how.Preconditions != nil && how.Preconditions.ResourceVersion != nil
 }
 
-// pin makes the delete one for this state of the pod only. What the client said
-// of that stays: it may mean an older one.
+// pin limits the delete to this state of the pod. A resource version of the
+// client stays: it may mean an older state.
 func pin(how *metav1.DeleteOptions, resourceVersion string) *metav1.DeleteOptions {
 	if pinned(how) {
 		return how
@@ -179,7 +179,7 @@ func pin(how *metav1.DeleteOptions, resourceVersion string) *metav1.DeleteOption
 	return how
 }
 
-// delete tells in the pod that it is disrupted, for who sees it end, and deletes it.
+// delete sets the condition DisruptionTarget of the pod, for watchers, and deletes the pod.
 func (e podEviction) delete(ctx context.Context, name string, how *metav1.DeleteOptions) error {
 	if !dryrun.IsDryRun(how.DryRun) {
 		pod, err := e.pods.change(ctx, name, nil, false, func(p *corev1.Pod) error {

@@ -9,7 +9,7 @@ import (
 )
 
 // podState is what kubectl get prints of a pod: how many of its containers are
-// ready, in one word how it is, and how often its containers began again. Init
+// ready, its state in one word, and how often its containers restarted. Init
 // containers that restart always (sidecars) count like containers.
 type podState struct {
 	ready, total int
@@ -95,7 +95,7 @@ func (s *podState) containers(p *corev1.Pod) {
 	}
 }
 
-// initState says where the initialization of a pod is or why it ended.
+// initState says how far the initialization of a pod is or why it ended.
 func initState(c *corev1.ContainerStatus, index, of int) string {
 	switch s := c.State; {
 	case s.Terminated != nil:

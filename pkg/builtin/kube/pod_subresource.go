@@ -23,8 +23,8 @@ import (
 )
 
 // coreKinds registers the rules of the group, and the kinds that are sent to
-// sub-resources of pods. That of an eviction is of another group, and may be of
-// its version v1beta1 as well, which has the same fields.
+// sub-resources of pods. Eviction is of another group, whose version v1beta1
+// has the same fields and may be sent too.
 func coreKinds(s *runtime.Scheme) error {
 	s.AddKnownTypes(policyv1beta1.SchemeGroupVersion, &policyv1beta1.Eviction{})
 	return errors.Join(corerules.RegisterValidations(s),
@@ -41,7 +41,7 @@ func coreKinds(s *runtime.Scheme) error {
 		}))
 }
 
-// extendPods serves what is bound and evicted along with the pods.
+// extendPods serves bindings and evictions along with the pods.
 func extendPods(p *controlplane.Plan, r controlplane.Resource) controlplane.Resource {
 	if r.Name != "pods" {
 		return r
@@ -67,12 +67,12 @@ func extendPods(p *controlplane.Plan, r controlplane.Resource) controlplane.Reso
 	return r
 }
 
-// podStore is the store of pods, for changes that the server makes: they pass
-// by what clients may change.
+// podStore is the store of pods, for changes that the server makes: they bypass
+// the rules for clients.
 type podStore struct{ *registry.Store }
 
-// change writes a pod once more, and returns it as it is then. An error of the
-// storage is one for clients; one of do stays as it is.
+// change updates a pod and returns it. Errors of the storage become errors for
+// clients; those of do stay as they are.
 func (s podStore) change(
 	ctx context.Context, name string, pre *apistorage.Preconditions, dryRun bool, do func(*corev1.Pod) error,
 ) (*corev1.Pod, error) {

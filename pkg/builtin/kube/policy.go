@@ -77,7 +77,7 @@ func scheduling() apiGroup {
 	}}
 }
 
-// highestPriority is that of classes which are not of the system.
+// highestPriority is the limit for classes other than those of the system.
 const highestPriority = 1000000000
 
 func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) field.ErrorList {

@@ -16,7 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
-// migration is what the group is about.
+// migration is the kind of the group.
 type migration = storagemigrationv1.StorageVersionMigration
 
 func storageMigration() apiGroup {
@@ -71,7 +71,7 @@ func validateMigration(_ context.Context, m *migration) field.ErrorList {
 	return errs
 }
 
-// validateMigrationUpdate keeps what is to be migrated, and how it ended.
+// validateMigrationUpdate keeps the resource to migrate, and the result.
 func validateMigrationUpdate(_ context.Context, m, old *migration) field.ErrorList {
 	errs := immutable(field.NewPath("spec"), m.Spec, old.Spec)
 	status := field.NewPath("status")

@@ -72,7 +72,7 @@ func validateClaim(_ context.Context, c *corev1.PersistentVolumeClaim) field.Err
 	return errs
 }
 
-// validateClaimUpdate keeps a claim as it is, but for its size, its class of
+// validateClaimUpdate keeps a claim as it is, except for its size, its class of
 // attributes, and the volume that it is bound to while it has none.
 func validateClaimUpdate(_ context.Context, c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()

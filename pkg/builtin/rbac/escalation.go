@@ -20,11 +20,10 @@ import (
 	held "github.com/sailplane-dev/sailplane/pkg/internal/rbac"
 )
 
-// guard is an admission plugin that keeps users from giving away by one
-// resource what they do not hold. Kubernetes asks before the object is
-// validated, in the storage of the resource
+// guard is an admission plugin for one resource: it keeps users from granting what they do not
+// hold. Kubernetes asks before the object is validated, in the storage of the resource
 // (https://github.com/kubernetes/kubernetes/tree/v1.37.1/pkg/registry/rbac/clusterrole/policybased);
-// a validating plugin asks after it, and sees the object as it will be stored.
+// a validating plugin asks later, and sees the object as it will be stored.
 type guard struct {
 	*admission.Handler
 	resource   string
@@ -80,9 +79,8 @@ func (g *guard) Validate(ctx context.Context, a admission.Attributes, _ admissio
 	return admission.NewForbidden(a, fmt.Errorf("unexpected type %T", a.GetObject()))
 }
 
-// checkRole asks for the permission to escalate, or for the rules. Other
-// changes than those of rules count too: by its labels a role is gathered into
-// others.
+// checkRole wants the user to have the permission to escalate, or the rules. Changes
+// beside the rules count too: by its labels a role is aggregated into others.
 func (g *guard) checkRole(ctx context.Context, a admission.Attributes, rules []rbacv1.PolicyRule, aggregated bool) error {
 	if g.mayEscalate(ctx, a) {
 		return nil
@@ -96,13 +94,12 @@ func (g *guard) checkRole(ctx context.Context, a admission.Attributes, rules []r
 	return nil
 }
 
-// checkBinding asks for the permission to bind the role, or for its rules.
+// checkBinding wants the user to have the permission to bind the role, or its rules.
 func (g *guard) checkBinding(ctx context.Context, a admission.Attributes, ref rbacv1.RoleRef) error {
 	if g.mayBind(ctx, a, ref) {
 		return nil
 	}
-	// Not from a cache that lags: the rules that the role had before are not
-	// those that will be held.
+	// Not from a cache, which lags: the binding grants the current rules of the role.
 	rules, err := held.New(newReader(ctx, g.client, latest)).RulesOf(&ref, a.GetNamespace())
 	if err != nil {
 		return err // as it is: the role is not found
@@ -113,7 +110,7 @@ func (g *guard) checkBinding(ctx context.Context, a admission.Attributes, ref rb
 	return nil
 }
 
-// confirm returns an error that says what of the rules the user lacks.
+// confirm returns an error with the rules that the user lacks.
 func (g *guard) confirm(ctx context.Context, a admission.Attributes, rules []rbacv1.PolicyRule) error {
 	if len(rules) == 0 {
 		return nil
@@ -121,7 +118,7 @@ func (g *guard) confirm(ctx context.Context, a admission.Attributes, rules []rba
 	return held.New(newReader(ctx, g.client, cached)).Confirm(ctx, a.GetUserInfo(), a.GetNamespace(), rules)
 }
 
-// mayEscalate asks for the role that the request names: a permission for one
+// mayEscalate asks about the role that the request names: a permission for one
 // name does not cover a create, whose path has none.
 func (g *guard) mayEscalate(ctx context.Context, a admission.Attributes) bool {
 	info, ok := request.RequestInfoFrom(ctx)
@@ -134,8 +131,8 @@ func (g *guard) mayEscalate(ctx context.Context, a admission.Attributes) bool {
 	})
 }
 
-// mayBind asks in the namespace of the binding, for cluster roles as well:
-// there is where the role will be held.
+// mayBind asks in the namespace of the binding, for cluster roles too: that is
+// where the role will apply.
 func (g *guard) mayBind(ctx context.Context, a admission.Attributes, ref rbacv1.RoleRef) bool {
 	record := &authorizer.AttributesRecord{
 		User: a.GetUserInfo(), Verb: "bind", ResourceRequest: true, Namespace: a.GetNamespace(),
@@ -155,12 +152,12 @@ func (g *guard) allowed(ctx context.Context, record *authorizer.AttributesRecord
 	return decision == authorizer.DecisionAllow
 }
 
-// aggregates tells whether a role gathers the rules of others.
+// aggregates tells whether a role aggregates the rules of others.
 func aggregates(r *rbacv1.ClusterRole) bool {
 	return r != nil && r.AggregationRule != nil && len(r.AggregationRule.ClusterRoleSelectors) > 0
 }
 
-// everything is what an aggregation rule may gather.
+// everything is what an aggregation rule may grant.
 func everything() []rbacv1.PolicyRule {
 	return []rbacv1.PolicyRule{
 		{Verbs: []string{rbacv1.VerbAll}, APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll}},

@@ -4,21 +4,20 @@
 //   - [Roles] and [ClusterRoles], rules for what may be done
 //   - [RoleBindings] and [ClusterRoleBindings], which say who may
 //
-// and [All] of them. They are data: what authorizes requests by them is a part
-// of its own. Yet nobody gives away by them what they do not have themselves:
-// each part adds an admission plugin that refuses to write a role with rules
-// that the user does not hold, or to bind one, unless the user has the
-// permission to "escalate" the role, or to "bind" it:
+// and [All] of them. They are data: another part authorizes requests by them. Yet
+// users cannot grant what they do not have: each part adds an admission plugin
+// that refuses to write a role with rules that the user does not hold, or to bind
+// one, unless the user has the permission to "escalate" the role, or to "bind" it:
 //
 //	apiGroups: [rbac.authorization.k8s.io]
 //	resources: [clusterroles]
 //	verbs: [bind]
 //
-// That is as Kubernetes has it:
+// This is as in Kubernetes:
 // https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping
 //
 // What a user holds is read from the roles and bindings of the plane. A kind
-// that the plane does not serve gives nobody anything.
+// that the plane does not serve grants nothing.
 package rbac
 
 import (
@@ -44,8 +43,8 @@ type Roles struct{}
 func (Roles) Install(p *controlplane.Plan) error { return serve(p, roles) }
 
 // ClusterRoles is the part that serves clusterroles, with the admission plugin
-// ClusterRoleEscalation. An aggregationRule, which gathers any rules, is only
-// for those who may do everything. The part does not gather them.
+// ClusterRoleEscalation. An aggregationRule, which can gather any rules, is
+// only for users that may do everything. The part does not gather them.
 type ClusterRoles struct{}
 
 // Install adds clusterroles to the group, and the admission plugin.
@@ -85,7 +84,7 @@ var shared = sync.OnceValue(func() *group.Group {
 		defineRoles(), defineClusterRoles(), defineRoleBindings(), defineClusterRoleBindings())
 })
 
-// serve adds one resource of the group to a plane, and what guards it.
+// serve adds one resource of the group to a plane, and its guard.
 func serve(p *controlplane.Plan, name string) error {
 	g := shared()
 	i := slices.IndexFunc(g.Resources(), func(d *resource.Definition) bool { return d.Name() == name })

@@ -44,7 +44,8 @@ func (r reader) ClusterRole(name string) (*rbacv1.ClusterRole, error) {
 	return r.client.ClusterRoles().Get(r.ctx, name, metav1.GetOptions{ResourceVersion: r.version})
 }
 
-// Bindings returns all bindings of a namespace, or the cluster-wide ones, whomever they bind.
+// Bindings returns all bindings of a namespace, or the cluster-wide ones, whatever their
+// subjects.
 func (r reader) Bindings(namespace string, _ held.Key) ([]*rbacv1.RoleBinding, error) {
 	all, known := r.bindings[namespace]
 	if known {

@@ -105,8 +105,8 @@ func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) field.ErrorList {
 	return append(errs, check.Messages(path.Child("name"), ref.Name, pathSegment(ref.Name, false))...)
 }
 
-// validateSameRole: who may change subjects is not thereby who may bind another
-// role, so a binding keeps its role for life.
+// validateSameRole refuses another role: the permission to change subjects is
+// not the permission to bind a role.
 func validateSameRole(ref, old rbacv1.RoleRef) field.ErrorList {
 	if ref == old {
 		return nil
@@ -136,8 +136,7 @@ func validateSubjects(subjects []rbacv1.Subject, namespaced bool) field.ErrorLis
 	return errs
 }
 
-// validateAccount is for service accounts. One without a namespace is in that
-// of the binding.
+// validateAccount checks a service account. Without a namespace it is in that of the binding.
 func validateAccount(s rbacv1.Subject, namespaced bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if s.Name != "" {
