@@ -39,9 +39,9 @@ const firstRow = `INSERT INTO kine (id, name, created, deleted, create_revision,
 // The names in sailplane_meta.
 const (
 	metaLayout  = "layout"
-	metaClean   = "clean"   // 1: nothing was written since an orderly stop
-	metaHistory = "history" // bytes, at that stop
-	metaSwept   = "swept"   // up to which revision history was dropped
+	metaClean   = "clean"   // 1: nothing was written since a clean stop
+	metaHistory = "history" // its bytes at that stop
+	metaSwept   = "swept"   // history was dropped up to this revision
 )
 
 const (
