@@ -78,7 +78,7 @@ func (d DB) config() (drivers.Config, []string, error) {
 	return config, secrets, nil
 }
 
-// withParameters adds parameters to a DSN of the driver, which has some.
+// withParameters adds parameters to a DSN that the driver formatted.
 func withParameters(dsn string, query url.Values) string {
 	switch more := query.Encode(); {
 	case more == "":
