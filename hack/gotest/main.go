@@ -32,7 +32,7 @@ import (
 const (
 	// reruns is how often a test that failed is run again.
 	reruns = 2
-	// maxFailures is up to how many failed tests are run again: more are not
+	// maxFailures is the most failed tests that are run again: more are not
 	// flaky.
 	maxFailures = 10
 )

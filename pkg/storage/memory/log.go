@@ -128,7 +128,7 @@ func (l *log) append(changes []revision.Change) (result revision.Result, full bo
 	return result, l.history > l.limit, nil
 }
 
-// write makes an allowed change to a key whose state was before.
+// write makes an allowed change of a key; before is its state until then.
 func (l *log) write(c revision.Change, i *item, before *revision.KeyValue) *revision.Event {
 	v := &version{KeyValue: revision.KeyValue{Key: c.Key, Mod: l.current() + 1}}
 	e := &revision.Event{Previous: before, Delete: c.Kind == revision.Delete}

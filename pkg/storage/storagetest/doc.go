@@ -21,8 +21,8 @@
 //
 // The names of the tests say what is promised, in groups, so that one of them
 // runs with -run 'TestContract/revisions/never_go_back_for_a_client'. Promises
-// that depend on controlplane.Traits are tested if the storage claims them. They
-// take a minute or so; -short leaves out the largest.
+// that depend on controlplane.Traits are tested if the storage claims them. The
+// tests take a minute or so; -short leaves out the largest.
 //
 // The tests use etcd's client only: they ask for what etcd promises and API
 // servers use, and etcd itself passes them.

@@ -18,8 +18,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// lag is how long the cache of services may be behind. An address that was given
-// and is missing in it after that was given to a service that was refused.
+// lag is how long the cache of services may be behind. A given address that is
+// still missing in it then belongs to a refused service.
 const lag = 10 * time.Second
 
 // allocation gives an address and node ports to services that ask for none. It

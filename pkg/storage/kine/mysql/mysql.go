@@ -23,7 +23,7 @@ import (
 
 // DB is a database of MySQL or MariaDB that runs somewhere else. The URL is
 // mysql://user@host:3306/name?tls=true and names the database, which is created
-// if it is missing and the user may. The query has parameters of
+// if it is missing and the user may create it. The query has parameters of
 // github.com/go-sql-driver/mysql, and "socket", the path of a Unix socket to use
 // in place of the host. CAFile turns TLS on too. One process uses one set of
 // certificates: kine keeps them in a variable.

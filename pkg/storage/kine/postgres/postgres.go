@@ -21,9 +21,9 @@ import (
 
 // DB is a database of PostgreSQL that runs somewhere else. Its URL is that of
 // libpq, postgres://user@host:port/name?sslmode=verify-full, and names the
-// database, which is created if it is missing and the user may. Without a
-// password the driver looks in the environment (PGPASSWORD) and ~/.pgpass, as
-// every client of PostgreSQL does.
+// database, which is created if it is missing and the user may create it.
+// Without a password the driver looks in the environment (PGPASSWORD) and
+// ~/.pgpass, as every client of PostgreSQL does.
 type DB kine.Remote
 
 var _ controlplane.Storage = DB{}
