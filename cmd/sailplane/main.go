@@ -18,10 +18,11 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// A second signal ends the process at once.
 	context.AfterFunc(ctx, stop)
-	// What /metrics leaves out need not be counted: two histograms would be the same.
+	// /metrics leaves this histogram out, so do not count it: it would equal another
+	// one.
 	metrics.SetDisabledMetrics([]string{"apiserver_request_slo_duration_seconds"})
 	program := command()
-	// Under the name of another program it is that one, for envtest.
+	// Called by the name of another program, it acts as that one, for envtest.
 	if other := envtest.Named(os.Args[0], logging); other != nil {
 		program = other
 	}

@@ -11,7 +11,7 @@ import (
 // networks is the value of --webhook-deny.
 type networks []netip.Prefix
 
-// privateNetworks is the word for admit.PrivateNetworks.
+// privateNetworks is the value that stands for admit.PrivateNetworks.
 const privateNetworks = "private"
 
 func (n *networks) Type() string { return "CIDR,..." }

@@ -19,7 +19,7 @@ func storageCommand() *cobra.Command {
 	return c
 }
 
-// reencrypt is what the flags of "sailplane storage reencrypt" say.
+// reencrypt holds the flags of "sailplane storage reencrypt".
 type reencrypt struct {
 	kubeconfig string
 	state      string
@@ -98,7 +98,7 @@ func (r *reencrypt) run(ctx context.Context, out io.Writer) error {
 	return w.all(ctx, targets)
 }
 
-// all writes the objects of every resource and tells how it went.
+// all writes the objects of every resource and reports the outcome.
 func (w *rewriter) all(ctx context.Context, targets []target) error {
 	begun := time.Now()
 	var sum tally

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// tally is what became of objects.
+// tally counts objects by outcome.
 type tally struct {
 	Rewritten, Unchanged, Skipped, Failed int
 }
@@ -24,7 +24,8 @@ func (t *tally) plus(o tally) {
 
 func (t tally) total() int { return t.Rewritten + t.Unchanged + t.Skipped + t.Failed }
 
-// String says what became of them. A dry run does not know what would be written.
+// String describes the outcomes. A dry run does not know which objects would be
+// written.
 func (t tally) String(dryRun bool) string {
 	if dryRun {
 		return fmt.Sprintf("%d objects: %d could be written, %d changed meanwhile, %d failed",
@@ -34,27 +35,28 @@ func (t tally) String(dryRun bool) string {
 		t.total(), t.Rewritten, t.Unchanged, t.Skipped, t.Failed)
 }
 
-// progress is how far a run is; it is kept in the file of --state, if there is one.
+// progress is the progress of a run; it is kept in the file of --state, if there is
+// one.
 type progress struct {
 	file string
-	// Server is whose objects they are.
+	// Server is the server that has the objects.
 	Server string `json:"server"`
-	// Begun is when the first of the runs began that it is of.
+	// Begun is when the first of the continued runs began.
 	Begun time.Time `json:"begun"`
-	// Done are the resources whose objects are all done.
+	// Done are the finished resources.
 	Done map[string]tally `json:"done"`
-	// Resource is the one that is being done, Continue where its next page
-	// begins, and Counted what became of those before.
+	// Resource is the current one, Continue where its next page begins, and
+	// Counted the outcomes of the pages before.
 	Resource string `json:"resource,omitempty"`
 	Continue string `json:"continue,omitempty"`
 	Counted  tally  `json:"counted"`
 }
 
-// progressLasts is how old progress may be that is gone on with. Later another key
-// may be the first one, with which nothing is written yet.
+// progressLasts is the maximum age of progress to continue. Later another key may
+// be the first one, and finished objects would lack it.
 const progressLasts = 24 * time.Hour
 
-// load reads the file, if there is one, and has the progress kept there.
+// load reads the file, if there is one, and has save write to it.
 func (p *progress) load(file string) error {
 	server, now := p.Server, p.Begun
 	p.Begun, p.file = time.Time{}, file
@@ -82,8 +84,8 @@ func (p *progress) load(file string) error {
 	return nil
 }
 
-// position is where to go on with a resource. Failures of before are tried again
-// from its start.
+// position returns where to continue with a resource. After failures it starts
+// again.
 func (p *progress) position(resource string) (counted tally, next string) {
 	if p.Resource != resource || p.Continue == "" || p.Counted.Failed > 0 {
 		return tally{}, ""
@@ -124,7 +126,7 @@ func (p *progress) save() error {
 	return nil
 }
 
-// remove removes the file: all is done.
+// remove removes the file when all resources are done.
 func (p *progress) remove() error {
 	if p.file == "" {
 		return nil

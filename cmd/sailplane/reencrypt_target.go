@@ -16,13 +16,14 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// target is a resource whose objects are written again.
+// target is a resource whose objects are rewritten.
 type target struct{ schema.GroupVersionResource }
 
-// name is that of the encryption configuration: "secrets", "gadgets.example.com".
+// name returns its name in an encryption configuration: "secrets",
+// "gadgets.example.com".
 func (t target) name() string { return t.GroupResource().String() }
 
-// findTargets returns the resources that match, and what could not be discovered.
+// findTargets returns the matching resources, and the errors of discovery.
 func findTargets(
 	ctx context.Context, discovered discovery.DiscoveryInterface, objects dynamic.Interface, patterns []string,
 ) (targets []target, failed []string, err error) {
@@ -42,7 +43,7 @@ func findTargets(
 		return nil, nil, fmt.Errorf("discover resources: %w", err)
 	}
 	seen := map[schema.GroupResource]bool{}
-	// Sub-resources are in the objects they belong to, and not in these lists.
+	// Sub-resources are part of their objects, and not in these lists.
 	for _, list := range discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "update"}}, lists) {
 		gv, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil || remote[gv] {
@@ -60,7 +61,7 @@ func findTargets(
 		return nil, nil, fmt.Errorf("--resources: the server has none that %s: name it as in gadgets.example.com, without a version",
 			strings.Join(unknown, " or "))
 	}
-	// Both are the same objects, and stored as those of the core group.
+	// Both groups have the same events, stored as those of the core group.
 	if seen[schema.GroupResource{Resource: "events"}] {
 		targets = slices.DeleteFunc(targets, func(t target) bool { return t.Group == "events.k8s.io" })
 	}
@@ -69,7 +70,8 @@ func findTargets(
 	return targets, failed, nil
 }
 
-// matches tells whether a pattern of an encryption configuration is for the resource.
+// matches tells whether a pattern of an encryption configuration matches the
+// resource.
 func matches(r schema.GroupResource, patterns []string) bool {
 	return len(patterns) == 0 || slices.ContainsFunc(patterns, func(p string) bool {
 		resource, group, _ := strings.Cut(p, ".")
@@ -77,7 +79,7 @@ func matches(r schema.GroupResource, patterns []string) bool {
 	})
 }
 
-// unmatched are the patterns that are for none of the resources.
+// unmatched returns the patterns that match none of the resources.
 func unmatched(targets []target, patterns []string) []string {
 	var all []string
 	for _, p := range patterns {
@@ -88,7 +90,7 @@ func unmatched(targets []target, patterns []string) []string {
 	return all
 }
 
-// remoteGroups are those that other servers serve: what they store is not here.
+// remoteGroups returns the groups that other servers serve and store.
 func remoteGroups(ctx context.Context, objects dynamic.Interface) (map[schema.GroupVersion]bool, error) {
 	services := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	list, err := objects.Resource(services).List(ctx, metav1.ListOptions{})

@@ -44,7 +44,7 @@ func (w *rewriter) resource(ctx context.Context, t target) (tally, error) {
 		}
 		done.plus(w.write(ctx, t, list.Items))
 		if ctx.Err() != nil {
-			return done, context.Cause(ctx) // the page is not done
+			return done, context.Cause(ctx) // the page is unfinished
 		}
 		total := int64(done.total())
 		if n := list.GetRemainingItemCount(); n != nil {
@@ -68,8 +68,8 @@ func (w *rewriter) resource(ctx context.Context, t target) (tally, error) {
 	return done, nil
 }
 
-// page reads a page. A position that is too old is answered with another that
-// goes on behind the same object, with what is stored now.
+// page reads a page. The server answers an expired position with another that continues after the same
+// object, in the current state.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
 func (w *rewriter) page(ctx context.Context, t target, next string) (*unstructured.UnstructuredList, error) {
 	options := metav1.ListOptions{Limit: w.pageSize, Continue: next}
@@ -82,7 +82,7 @@ func (w *rewriter) page(ctx context.Context, t target, next string) (*unstructur
 	return w.objects.Resource(t.GroupVersionResource).List(ctx, options)
 }
 
-// write writes objects, some at the same time.
+// write writes objects, several at the same time.
 func (w *rewriter) write(ctx context.Context, t target, items []unstructured.Unstructured) tally {
 	var mu sync.Mutex
 	var sum tally
@@ -95,8 +95,8 @@ func (w *rewriter) write(ctx context.Context, t target, items []unstructured.Uns
 	return sum
 }
 
-// object updates an object with its own content. It carries the version it was
-// read in, so what somebody else wrote since is never overwritten.
+// object updates an object with its own content. The update has the resource
+// version that was read, so it never overwrites a later write.
 func (w *rewriter) object(ctx context.Context, t target, u *unstructured.Unstructured) tally {
 	options := metav1.UpdateOptions{}
 	if w.dryRun {
@@ -105,7 +105,7 @@ func (w *rewriter) object(ctx context.Context, t target, u *unstructured.Unstruc
 	got, err := w.objects.Resource(t.GroupVersionResource).Namespace(u.GetNamespace()).Update(ctx, u, options)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return tally{Skipped: 1} // a missing resource has that cause, a missing object has not
+		return tally{Skipped: 1} // a missing resource has that cause, a missing object does not
 	case err != nil:
 		if ctx.Err() == nil {
 			w.failures.add(fmt.Sprintf("%s %s: %v", t.name(), cache.MetaObjectToName(u), err))
@@ -117,7 +117,8 @@ func (w *rewriter) object(ctx context.Context, t target, u *unstructured.Unstruc
 	return tally{Rewritten: 1}
 }
 
-// failures are what went wrong. All are counted and the first ones told.
+// failures are the errors of objects. All are counted; the first ones are
+// reported.
 type failures struct {
 	mu    sync.Mutex
 	first []string
@@ -136,7 +137,7 @@ func (f *failures) add(messages ...string) {
 	}
 }
 
-// err tells of them, if there are any.
+// err reports them, if there are any.
 func (f *failures) err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -33,7 +33,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/tracing"
 )
 
-// serve is what the flags of "sailplane serve" say.
+// serve holds the flags of "sailplane serve".
 type serve struct {
 	listen     string
 	storage    string
@@ -155,7 +155,7 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 		Run(ctx)
 }
 
-// encrypted stores objects as the file says, if there is one.
+// encrypted encrypts stored objects as the file says, if there is one.
 func encrypted(file string) controlplane.Part {
 	if file == "" {
 		return controlplane.Parts{}
@@ -226,8 +226,8 @@ func verbosityName(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// reachable is the address a client on this machine connects to: nobody can
-// connect to an unspecified one, such as 0.0.0.0.
+// reachable returns the address that a client on this machine connects to: it
+// cannot connect to an unspecified one, such as 0.0.0.0.
 func reachable(addr net.Addr) string {
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok || !tcp.IP.IsUnspecified() {

@@ -19,18 +19,18 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
-// passwordVariable has the password of a database, which is in the list of
-// processes when it is in --storage.
+// passwordVariable has the password of a database: in --storage, the list of
+// processes would show it.
 const passwordVariable = "SAILPLANE_STORAGE_PASSWORD"
 
-// login is how an external storage is verified and logged in to.
+// login holds what verifies an external storage and logs in to it.
 type login struct {
 	ca, cert, key string // files
 	passwordFile  string
-	password      string // of the environment; only databases have one
+	password      string // from the environment; only databases have one
 }
 
-// files says that a flag names a file of a login.
+// files tells whether a flag names a file of a login.
 func (l login) files() bool { return l.ca+l.cert+l.key != "" }
 
 // storageForms are the values of --storage.
@@ -41,7 +41,8 @@ func storageForms() []string {
 	}
 }
 
-// database describes the database of a URL, or is nil where it is not of one.
+// database returns the database that a URL describes, or nil if it describes
+// none.
 func database(url string, l login) controlplane.Storage {
 	remote := kine.Remote{
 		URL: url, Password: l.password, PasswordFile: l.passwordFile, CAFile: l.ca, CertFile: l.cert, KeyFile: l.key,
@@ -59,7 +60,8 @@ func database(url string, l login) controlplane.Storage {
 	return nil
 }
 
-// withoutLogin is a value of --storage to show: what is before an @ may be a password.
+// withoutLogin returns a value of --storage that can be shown: the part before an @
+// may be a password.
 func withoutLogin(value string) string {
 	at := strings.LastIndex(value, "@")
 	if at < 0 {
@@ -69,10 +71,10 @@ func withoutLogin(value string) string {
 	return scheme + ":xxxxx" + value[at:]
 }
 
-// limits are those of an embedded etcd. 0: its own.
+// limits are the limits of an embedded etcd. 0: its defaults.
 type limits struct{ quota, history resource.QuantityValue }
 
-// of is a storage with the limits, which other storages have not.
+// of returns a storage with the limits, which only an embedded etcd has.
 func (l limits) of(s controlplane.Storage) (controlplane.Storage, error) {
 	if l.quota.Sign() < 0 || l.history.Sign() < 0 {
 		return nil, errors.New("--storage-quota, --storage-history-limit: want a size, such as 8Gi")

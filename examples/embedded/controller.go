@@ -13,7 +13,7 @@ import (
 
 // greet is the controller: it prints the greeting of every ConfigMap that has
 // one, and returns when the context has ended and its informer has stopped. It
-// calls follows when it misses no change from then on.
+// calls follows as soon as it will miss no change.
 func greet(ctx context.Context, config *rest.Config, follows func() error) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {

@@ -54,12 +54,12 @@ func run(ctx context.Context, listen string) error {
 	mux.HandleFunc("GET /hello", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello from the program around it") })
 	web := &http.Server{Handler: mux, TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}}}
 
-	// When one of these ends with an error, or the program is interrupted, all
+	// If one of these ends with an error, or the program is interrupted, all
 	// end: the controller, then the plane that it uses, then the web server.
 	work, ctx := errgroup.WithContext(ctx)
 	life, stopPlane := context.WithCancel(context.WithoutCancel(ctx))
 	work.Go(func() error {
-		err := plane.Run(life) // has answered its requests and ended its watches when it returns
+		err := plane.Run(life) // returns after it has answered its requests and ended its watches
 		return errors.Join(err, web.Shutdown(context.WithoutCancel(ctx)))
 	})
 	work.Go(func() error {

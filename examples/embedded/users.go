@@ -26,7 +26,7 @@ func (t tokens) Install(p *controlplane.Plan) error {
 		func(_ context.Context, token string) (*authenticator.Response, bool, error) {
 			name, ok := t[token]
 			if !ok {
-				return nil, false, nil // perhaps another authenticator knows it
+				return nil, false, nil // another authenticator may know it
 			}
 			return &authenticator.Response{
 				User: &user.DefaultInfo{Name: name, Groups: []string{user.SystemPrivilegedGroup}},

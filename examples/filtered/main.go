@@ -1,4 +1,5 @@
-// Command filtered serves lists and watches that have what the caller may get.
+// Command filtered serves lists and watches that have only what the caller may
+// get.
 package main
 
 import (

@@ -20,7 +20,7 @@ const (
 )
 
 // requestID sees the bare request, before anything else: it gives each one an
-// id, unless a proxy did, which the answer carries too.
+// id, unless a proxy did, and adds the id to the answer.
 func requestID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get(idHeader) == "" {
@@ -31,7 +31,7 @@ func requestID(next http.Handler) http.Handler {
 	})
 }
 
-// notice knows what is asked, not yet by whom: it has kubectl print a warning
+// notice knows the request but not yet the user: it has kubectl print a warning
 // on every request for a resource while the server is closed.
 func notice(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -42,8 +42,8 @@ func notice(next http.Handler) http.Handler {
 	})
 }
 
-// audit knows the user: it prints one line for each write of somebody else
-// than the server itself, whether it will be allowed or not.
+// audit knows the user: it prints one line for each write that is not by the
+// server itself, whether it will be allowed or not.
 func audit(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if u, info := caller(r); !middleware.Internal(r) && !readOnly(info) {
@@ -53,8 +53,8 @@ func audit(next http.Handler) http.Handler {
 	})
 }
 
-// maintenance runs last, for what is allowed: it refuses writes while the
-// server is closed, but not its own.
+// maintenance runs last, for allowed requests: it refuses writes while the
+// server is closed, but not the server's own.
 func maintenance(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, info := caller(r); middleware.Internal(r) || readOnly(info) || !inMaintenance() {
@@ -65,7 +65,8 @@ func maintenance(next http.Handler) http.Handler {
 	})
 }
 
-// caller is who asks for what. From the slot after authentication on, both are known.
+// caller returns the user and the request. From the slot after authentication on,
+// both are known.
 func caller(r *http.Request) (name string, info *request.RequestInfo) {
 	if u, ok := request.UserFrom(r.Context()); ok {
 		name = u.GetName()

@@ -40,8 +40,8 @@ func main() {
 	}
 }
 
-// noRottenApples is about who may ask for what; what makes an apple valid is
-// said by the resource.
+// noRottenApples decides who may ask for what; the resource says what makes an
+// apple valid.
 func noRottenApples(_ context.Context, apple, _ *v1.Apple, a admit.Attributes) error {
 	if apple.Labels["rotten"] == "true" && a.GetUserInfo().GetName() != "composter" {
 		return errors.New("only the composter takes rotten apples")

@@ -1,4 +1,5 @@
-// Command gotest runs tests with gotestsum, and those that fail again, alone.
+// Command gotest runs tests with gotestsum, then runs each failed test again,
+// alone.
 //
 //	gotest -gotestsum bin/gotestsum -dir . -log bin/tests.json -flaky bin/flaky -timeout 60m ./...
 //
@@ -8,10 +9,10 @@
 //
 //	FLAKY: example.com/shop TestOrder (failed 1 of 2)
 //
-// and the run passes. What is no failure of a test is not tried again: a package
-// that does not build, panics, has a data race, or fails outside of its tests.
-// gotestsum's own --rerun-fails takes a TestMain that failed, or a process that
-// ended early, for a test that failed, and a result that go test kept for a run.
+// and the run passes. Other failures are not tried again: a package that does
+// not build, panics, has a data race, or fails outside of its tests. gotestsum's
+// own --rerun-fails mistakes a failed TestMain, or a process that ended early,
+// for a failed test, and a result that go test cached for a run.
 package main
 
 import (
@@ -31,7 +32,8 @@ import (
 const (
 	// reruns is how often a test that failed is run again.
 	reruns = 2
-	// maxFailures is how many tests may fail to be run again: more are not flaky.
+	// maxFailures is the most failed tests that are run again: more are not
+	// flaky.
 	maxFailures = 10
 )
 
@@ -39,7 +41,7 @@ const (
 type runner struct {
 	gotestsum string
 	dir       string // of the module
-	log       string // what gotestsum writes of the first run: the output of go test -json
+	log       string // the output of go test -json of the first run
 	flaky     string // file to which the names of flaky tests are added
 	args      []string
 	packages  []string
@@ -71,7 +73,8 @@ func main() {
 	}
 }
 
-// split parts our own flags, which come first and are written "-flag value", from those of go test.
+// split separates our own flags, which come first and are written "-flag value", from those of go
+// test.
 func split(args []string) (own, rest []string) {
 	ours := map[string]bool{"-gotestsum": true, "-dir": true, "-log": true, "-flaky": true}
 	n := 0
@@ -81,8 +84,8 @@ func split(args []string) (own, rest []string) {
 	return args[:n], args[n:]
 }
 
-// run runs all tests, and again those that fail. It returns an error if what
-// failed did not pass then.
+// run runs all tests, and the failed ones again. It returns an error if one of
+// these does not pass then.
 func (r *runner) run(ctx context.Context) error {
 	if len(r.packages) == 0 {
 		return errors.New("no packages: give some that begin with ./ after the flags of go test")
@@ -101,7 +104,7 @@ func (r *runner) run(ctx context.Context) error {
 	if failure == nil || ctx.Err() != nil {
 		return failure
 	}
-	// Exit code 1 is what tests that fail and packages that do not build have.
+	// Exit code 1 means failed tests or packages that do not build.
 	var exit *exec.ExitError
 	if !errors.As(failure, &exit) || exit.ExitCode() != 1 {
 		return failure
@@ -114,8 +117,8 @@ func (r *runner) run(ctx context.Context) error {
 	return r.again(ctx, results)
 }
 
-// again runs the tests that failed alone, prints what became of them, and
-// returns an error unless all passed.
+// again runs each failed test alone, prints the results, and returns an error
+// unless all passed.
 func (r *runner) again(ctx context.Context, results []*result) error {
 	var lasting, flaky []string
 	count := 0
@@ -154,8 +157,8 @@ func (r *runner) again(ctx context.Context, results []*result) error {
 	return ctx.Err()
 }
 
-// alone runs a test that failed until it passes, and returns how often it failed
-// in all.
+// alone runs a failed test until it passes, and returns how often it failed in
+// total.
 func (r *runner) alone(ctx context.Context, pkg, test string) int {
 	failed := 1
 	for ; failed <= reruns && ctx.Err() == nil; failed++ {
@@ -187,9 +190,9 @@ func (r *runner) test(log string, more []string) error {
 	return nil
 }
 
-// showNeighbours prints what gotestsum leaves out of packages that failed: what
-// was printed while a test ran that passed. Servers log, and the race detector
-// reports, in the name of whichever test printed last.
+// showNeighbours prints output of failed packages that gotestsum omits: lines
+// printed while a test ran that passed. Logs of servers and reports of the race
+// detector appear under the test that printed last.
 func (r *runner) showNeighbours(results []*result) {
 	for _, p := range results {
 		lines := p.neighbours()
@@ -200,7 +203,7 @@ func (r *runner) showNeighbours(results []*result) {
 	}
 }
 
-// add adds lines to a file, which exists then even without any.
+// add appends lines to a file, and creates it even if there are none.
 func add(name string, lines []string) error {
 	if name == "" {
 		return nil

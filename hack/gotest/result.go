@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// result is what became of one package that failed.
+// result is the result of one package that failed.
 type result struct {
 	pkg     string
 	failed  []string        // tests, without their subtests
 	passed  map[string]bool // the same
-	running map[string]bool // tests that began, and did not end
-	trouble string          // what failed and is no test, if anything did
+	running map[string]bool // tests that began but did not end
+	trouble string          // the failure that is not of a test, if any
 	broken  bool            // the package failed
 	output  []event
 }
@@ -30,8 +30,8 @@ type event struct {
 	FailedBuild string
 }
 
-// readLog returns the results of the packages that failed. A log of one package
-// gives its result in any case.
+// readLog returns the results of the packages that failed. For a log of one
+// package it always returns the result.
 func readLog(name string) ([]*result, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -72,7 +72,7 @@ func readLog(name string) ([]*result, error) {
 	return broken, nil
 }
 
-// see takes an event in.
+// see records an event.
 func (p *result) see(e event) {
 	root := e.Test != "" && !strings.Contains(e.Test, "/")
 	switch {
@@ -94,7 +94,7 @@ func (p *result) see(e event) {
 	}
 }
 
-// judge finds what failed and is no test.
+// judge finds failures that are not of a test.
 func (p *result) judge() {
 	for _, e := range p.output {
 		switch {
@@ -113,8 +113,8 @@ func (p *result) judge() {
 	}
 }
 
-// neighbours are the lines of output that tests which passed printed, but for
-// what they logged themselves and what go test says of them.
+// neighbours returns the output under passed tests, without their own log lines
+// and those of go test.
 func (p *result) neighbours() []string {
 	own := regexp.MustCompile(`^(=== |\s*--- |\s+\S+\.go:\d+: )`)
 	shown := map[string]bool{"": true}

@@ -2,8 +2,8 @@
 // Sailplane serves on published Go types.
 //
 // It runs openapi-gen, the published generator, at the version of kube-openapi
-// that go.mod names, and keeps of its output only what the resources we serve
-// can reach: the whole of core/v1 is 17,000 lines, three resources of it are 400.
+// that go.mod names, and keeps only the output that the served resources can
+// reach: the whole of core/v1 is 17,000 lines, three resources of it are 400.
 //
 // Run it from anywhere in the module:
 //
@@ -50,8 +50,8 @@ const (
 	fileName = "zz_generated.openapi.go"
 )
 
-// outputs is what is generated. To serve one more published type, add a set;
-// sets of one file may overlap.
+// outputs returns the generated files. To serve one more published type, add a
+// set; sets of one file may overlap.
 func outputs() []output {
 	return []output{
 		{
@@ -120,12 +120,12 @@ func outputs() []output {
 	}
 }
 
-// builtin is the output of a group that has a package of its own.
+// builtin returns the output of a group that has a package of its own.
 func builtin(group string, sets ...set) output {
 	return output{dir: "pkg/builtin/" + group, packages: []string{"k8s.io/api/" + group + "/v1"}, sets: sets}
 }
 
-// kube is the output of the resources that have no part of their own.
+// kube returns the output of the resources that have no part of their own.
 func kube() output {
 	return output{
 		dir: "pkg/builtin/kube",
@@ -137,7 +137,7 @@ func kube() output {
 			"k8s.io/api/flowcontrol/v1",
 			"k8s.io/api/networking/v1",
 			"k8s.io/api/node/v1",
-			"k8s.io/api/scheduling/v1alpha3", // jobs have parts of it
+			"k8s.io/api/scheduling/v1alpha3", // jobs use types of it
 			"k8s.io/api/policy/v1",
 			"k8s.io/api/resource/v1",
 			"k8s.io/api/scheduling/v1",
@@ -165,7 +165,7 @@ func kube() output {
 	}
 }
 
-// reviews is the set of kinds whose objects are never listed.
+// reviews returns the set of kinds whose objects are never listed.
 func reviews(group string, kinds ...string) set {
 	s := set{function: "definitions", doc: fmt.Sprintf("definitions are the definitions of %s.", strings.Join(kinds, ", "))}
 	for _, kind := range kinds {
@@ -174,7 +174,7 @@ func reviews(group string, kinds ...string) set {
 	return s
 }
 
-// lists is the set of a resource: its type and its list type.
+// lists returns the set of a resource: its type and its list type.
 func lists(name, root string) set {
 	function := name + "Definitions"
 	kind := root[strings.LastIndex(root, ".")+1:]
@@ -185,7 +185,8 @@ func lists(name, root string) set {
 	}
 }
 
-// kinds is the set of several resources of a group: their types and list types.
+// kinds returns the set of several resources of a group: their types and list
+// types.
 func kinds(name, pkg string, kinds ...string) set {
 	function := name + "Definitions"
 	s := set{function: function, doc: fmt.Sprintf("%s are the definitions of %s and their lists.", function, strings.Join(kinds, ", "))}
@@ -195,7 +196,7 @@ func kinds(name, pkg string, kinds ...string) set {
 	return s
 }
 
-// and adds types of which there are no lists: those of sub-resources.
+// and adds types without lists: those of sub-resources.
 func (s set) and(roots ...string) set {
 	s.roots = append(s.roots, roots...)
 	return s
@@ -203,7 +204,7 @@ func (s set) and(roots ...string) set {
 
 func main() { gotool.Main("openapi", run) }
 
-// run generates every file and writes it, or compares it with the one there is.
+// run generates every file and writes it, or compares it with the existing one.
 func run(ctx context.Context, check bool) error {
 	tmp, err := os.MkdirTemp("", "openapi-gen-")
 	if err != nil {

@@ -39,8 +39,8 @@ type source struct {
 }
 
 // prune returns a Go file with one function per set, and the definitions that
-// the roots of the sets reach. Types of the packages elsewhere may be referred
-// to and are left out; any other type that is not in the source is an error.
+// the roots of the sets reach. Types of the packages in elsewhere are left out;
+// any other type that is not in the source is an error.
 func prune(text []byte, pkg string, sets []set, elsewhere []string) ([]byte, error) {
 	src, err := parse(text)
 	if err != nil {
@@ -147,8 +147,8 @@ func (s *source) add(kv *ast.KeyValueExpr, bodies map[string]*ast.FuncDecl) erro
 	return err
 }
 
-// byPath is the argument of ref("import/path.Type"), which is how openapi-gen
-// refers to a type that has no OpenAPIModelName method it knows of.
+// byPath returns the argument of ref("import/path.Type"), with which
+// openapi-gen refers to a type without a known OpenAPIModelName method.
 func byPath(n ast.Node) string {
 	call, ok := n.(*ast.CallExpr)
 	if !ok || len(call.Args) != 1 {
@@ -210,8 +210,8 @@ func (s *source) reach(roots, elsewhere []string) ([]string, error) {
 
 func packageOf(name string) string { return name[:strings.LastIndex(name, ".")] }
 
-// write puts the file together: the functions of the sets, then the
-// definitions, and of the imports those that are used.
+// write assembles the file: the functions of the sets, then the definitions,
+// and the imports in use.
 func (s *source) write(pkg string, functions []byte, types []string) ([]byte, error) {
 	imports := map[string]bool{"common": true}
 	for _, name := range types {

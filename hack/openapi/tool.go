@@ -34,9 +34,9 @@ func install(ctx context.Context, tmp string) (*tool, error) {
 	return &tool{binary: binary, tmp: tmp, our: our}, nil
 }
 
-// generate returns the Go source of one output. Definitions of the shared
-// packages may be referred to without being in the file; openapi-gen has to
-// read these too, else it refers to their types by Go path and not by model name.
+// generate returns the Go source of one output. The file may refer to definitions
+// of the shared packages without having them; openapi-gen has to read these
+// packages too, else it refers to their types by Go path and not by model name.
 func (t *tool) generate(ctx context.Context, out output, shared []string) ([]byte, error) {
 	dir, err := os.MkdirTemp(t.tmp, "out-")
 	if err != nil {
@@ -51,7 +51,7 @@ func (t *tool) generate(ctx context.Context, out output, shared []string) ([]byt
 		"--output-pkg", path.Join(t.our.Path, out.dir),
 		"--output-file", fileName,
 		"--go-header-file", header,
-		// The report lists naming rules that published types break: nothing to act on here.
+		// The report lists naming rules that published types break: nothing to do here.
 		"--report-filename", filepath.Join(dir, "report.txt"),
 	}, sets.List(sets.New(out.packages...).Insert(shared...))...)
 	if _, err := gotool.Run(ctx, t.our.Dir, nil, t.binary, args...); err != nil {

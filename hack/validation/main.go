@@ -2,9 +2,9 @@
 // Go types declare (+k8s:minimum, +k8s:immutable and so on, KEP 5073).
 //
 // It runs validation-gen, the published generator, at the version of k8s.io/api
-// that go.mod names, on every package below pkg/internal/rules. Each
-// has a doc.go whose tags say which types are read. The generated registration
-// at the start of the program is left out: who wants the rules registers them.
+// that go.mod names, on every package below pkg/internal/rules. Each has a
+// doc.go whose tags say which types are read. The generated registration at the
+// start of the program is left out: users of the rules register them.
 //
 // Run it from anywhere in the module:
 //
@@ -31,7 +31,7 @@ import (
 const (
 	rulesDir  = "pkg/internal/rules"
 	fileName  = "zz_generated.validations.go"
-	pinned    = "k8s.io/api" // the generator has the same versions
+	pinned    = "k8s.io/api" // the generator uses the same versions
 	generator = "k8s.io/code-generator/cmd/validation-gen"
 )
 
@@ -49,7 +49,7 @@ func readOnly() []string {
 
 func main() { gotool.Main("validation", run) }
 
-// run has every file generated in its place, and puts the old one back when
+// run generates every file in its place, and restores the old one if
 // nothing is to be written.
 func run(ctx context.Context, check bool) error {
 	our, err := gotool.Our(ctx)
@@ -137,8 +137,8 @@ func generate(ctx context.Context, our *gotool.Module, files map[string][]byte) 
 	return err
 }
 
-// tidy takes out the registration at the start of the program and the build
-// tags of the generator.
+// tidy removes the registration at the start of the program and the build tags
+// of the generator.
 func tidy(code []byte) ([]byte, error) {
 	lines := strings.Split(string(code), "\n")
 	kept := lines[:0]

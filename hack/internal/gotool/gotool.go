@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Module is a module and where it is.
+// Module is a module and its directory.
 type Module struct{ Path, Dir string }
 
 // Main runs a program that writes files, or with -check fails when one is stale.
@@ -31,7 +31,7 @@ func Main(name string, run func(ctx context.Context, check bool) error) {
 	}
 }
 
-// Our is the module of the working directory.
+// Our returns the module of the working directory.
 func Our(ctx context.Context) (*Module, error) {
 	out, err := Run(ctx, "", nil, "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}")
 	if err != nil {
@@ -43,7 +43,7 @@ func Our(ctx context.Context) (*Module, error) {
 
 // Install builds a command, at the version that go.mod has of the module pinned,
 // into a directory, and returns its path. It is built outside of our module, so
-// that what it imports never gets into our go.mod.
+// that its imports never get into our go.mod.
 func (m *Module) Install(ctx context.Context, pinned, command, dir string) (string, error) {
 	version, err := Run(ctx, m.Dir, nil, "go", "list", "-m", "-f", "{{.Version}}", pinned)
 	if err != nil {
@@ -55,8 +55,8 @@ func (m *Module) Install(ctx context.Context, pinned, command, dir string) (stri
 	return filepath.Join(dir, path.Base(command)), nil
 }
 
-// Run runs a program and returns its trimmed output; what it said on standard
-// error becomes part of the error.
+// Run runs a program and returns its trimmed output; its standard error becomes
+// part of the error.
 func Run(ctx context.Context, dir string, env []string, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Dir = dir

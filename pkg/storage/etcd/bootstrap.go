@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 )
 
-// bootstrapMark is a file that is there while a new member is made. A member
-// that is interrupted before it first led has a log that does not say that it is
-// a member, and waits for others for ever. Nothing was stored in it yet.
+// bootstrapMark is a file that exists while a new member is made. A member that
+// is interrupted before it first becomes leader has a log that does not name it
+// as a member, and waits for others for ever. Nothing was stored in it yet.
 const bootstrapMark = "bootstrapping"
 
 // memberDir is where etcd keeps everything.
 const memberDir = "member"
 
-// beginBootstrap marks a directory without a member, and makes one empty whose
+// beginBootstrap marks a directory without a member, and empties one whose
 // member was never finished. It returns whether the member is new.
 func beginBootstrap(dir string) (isNew bool, err error) {
 	mark := filepath.Join(dir, bootstrapMark)

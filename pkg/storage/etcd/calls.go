@@ -12,8 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// calls are the requests that an etcd works on. It reads a backend that is
-// closed, and panics, where one is left when it stops.
+// calls counts the requests that an etcd works on. If one is left when etcd
+// stops, it reads a closed backend and panics.
 type calls struct {
 	failure *failure
 
@@ -22,8 +22,8 @@ type calls struct {
 	running sync.WaitGroup
 }
 
-// begin refuses what a failed etcd would leave without an answer, and what
-// comes when it stops. Without an error, end follows.
+// begin refuses calls that a failed etcd would never answer, and those that
+// come when it stops. Without an error, end follows.
 func (c *calls) begin() error {
 	if err := c.failure.err(); err != nil {
 		return status.Error(codes.Unavailable, fmt.Sprintf("embedded etcd has stopped: %v", err))
@@ -39,7 +39,7 @@ func (c *calls) begin() error {
 
 func (c *calls) end() { c.running.Done() }
 
-// finish refuses new calls and waits for those that run, which a failed etcd
+// finish refuses new calls and waits for the running ones, which a failed etcd
 // may never answer.
 func (c *calls) finish(ctx context.Context) {
 	c.mu.Lock()
@@ -63,8 +63,8 @@ type guardedWatch struct {
 	calls *calls
 }
 
-// Watch implements the etcd watch service. It returns when nothing works for the
-// stream any more.
+// Watch implements the etcd watch service. It returns when no goroutine works
+// for the stream any more.
 func (g *guardedWatch) Watch(ws pb.Watch_WatchServer) error {
 	if err := g.calls.begin(); err != nil {
 		return err
@@ -80,7 +80,7 @@ type guardedKV struct {
 	keeper *keeper
 }
 
-// answer tells who writes whether there may be room soon.
+// answer tells the writer whether there may be room soon.
 func (g *guardedKV) answer(err error) error {
 	if errors.Is(err, rpctypes.ErrGRPCNoSpace) && g.keeper.refused() {
 		return status.Error(codes.ResourceExhausted, "embedded etcd is full of history and drops it: try again")

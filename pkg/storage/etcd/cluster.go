@@ -33,11 +33,11 @@ const (
 	defaultDialTimeout = 10 * time.Second
 	// defaultRequestTimeout is how long a request waits for an answer.
 	defaultRequestTimeout = 10 * time.Second
-	// maxRedial is how long a member that is down is not tried again at most, and
-	// connectTimeout how long one may take to connect.
+	// maxRedial is the longest pause before a member that is down is tried again,
+	// and connectTimeout how long connecting to one may take.
 	maxRedial      = 3 * time.Second
 	connectTimeout = 5 * time.Second
-	// probeTimeout is how long the search for the cause takes per member.
+	// probeTimeout is how long the search for the cause may take per member.
 	probeTimeout = time.Second
 	// keepAliveTime and keepAliveTimeout find a dead connection, with the
 	// values of Kubernetes' own API server.
@@ -82,7 +82,7 @@ func (c Cluster) Open() controlplane.Backend {
 }
 
 // Traits implements controlplane.Storage: servers with the same prefix are
-// replicas of each other. What etcd syncs is its own configuration.
+// replicas of each other. etcd's own configuration decides what it syncs.
 func (Cluster) Traits() controlplane.Traits {
 	return controlplane.Traits{Engine: engine, Shared: true, MaxOps: maxOps, Durable: true}
 }
@@ -133,7 +133,7 @@ func (s *cluster) start(ctx context.Context) error {
 		DialKeepAliveTimeout: keepAliveTimeout,
 		PermitWithoutStream:  true,
 		DialOptions:          []grpc.DialOption{grpc.WithConnectParams(redial())},
-		// Quiet: what goes wrong is the error of a request.
+		// Quiet: requests return what goes wrong.
 		Logger: zap.NewNop(),
 	})
 	if err != nil {
@@ -150,16 +150,17 @@ func (s *cluster) start(ctx context.Context) error {
 	return s.checkVersion(limited)
 }
 
-// redial is when connections that failed are tried again. gRPC waits up to two
-// minutes by default, for which an etcd that is back would not be used.
+// redial says when failed connections are tried again. By default gRPC waits up
+// to two minutes, and does not use an etcd that is back sooner.
 func redial() grpc.ConnectParams {
 	b := backoff.DefaultConfig
 	b.BaseDelay, b.MaxDelay = maxRedial/30, maxRedial
 	return grpc.ConnectParams{Backoff: b, MinConnectTimeout: connectTimeout}
 }
 
-// unreachable says why the first read failed. The error of a call that ran out
-// of time says nothing of the connections, so each is tried once by hand.
+// unreachable says why the first read failed. The error of a call that timed
+// out says nothing about the connections, so each endpoint is tried once by
+// hand.
 func (s *cluster) unreachable(ctx context.Context, security *tls.Config, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("connect: %w", context.Cause(ctx))
@@ -197,7 +198,7 @@ func probe(ctx context.Context, endpoint string, security *tls.Config) error {
 // checkVersion refuses an etcd whose progress notifications come in the wrong
 // order, which API servers rely on (https://github.com/etcd-io/etcd/issues/15220
 // and https://github.com/etcd-io/etcd/issues/17507). A member that is down is
-// no obstacle.
+// skipped.
 func (s *cluster) checkVersion(ctx context.Context) error {
 	for _, endpoint := range s.description.Endpoints {
 		status, err := s.base.Status(ctx, endpoint)
@@ -222,7 +223,7 @@ func tooOld(v *version.Version) bool {
 	return v.LessThan(version.MustParseSemantic("3.4.31"))
 }
 
-// security returns the TLS configuration, or nil where nothing asks for one.
+// security returns the TLS configuration, or nil if none is needed.
 func (c Cluster) security() (*tls.Config, error) {
 	files := transport.TLSInfo{TrustedCAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile, Logger: zap.NewNop()}
 	hasFiles := c.CAFile != "" || c.CertFile != "" || c.KeyFile != ""
@@ -260,7 +261,8 @@ func (s *cluster) Client() (*clientv3.Client, error) {
 	return s.clients.Add(c)
 }
 
-// Measure is what metrics tell of it: the size of the largest member that answers.
+// Measure returns what the metrics report: the size of the largest member that
+// answers.
 func (s *cluster) Measure(ctx context.Context) metrics.Storage {
 	s.mu.Lock()
 	base := s.base

@@ -19,14 +19,14 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
 )
 
-// databaseWait is how long the check of a database waits for its lock. Our own
-// lock is held by then, so only an etcd that is not ours can have it.
+// databaseWait is how long the check of a database waits for its lock. We hold
+// our own lock by then, so only a foreign etcd can hold it.
 const databaseWait = 100 * time.Millisecond
 
-// indexSize is how many bytes the database has for the index of an entry.
+// indexSize is how many bytes the index of an entry takes in the database.
 const indexSize = 8
 
-// prepared is a data directory that is ours.
+// prepared is a data directory that this process has locked.
 type prepared struct {
 	dir   string
 	isNew bool // a member is made in it
@@ -34,7 +34,7 @@ type prepared struct {
 }
 
 // prepare makes and locks a data directory and finds what is wrong with it:
-// what etcd would wait for without end, or end the process over.
+// faults for which etcd would hang or end the process.
 func prepare(path string) (*prepared, error) {
 	dir, err := filepath.Abs(path)
 	if err != nil {
@@ -67,9 +67,9 @@ func prepare(path string) (*prepared, error) {
 	return &prepared{dir: dir, isNew: isNew, lock: lock}, nil
 }
 
-// checkDatabase opens the database, where there is one, and goes through its pages. It
-// returns how many entries of the log are in it. etcd goes through them too, in a
-// goroutine in which a panic cannot be caught.
+// checkDatabase opens the database, where there is one, and reads its pages. It
+// returns how many entries of the log are in it. etcd reads them too, in a goroutine
+// whose panics cannot be caught.
 func checkDatabase(path string) (applied uint64, err error) {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return 0, nil
@@ -122,7 +122,7 @@ func advise(err error) error {
 	}
 }
 
-// isFull tells whether there was no room for a file, also where only the text of the
+// isFull tells whether there was no room for a file, even if only the text of the
 // error says so.
 func isFull(err error) bool {
 	return slices.ContainsFunc([]syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG}, func(full syscall.Errno) bool {

@@ -22,20 +22,20 @@ import (
 )
 
 const (
-	// notifyInterval is how often a watch that asked for progress and saw no
-	// event hears of it: what Kubernetes asks of etcd.
+	// notifyInterval is how often a watch without events gets the progress it
+	// asked for: the value that Kubernetes asks of etcd.
 	notifyInterval = 5 * time.Second
 	// electionRetry is how often a starting etcd is told to elect itself.
 	electionRetry = time.Millisecond
 	// electionPatience is how long a starting etcd may make no progress.
 	electionPatience = 30 * time.Second
-	// failedStart is how long a start that failed has to end by itself.
+	// failedStart is how long a failed start may take to end by itself.
 	failedStart = 100 * time.Millisecond
-	// failedStop is how long a stop waits for an etcd that failed: parts of it
-	// may wait for a part that is gone.
+	// failedStop is how long a stop waits for an etcd that failed: some of its
+	// goroutines may wait for one that ended.
 	failedStop = 2 * time.Second
-	// maxRequest leaves it to the store of a resource how large an object may be:
-	// a request has its key, too, and a transaction several.
+	// maxRequest leaves the limit on the size of an object to the store of its
+	// resource: a request also holds the key, and a transaction several of both.
 	maxRequest = 8 << 20
 	// snapshotCount and catchUpEntries are how many requests etcd keeps on disk and
 	// in memory, whatever their size, and maxLogFiles how many files of 64 MiB.
@@ -54,11 +54,11 @@ const (
 // unless told to, and its directory belongs to this process alone: a second
 // server on the same directory is an error.
 //
-// A damaged directory, a full disk and the like are errors of the start. Once
-// it runs, an error etcd cannot go on from (a failing write of its log, say) ends
-// the server with that error; the process goes on. What etcd does not report but
-// panics with in a goroutine of its own, and a fault in a memory-mapped file that
-// another program truncates, still end the process.
+// A damaged directory, a full disk and the like are errors of the start. Once it
+// runs, a fatal error of etcd (a failing write of its log, say) ends the server
+// with that error; the process goes on. A panic in one of etcd's own goroutines
+// that it does not report first, and a fault in a memory-mapped file that another
+// program truncates, still end the process.
 type Embedded struct {
 	// Dir is the data directory. It is created with mode 0700. Empty: "data"
 	// in the working directory.
@@ -68,17 +68,17 @@ type Embedded struct {
 	// killed process loses nothing. False: every write is on disk before it is
 	// acknowledged.
 	UnsafeNoSync bool
-	// QuotaBytes is the size of the database from which on writes are refused:
-	// with 429 while history can be dropped to make room, with 507 when only
-	// deletes can. 0: 8 GiB.
+	// QuotaBytes is the size of the database at which writes are refused: with
+	// 429 while dropping history can make room, with 507 when only deletes can.
+	// 0: 8 GiB.
 	QuotaBytes int64
-	// HistoryBytes is how much history is kept at most: older is dropped, sooner
-	// than the server does by age. Where much of the file is free then, it is
-	// written again, smaller; nothing is read or written meanwhile. 0: 128 MiB, or
-	// a quarter of the quota.
+	// HistoryBytes is how much history is kept at most: older history is dropped,
+	// sooner than the server does by age. If much of the file is free then, it is
+	// rewritten, smaller; nothing is read or written meanwhile. 0: 128 MiB, or a
+	// quarter of the quota.
 	HistoryBytes int64
-	// SnapshotCount is after how many writes etcd drops the log before them. 0:
-	// 1000.
+	// SnapshotCount is the number of writes after which etcd drops the log
+	// before them. 0: 1000.
 	SnapshotCount uint64
 	// Listen are client URLs at which other processes reach it without
 	// credentials, such as [Cluster] and etcdctl: "http://127.0.0.1:2379". They
@@ -120,7 +120,7 @@ type embedded struct {
 	keeper  *keeper
 	keeping sync.WaitGroup
 	unkeep  context.CancelFunc
-	// abandoned closes when a start that was given up has cleaned up.
+	// abandoned is closed when a start that was given up has cleaned up.
 	abandoned chan struct{}
 }
 
@@ -137,7 +137,7 @@ func (s *embedded) Err() error {
 	return nil
 }
 
-// Measure is what metrics tell of it.
+// Measure returns what the metrics report.
 func (s *embedded) Measure(context.Context) metrics.Storage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,7 +190,7 @@ func (s *embedded) start(ctx context.Context) error {
 	s.failure.started.Store(true)
 	server := s.etcd.Server
 	keeper := newKeeper(server, s.description, p.dir)
-	// Not the start's context: this lives until Stop.
+	// Not the start's context: this one lasts until Stop.
 	kept, unkeep := context.WithCancel(context.WithoutCancel(ctx))
 	s.unkeep = unkeep
 	s.keeper = keeper
@@ -219,14 +219,14 @@ func (s *embedded) config(dir string) *embed.Config {
 	c.WatchProgressNotifyInterval = notifyInterval
 	c.MaxRequestBytes = maxRequest
 	c.SnapshotCount = cmp.Or(s.description.SnapshotCount, snapshotCount)
-	// Nobody has to catch up, and what is kept for that is in memory.
+	// No member has to catch up, and the entries kept for that are in memory.
 	c.SnapshotCatchUpEntries = catchUpEntries
 	c.MaxWalFiles = maxLogFiles
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger(dir))
 	return c
 }
 
-// clientURLs parses URLs to listen at. Those of TLS would need certificates.
+// clientURLs parses URLs to listen at. TLS would need certificates.
 func clientURLs(values []string) ([]url.URL, error) {
 	var urls []url.URL
 	for _, value := range values {
@@ -239,8 +239,9 @@ func clientURLs(values []string) ([]url.URL, error) {
 	return urls, nil
 }
 
-// launch runs embed.StartEtcd, which has no context and may never return after
-// an error: then it is left behind with the lock, and cleaned up if it ends.
+// launch runs embed.StartEtcd, which takes no context and may never return
+// after an error: then it is left running with the lock, and cleaned up if it
+// ends.
 func (s *embedded) launch(ctx context.Context, c *embed.Config) error {
 	type result struct {
 		etcd *embed.Etcd
@@ -271,7 +272,7 @@ func (s *embedded) launch(ctx context.Context, c *embed.Config) error {
 		return nil
 	case <-s.failure.happened:
 		err = advise(s.failure.err())
-		// Where it was the start itself that failed, it ends now.
+		// If the start itself failed, it ends now.
 		select {
 		case r := <-done:
 			if s.etcd = r.etcd; s.etcd != nil {
@@ -297,9 +298,9 @@ func (s *embedded) launch(ctx context.Context, c *embed.Config) error {
 	return err
 }
 
-// elect makes the only member leader, for which etcd alone waits up to a
-// second. etcd tells nobody when it can be elected, and ignores the message
-// before it can and after it was.
+// elect makes the only member leader; left alone, etcd waits up to a second.
+// etcd does not say when it can be elected, and ignores the message before that
+// and after the election.
 func (s *embedded) elect(ctx context.Context) error {
 	server := s.etcd.Server
 	id := uint64(server.MemberID())
@@ -366,8 +367,8 @@ func (s *embedded) stop(ctx context.Context) error {
 		done = make(chan struct{})
 		go func() {
 			defer close(done)
-			// A compaction or a defragmentation ends first: they read what is closed.
-			// Where etcd failed they may never end.
+			// A compaction or a defragmentation ends first: they read what Close
+			// closes. If etcd failed they may never end.
 			if s.failure.err() == nil {
 				s.keeping.Wait()
 			}
@@ -375,8 +376,8 @@ func (s *embedded) stop(ctx context.Context) error {
 		}()
 	}
 	if done == nil || s.etcd == nil && s.failure.err() != nil {
-		// What failed in a goroutine of etcd's start leaves the rest of the
-		// start waiting for it without end.
+		// When a goroutine of etcd's start has failed, the rest of the start
+		// waits for it for ever.
 		return s.unlock()
 	}
 	if s.failure.err() != nil {

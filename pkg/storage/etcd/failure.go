@@ -13,9 +13,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// failure is what etcd could not go on from. etcd says so with a fatal or
-// panicking log entry, which would end the process; here it ends the goroutine
-// that wrote it, and is kept.
+// failure is the error that stopped etcd. etcd reports it with a fatal or
+// panicking log entry, which would end the process; here the entry ends the
+// goroutine that wrote it, and is kept.
 type failure struct {
 	once     sync.Once
 	happened chan struct{}
@@ -37,21 +37,21 @@ func (f *failure) err() error {
 }
 
 // logger returns the logger for an etcd in the directory: errors go to klog,
-// warnings and what the start returns anyway to its second level, the rest
-// nowhere.
+// warnings and errors that the start returns anyway to its second level, the
+// rest nowhere.
 func (f *failure) logger(dir string) *zap.Logger {
 	return zap.New(&klogCore{dir: dir, started: &f.started}, zap.WithFatalHook(f), zap.WithPanicHook(f))
 }
 
-// earlyElection begins the panic of an election that comes while the member
-// replays its log and etcd already dropped the first entry of that from memory:
-// raft cannot look for a change of members in it. It is only reached by a member
-// that has replayed its own joining, and there are no others, so the answer is
-// that there is none, and the election goes on
+// earlyElection begins the message of a panic: an election comes while the member
+// replays its log, and etcd already dropped the first entry of the log from
+// memory, so raft cannot search it for a change of members. Only a member that
+// has replayed its own joining gets here, and there are no others, so there is no
+// change, and the election goes on
 // (https://github.com/etcd-io/raft/blob/v3.6.0/raft.go, hasUnappliedConfChanges).
 const earlyElection = "error scanning unapplied entries"
 
-// OnWrite implements zapcore.CheckWriteHook. Where it returns, so does the call
+// OnWrite implements zapcore.CheckWriteHook. If it returns, so does the call
 // that wrote the entry.
 func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	if !f.started.Load() && strings.HasPrefix(entry.Message, earlyElection) {
@@ -64,8 +64,8 @@ func (f *failure) OnWrite(entry *zapcore.CheckedEntry, fields []zapcore.Field) {
 	runtime.Goexit()
 }
 
-// entryError makes an error of a log entry: its message, the paths in it and
-// the error it carries.
+// entryError turns a log entry into an error: its message, its paths and the
+// error it carries.
 func entryError(message string, fields []zapcore.Field) error {
 	var errs []error
 	for _, field := range fields {
@@ -84,8 +84,8 @@ func entryError(message string, fields []zapcore.Field) error {
 	return fmt.Errorf("%s: %w", message, errors.Join(errs...))
 }
 
-// notYet is what every new etcd reports as an error and tries again 4 s later:
-// nothing was written yet from which it could tell.
+// notYet is an error that every new etcd logs, to try again 4 s later: nothing
+// was written yet that tells the version.
 const notYet = "failed to update storage version"
 
 // klogCore writes etcd's log entries to klog.

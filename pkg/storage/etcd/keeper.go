@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// defaultQuota is the size of the database from which on etcd refuses writes:
-	// the largest that etcd recommends.
+	// defaultQuota is the size of the database at which etcd refuses writes: the
+	// largest that etcd recommends.
 	defaultQuota = 8 << 30
 	// defaultHistory is how much history is kept at most.
 	defaultHistory = 128 << 20
-	// keepInterval is how often the size is looked at. A disk writes what is kept of
-	// history in no less.
+	// keepInterval is how often the size is checked. No disk writes a full history
+	// in less.
 	keepInterval = 250 * time.Millisecond
-	// minSamples is by which part of the history it is dropped at least.
+	// minSamples sets the smallest sample: this part of the history.
 	minSamples = 64
-	// minFree is how much of a file is free before it is worth writing it again.
+	// minFree is how much of a file must be free to make rewriting it
+	// worthwhile.
 	minFree = 64 << 20
-	// defragPause is for how long a file is not written again, unless room is needed:
-	// nothing else is read or written meanwhile.
+	// defragPause is the pause before a file is rewritten again, unless room is
+	// needed: nothing is read or written during a rewrite.
 	defragPause = time.Minute
-	// retryRoom is how long a search for room that found none is not repeated. What
-	// was deleted meanwhile is found then.
+	// retryRoom is the pause after a search for room that found none.
 	retryRoom = 5 * time.Second
 )
 
-// keeper keeps an etcd from filling up. etcd drops history only when it is told, and
+// keeper keeps an etcd from filling up. etcd drops history only when told to, and
 // gives none of its file back: the API server tells it every few minutes, and a disk
 // writes gigabytes meanwhile. At its quota etcd refuses all writes until an operator
 // compacts, defragments and disarms the alarm. The keeper does all three, before the
@@ -46,9 +46,9 @@ type keeper struct {
 	quota   int64
 	history int64
 	wake    chan struct{}
-	// full: there was no room to make when it was last looked for.
+	// full: the last search for room found none.
 	full atomic.Bool
-	// kept is how many bytes were written that are history or live, and compacted when
+	// kept is how many bytes were written since history begins, and compacted when
 	// history was last dropped.
 	kept      atomic.Int64
 	compacted atomic.Int64 // in nanoseconds since 1970
@@ -57,7 +57,7 @@ type keeper struct {
 	first                    int64 // the revision at which history begins
 	samples                  []sample
 	defragged, searched      time.Time
-	searchedAt, searchedUse  int64 // the revision, and what was in use after it
+	searchedAt, searchedUse  int64 // the revision, and the bytes in use after it
 }
 
 // sample is how much was written before a revision.
@@ -93,14 +93,14 @@ func (k *keeper) run(ctx context.Context) {
 	}
 }
 
-// measured is what metrics tell.
+// measured returns what the metrics report.
 func (k *keeper) measured() metrics.Storage {
 	history, file := k.kept.Load(), k.server.Backend().Size()
 	return metrics.Storage{History: &history, File: &file, Compacted: time.Unix(0, k.compacted.Load())}
 }
 
-// refused has the keeper look at once, after a write that etcd refused, and tells
-// whether it may find room.
+// refused wakes the keeper after etcd refused a write, and tells whether it may
+// find room.
 func (k *keeper) refused() bool {
 	select {
 	case k.wake <- struct{}{}:
@@ -109,7 +109,7 @@ func (k *keeper) refused() bool {
 	return !k.full.Load()
 }
 
-// look does what is to be done now.
+// look checks the size, and drops history or rewrites the file if needed.
 func (k *keeper) look(ctx context.Context) {
 	k.measure()
 	size := k.server.Backend().Size()
@@ -142,8 +142,8 @@ func (k *keeper) measure() {
 	k.forget(k.server.KV().FirstRev())
 }
 
-// forget leaves out of the count what was written before a revision: whoever
-// compacted, here or by age, history begins there.
+// forget stops counting bytes written before a revision: history begins there,
+// whether it was compacted here or by age.
 func (k *keeper) forget(compacted int64) {
 	if compacted > k.first {
 		k.first = compacted
@@ -158,8 +158,8 @@ func (k *keeper) forget(compacted int64) {
 	k.kept.Store(k.written - k.keptFrom)
 }
 
-// horizon is the revision before which all but the newest bytes were written. Where
-// one step had more, it is the newest.
+// horizon returns the first sample after which at most these bytes were written. If
+// the last step wrote more, it is the newest.
 func (k *keeper) horizon(bytes int64) sample {
 	for _, s := range k.samples {
 		if k.written-s.written <= bytes {
@@ -180,8 +180,8 @@ func (k *keeper) isAlarmed() bool {
 	return false
 }
 
-// compact drops the history before a sample, and returns when the file has its room.
-// It returns false where that did not work, to be tried again.
+// compact drops the history before a sample, and returns when its pages are free. It
+// returns false on failure; the next look tries again.
 func (k *keeper) compact(ctx context.Context, to sample) bool {
 	begun := time.Now()
 	_, err := k.server.Compact(ctx, &pb.CompactionRequest{Revision: to.revision, Physical: true})
@@ -189,7 +189,7 @@ func (k *keeper) compact(ctx context.Context, to sample) bool {
 		klog.V(2).InfoS("History was not dropped", "dir", k.dir, "revision", to.revision, "err", err)
 		return false
 	}
-	// The pages that a transaction frees are free after the next one.
+	// Pages that one transaction frees can be used after the next one.
 	k.server.Backend().ForceCommit()
 	k.server.Backend().ForceCommit()
 	k.inUse = k.server.Backend().SizeInUse()
@@ -214,13 +214,13 @@ func (k *keeper) mayHaveRoom() bool {
 	if time.Since(k.searched) <= retryRoom {
 		return false
 	}
-	// What a reader still looked at when it was dropped is free after the next commit.
+	// Dropped pages that a reader still used are free after the next commit.
 	k.server.Backend().ForceCommit()
 	return k.server.KV().Rev() != k.searchedAt || k.server.Backend().SizeInUse() != k.searchedUse
 }
 
-// makeRoom drops all history and writes the file again, and lets etcd write once
-// more where that was enough.
+// makeRoom drops all history and rewrites the file, and disarms the alarm if
+// that was enough.
 func (k *keeper) makeRoom(ctx context.Context) {
 	if k.full.Load() && !k.mayHaveRoom() {
 		return

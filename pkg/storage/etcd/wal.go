@@ -8,9 +8,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// checkLog finds a log that ends before what the database has of it. etcd would wait
-// for what is missing, for ever, or take writes and drop them until it has as many
-// again. A log that cannot be read is left to etcd, which says why.
+// checkLog finds a log that ends before the last entry in the database. etcd would
+// wait for the missing entries for ever, or accept writes and drop them until it has
+// as many again. A log that cannot be read is left to etcd, which says why.
 func checkLog(dir string, applied uint64) error {
 	if _, err := os.Stat(dir); err != nil || applied == 0 {
 		return nil //nolint:nilerr // etcd says what is wrong with it
@@ -28,7 +28,7 @@ func checkLog(dir string, applied uint64) error {
 		return nil //nolint:nilerr // as above
 	}
 	_, state, entries, err := log.ReadAll()
-	_ = log.Close() // it was only read, and says that it cannot be synced
+	_ = log.Close() // it was only read; the error is that it cannot be synced
 	if err != nil {
 		return nil //nolint:nilerr // as above
 	}

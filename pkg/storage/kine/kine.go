@@ -1,7 +1,7 @@
 // Package kine runs the drivers of kine (https://github.com/k3s-io/kine) as
 // storages of a server: kine's own translation of the etcd API, called as
-// functions, with nothing repaired. Each driver is a package below this one, so
-// that a program links only those it imports.
+// functions, with no repairs. Each driver is a package below this one, so that
+// a program links only those it imports.
 //
 // These storages do not keep all of the contract in pkg/storage/storagetest.
 // docs/storage/kine.md says which part each keeps; the log says so at the start.
@@ -27,34 +27,34 @@ import (
 )
 
 const (
-	// emulatedVersion is the version of etcd in the status: one that API servers
-	// ask for the progress of watches.
+	// emulatedVersion is the version of etcd in the status: API servers ask it
+	// for the progress of watches.
 	emulatedVersion = "3.6.0"
-	// notifyInterval is how often an idle watch hears how far it is: what
-	// Kubernetes asks of etcd.
+	// notifyInterval is how often an idle watch gets its progress: the value
+	// that Kubernetes asks of etcd.
 	notifyInterval = 5 * time.Second
 	// retryCheck is how long a start waits before it asks an unreachable
 	// database again.
 	retryCheck = 500 * time.Millisecond
 )
 
-// Driver is what differs between the storages of this package.
+// Driver holds what differs between the storages of this package.
 type Driver struct {
 	// Name says what and where the storage is, without credentials. It starts
 	// every error and log line.
 	Name string
-	// Limits say in one line which promises of a storage the driver breaks. The
-	// log has it at every start.
+	// Limits say in one line which promises of a storage the driver breaks.
+	// Every start logs it.
 	Limits string
 	// New is kine's constructor.
 	New drivers.Constructor
-	// Config reads the description, its files too. It returns what New wants and
-	// the secrets that must not appear in an error.
+	// Config reads the description and its files. It returns the argument of New
+	// and the secrets that must not appear in an error.
 	Config func() (config drivers.Config, secrets []string, err error)
-	// Check connects once, in place of the five minutes in which kine tries each
-	// second. Nil: New fails by itself.
+	// Check connects once; kine would try each second for five minutes. Nil: New
+	// fails by itself.
 	Check func(context.Context, drivers.Config) error
-	// DialTimeout is how long Check is repeated.
+	// DialTimeout is how long Check is tried again.
 	DialTimeout time.Duration
 }
 
@@ -70,11 +70,11 @@ type backend struct {
 
 	mu      sync.Mutex
 	started bool
-	ready   bool // running.servers are there
+	ready   bool // running.servers are set
 	running *running
 }
 
-// running is what Start made and Stop must end.
+// running holds what Start made and Stop must end.
 type running struct {
 	opening  sync.WaitGroup // the driver's constructor, which may outlive the start
 	servers  etcdclient.Servers
@@ -109,7 +109,7 @@ func (b *backend) Start(ctx context.Context) error {
 	return nil
 }
 
-// check asks the database until it answers or the time is over.
+// check asks the database until it answers or DialTimeout is over.
 func (b *backend) check(ctx context.Context, config drivers.Config) error {
 	if b.driver.Check == nil {
 		return nil
@@ -122,7 +122,7 @@ func (b *backend) check(ctx context.Context, config drivers.Config) error {
 		if err == nil || errors.Is(err, ErrRefused) {
 			return err
 		}
-		// The end of the time says less than what went wrong before it.
+		// A timeout says less than the error before it.
 		if last == nil || limited.Err() == nil {
 			last = err
 		}
@@ -135,8 +135,8 @@ func (b *backend) check(ctx context.Context, config drivers.Config) error {
 	}
 }
 
-// run starts the driver. Its constructors heed no context everywhere, so where
-// that of the start ends they are left to fail; Stop waits for them.
+// run starts the driver. Its constructor does not always heed a context, so if
+// the start's ends it is left to fail; Stop waits for it.
 func (b *backend) run(ctx context.Context, config drivers.Config) error {
 	life, closeAll := context.WithCancel(context.Background())
 	work, stopWork := context.WithCancel(life)
@@ -179,8 +179,8 @@ func (b *backend) Client() (*clientv3.Client, error) {
 	return b.clients.Add(etcdclient.InProcess(b.running.servers))
 }
 
-// Stop implements controlplane.Backend: clients first, then what the driver
-// does by itself, then its connections.
+// Stop implements controlplane.Backend: clients first, then the driver's
+// background work, then its connections.
 func (b *backend) Stop(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,8 +207,8 @@ func (b *backend) Stop(ctx context.Context) error {
 	}
 }
 
-// unstreamed is kine's KV service without its streams of ranges, which have all keys
-// whatever the limit. Ranges are read by pages then.
+// unstreamed is kine's KV service without its range streams, which return all keys
+// whatever the limit. API servers read pages instead.
 type unstreamed struct{ pb.KVServer }
 
 // RangeStream implements the etcd KV service.

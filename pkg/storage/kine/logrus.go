@@ -11,17 +11,17 @@ import (
 )
 
 // quietOnce makes quiet act once per process: there is one standard logger.
-var quietOnce sync.Once //nolint:gochecknoglobals // what it guards is global
+var quietOnce sync.Once //nolint:gochecknoglobals // the logger it guards is global
 
 // quiet keeps what kine and its drivers log off the program's standard error.
 //
 // They log through logrus's process-global standard logger, which a library
 // cannot replace per instance: every statement that was slow, with the value in
 // it, which may be a Secret. The standard logger is given a formatter that
-// formats their entries as nothing and hands every other entry to the formatter
-// found. Level, output and hooks stay as they are, so a program that uses logrus
-// itself sees no difference. Errors of background work, which nobody else would
-// report, go to klog; errors of requests reach their callers.
+// formats their entries as nothing and hands every other entry to the previous
+// formatter. Level, output and hooks stay as they are, so a program that uses
+// logrus itself sees no difference. Errors of background work, which nothing
+// else reports, go to klog; errors of requests reach their callers.
 func quiet() {
 	quietOnce.Do(func() {
 		logrus.SetFormatter(&filter{
@@ -50,13 +50,13 @@ func (f *filter) Format(entry *logrus.Entry) ([]byte, error) {
 	return nil, nil
 }
 
-// ofRequest says that a function of kine serves a request.
+// ofRequest tells whether a function of kine serves a request.
 func ofRequest(function string) bool {
 	return strings.HasPrefix(function, "github.com/k3s-io/kine/pkg/server.") || strings.HasSuffix(function, ".(*Generic).Insert")
 }
 
-// ofStop recognises the complaints of work that a stop cut off. A driver ends an
-// operation by a deadline in the past.
+// ofStop recognises errors of work that a stop cut off. A driver ends an
+// operation with a deadline in the past.
 func ofStop(message string) bool {
 	for _, text := range []string{"database is closed", "context canceled", "connection closed", "i/o timeout"} {
 		if strings.Contains(message, text) {

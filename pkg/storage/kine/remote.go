@@ -20,19 +20,19 @@ const defaultDialTimeout = 10 * time.Second
 // The settings of kine's compaction. The API server decides when to compact.
 const (
 	compactTimeout = 30 * time.Second
-	// compactRetain keeps the newest row, whose number is the current revision.
+	// compactRetain keeps the newest row, whose ID is the current revision.
 	compactRetain = 1
 	compactBatch  = 1000
 	pollBatch     = 500
-	// pollInterval is how often a driver looks for what other servers wrote.
+	// pollInterval is how often a driver looks for writes of other servers.
 	pollInterval = time.Second
 )
 
-// ErrRefused is the error of a Driver.Check whose answer another try does not change.
+// ErrRefused is the error of a Driver.Check that would fail again.
 var ErrRefused = errors.New("refused")
 
-// LimitsOfSQL are the Driver.Limits of PostgreSQL and MySQL, whose revisions are
-// given before their writes are visible.
+// LimitsOfSQL are the Driver.Limits of PostgreSQL and MySQL, which assign
+// revisions before their writes are visible.
 const LimitsOfSQL = "a client that lists and then watches may miss writes that others make at the same time, an event may come " +
 	"after the progress of its revision, a compaction may drop what a watch was not told yet, " +
 	"and the driver ends the process when the database is lost during one; " +
@@ -41,10 +41,10 @@ const LimitsOfSQL = "a client that lists and then watches may miss writes that o
 // Remote says where a database is and how to log in to it.
 type Remote struct {
 	// URL is the address, for example "postgres://user@10.0.0.1:5432/name". It may
-	// have the password; what is special in it needs percent-encoding.
+	// have the password; special characters in it need percent-encoding.
 	URL string
 	// Password, or PasswordFile, has the password in place of the URL. Only its
-	// owner and group may touch the file; its last newline is no part of it.
+	// owner and group may have access to the file; its last newline is ignored.
 	Password, PasswordFile string
 	// CAFile has the certificates (PEM) that may have signed that of the database.
 	// Empty: what the URL says.
@@ -56,7 +56,7 @@ type Remote struct {
 	DialTimeout time.Duration
 }
 
-// Timeout is DialTimeout, or what it is by default.
+// Timeout is DialTimeout, or its default.
 func (r Remote) Timeout() time.Duration {
 	if r.DialTimeout == 0 {
 		return defaultDialTimeout
@@ -73,8 +73,8 @@ func (r Remote) Name(kind string) string {
 	return kind + " at " + u.Host + u.Path
 }
 
-// Resolve returns the URL with the password in it, what all drivers are told, and
-// the forms of the password that must not appear anywhere.
+// Resolve returns the URL with the password in it, the configuration that all
+// drivers share, and the forms of the password that must not appear anywhere.
 func (r Remote) Resolve(schemes ...string) (*url.URL, drivers.Config, []string, error) {
 	u, err := r.parse()
 	if err != nil {
@@ -98,8 +98,8 @@ func (r Remote) Resolve(schemes ...string) (*url.URL, drivers.Config, []string, 
 	return u, config, secrets(u), nil
 }
 
-// parse reads the URL. Its error says nothing of it: where it cannot be read,
-// any part may be of the password.
+// parse reads the URL. Its error quotes nothing of it: if the URL cannot be
+// read, any part may belong to the password.
 func (r Remote) parse() (*url.URL, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil || u.User == nil && strings.Contains(r.URL, "@") {
@@ -144,8 +144,8 @@ func secrets(u *url.URL) []string {
 	return []string{password, encoded, url.QueryEscape(password), url.PathEscape(password)}
 }
 
-// redact returns err, or another that says the same without the secrets. It has
-// nothing to unwrap then.
+// redact returns err, or an error with the same text without the secrets, which
+// unwraps to nothing.
 func redact(err error, secrets []string) error {
 	text := err.Error()
 	for _, s := range secrets {

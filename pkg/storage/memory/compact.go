@@ -29,7 +29,7 @@ func (l *log) Compact(ctx context.Context, at int64) error {
 	l.mu.Unlock()
 	for l.drop(at, 0) {
 		if err := ctx.Err(); err != nil {
-			return err // what is left goes with the next one
+			return err // the next compaction drops the rest
 		}
 	}
 	return nil
@@ -45,8 +45,8 @@ func (l *log) trim() {
 	}
 }
 
-// drop drops the next revisions of history, those before at, as long as more is
-// kept than the bytes given. It returns whether there are more to drop.
+// drop drops the next revisions of history before at while more than keep bytes
+// are left. It returns whether there are more to drop.
 func (l *log) drop(at, keep int64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,8 +68,8 @@ func (l *log) drop(at, keep int64) bool {
 	return n == compactStep && len(l.events) > 0
 }
 
-// forget drops what an event made history: the version before it, and the mark
-// of a deletion.
+// forget drops the history that an event made: the version before it, and the
+// mark of a deletion.
 func (l *log) forget(e *revision.Event) {
 	l.history -= eventSize
 	i, ok := l.keys.Get(&item{key: e.KV.Key})

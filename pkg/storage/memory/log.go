@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// degree is that of the tree of keys.
+	// degree is the degree of the tree of keys.
 	degree = 32
 	// changesLimit is how many bytes of events are returned at a time.
 	changesLimit = 1 << 20
-	// compactStep is how many revisions are dropped while others wait.
+	// compactStep is how many revisions are dropped while other calls wait.
 	compactStep = 1000
-	// eventSize is what an event takes beside its keys and values, in bytes.
+	// eventSize is how many bytes an event takes beside its keys and values.
 	eventSize = 128
 )
 
@@ -35,14 +35,14 @@ type log struct {
 	events  []*revision.Event
 	dropped int64
 	// compacted is the revision of the last compaction, asked the last one that
-	// somebody asked for. What lies between them the log did itself.
+	// a caller asked for. The log itself compacted what lies between the two.
 	compacted, asked int64
-	history          int64 // bytes of what is not the newest version
+	history          int64 // bytes of versions that are not the newest
 	droppedAt        time.Time
-	live             int64 // bytes of what is
+	live             int64 // bytes of the newest versions
 	counts           revision.Counts
 
-	// compacting is held by who compacts.
+	// compacting is held during a compaction.
 	compacting sync.Mutex
 }
 
@@ -52,13 +52,13 @@ type item struct {
 	versions []*version // oldest first
 }
 
-// version is what a key was from a revision on.
+// version is the state of a key from a revision on.
 type version struct {
 	revision.KeyValue
 	deleted bool
 }
 
-// at is the version that an item had at a revision, or nil.
+// at returns the version that an item had at a revision, or nil.
 func (i *item) at(rev int64) *version {
 	n := sort.Search(len(i.versions), func(n int) bool { return i.versions[n].Mod > rev })
 	if n == 0 || i.versions[n-1].deleted {
@@ -67,7 +67,7 @@ func (i *item) at(rev int64) *version {
 	return i.versions[n-1]
 }
 
-// newLog is at revision 1, as a new etcd is.
+// newLog returns an empty log at revision 1, like a new etcd.
 func newLog(f revision.Follower, limit int64) *log {
 	return &log{
 		follow: f, limit: limit, dropped: 1, droppedAt: time.Now(),
@@ -128,7 +128,7 @@ func (l *log) append(changes []revision.Change) (result revision.Result, full bo
 	return result, l.history > l.limit, nil
 }
 
-// write makes a change, which is allowed, of a key that was before.
+// write makes an allowed change of a key; before is its state until then.
 func (l *log) write(c revision.Change, i *item, before *revision.KeyValue) *revision.Event {
 	v := &version{KeyValue: revision.KeyValue{Key: c.Key, Mod: l.current() + 1}}
 	e := &revision.Event{Previous: before, Delete: c.Kind == revision.Delete}

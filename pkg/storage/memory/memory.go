@@ -1,9 +1,9 @@
 // Package memory keeps a server's objects in memory: for tests and for control
-// planes that are built anew at every start. Nothing is written anywhere.
+// planes that start empty each time. Nothing is written to disk.
 //
 // Reads and watches of old revisions work until these are compacted, as with
-// etcd: the API server drops what is older than some minutes, and the store what
-// is more than [Store.HistoryBytes].
+// etcd: the API server drops history older than some minutes, and the store what
+// exceeds [Store.HistoryBytes].
 package memory
 
 import (
@@ -20,8 +20,8 @@ const engine = "memory"
 // defaultHistoryBytes is how much history is kept unless told otherwise.
 const defaultHistoryBytes = 32 << 20
 
-// Store is an empty storage in memory. Every Open makes another one, and what it
-// holds is gone when it is stopped.
+// Store is an empty storage in memory. Every Open makes another one, and its
+// content is gone when it is stopped.
 type Store struct {
 	// HistoryBytes is how many bytes of old versions and deleted objects are
 	// kept at most, for reads and watches of the past. A watch that is further

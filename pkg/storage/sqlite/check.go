@@ -12,10 +12,10 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// progressEvery is how often something long says that it goes on.
+// progressEvery is how often long work logs its progress.
 const progressEvery = 5 * time.Second
 
-// check reads the whole file and says what is wrong with it.
+// check reads the whole file and returns what is wrong with it.
 func check(ctx context.Context, db *sql.DB, path string) (err error) {
 	begun := time.Now()
 	bytes := sizeOf(path) + sizeOf(path+"-wal")

@@ -14,31 +14,30 @@ import (
 )
 
 const (
-	// stepTime is how long a step of a compaction may keep writes waiting, about.
-	// A step looks at as many rows as that allows, from firstStep on.
+	// stepTime is about how long a step of a compaction may keep writes waiting.
+	// A step takes as many rows as that allows, firstStep at the start.
 	stepTime  = 2 * time.Millisecond
 	firstStep = 32
 	maxStep   = 2000
 	// vacuumPages is how many pages go back to the file system in a step, and
-	// sparePages how many free ones are kept in any case.
+	// sparePages how many free pages are always kept.
 	vacuumPages = 32
 	sparePages  = 256
-	// longLog is how many pages SQLite's log may have. Then writes wait until the file
-	// has taken over what came since it did that beside them.
+	// longLog is how many pages SQLite's log may have. Beyond that, writes wait for a
+	// checkpoint of the rest.
 	longLog = 2000
-	// checkpointSteps is after how many steps of a compaction the file takes over what
-	// they have put into SQLite's log.
+	// checkpointSteps is the number of steps of a compaction between checkpoints.
 	checkpointSteps = 50
 )
 
-// keeper drops history, and moves what SQLite's log has into the file.
+// keeper drops history, and moves SQLite's log into the file.
 type keeper struct {
 	log   *log
 	limit int64 // of history, in bytes
 	due   chan struct{}
 
-	mu   sync.Mutex // held by who compacts
-	step int64      // how many rows are looked at in a step
+	mu   sync.Mutex // held while compacting
+	step int64      // rows per step
 }
 
 // run keeps the file small until stop is closed.
@@ -102,7 +101,7 @@ func (l *log) Compact(ctx context.Context, at int64) error {
 	return nil
 }
 
-// trim drops the oldest history where there is too much, and a tenth more.
+// trim drops the oldest history if there is too much, and a tenth more.
 func (k *keeper) trim(ctx context.Context) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -127,15 +126,15 @@ func (k *keeper) trim(ctx context.Context) {
 	k.report(err, "History that is too long was not dropped; it is tried again")
 }
 
-// tooMuch is how many bytes of history are more than allowed.
+// tooMuch returns by how many bytes history exceeds its limit.
 func (k *keeper) tooMuch() int64 {
 	k.log.mu.RLock()
 	defer k.log.mu.RUnlock()
 	return k.log.history - k.limit
 }
 
-// sweep drops what revisions up to one made history, in steps that leave writes
-// as much time as they take.
+// sweep drops the history made by revisions up to one, in steps that leave
+// writes as much time as they take.
 func (k *keeper) sweep(ctx context.Context, to int64) error {
 	for n := 1; ; n++ {
 		if n%checkpointSteps == 0 {
@@ -170,7 +169,7 @@ func (k *keeper) sweep(ctx context.Context, to int64) error {
 	}
 }
 
-// stepEnd is up to where the next step goes.
+// stepEnd returns the last revision of the next step.
 func (k *keeper) stepEnd(ctx context.Context, from, to int64) (next int64, err error) {
 	var rows int64
 	if err := k.log.db.QueryRowContext(ctx, stepEnd, from, to, k.step).Scan(&next, &rows); err != nil {
@@ -182,7 +181,8 @@ func (k *keeper) stepEnd(ctx context.Context, from, to int64) (next int64, err e
 	return next, nil
 }
 
-// rest waits as long as a step took, and has the next one take the time it may.
+// rest waits as long as a step took, and fits the size of the next step to
+// stepTime.
 func (k *keeper) rest(ctx context.Context, took time.Duration) error {
 	switch {
 	case took > 2*stepTime:
@@ -202,8 +202,8 @@ func (k *keeper) rest(ctx context.Context, took time.Duration) error {
 	}
 }
 
-// drop deletes the victims of the revisions after from, up to to. It returns what
-// they weighed.
+// drop deletes the victims of the revisions after from, up to to. It returns
+// their weight.
 func drop(ctx context.Context, conn *sql.Conn, from, to, compacted int64) (freed int64, err error) {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return 0, err
@@ -230,7 +230,7 @@ func drop(ctx context.Context, conn *sql.Conn, from, to, compacted int64) (freed
 	return freed, nil
 }
 
-// shrink gives pages back to the file system where an eighth of the file is free.
+// shrink gives pages back to the file system if an eighth of the file is free.
 func (k *keeper) shrink(ctx context.Context) error {
 	for {
 		total, free, _, err := pagesOf(ctx, k.log.db)
@@ -246,7 +246,7 @@ func (k *keeper) shrink(ctx context.Context) error {
 		}
 		after, _, _, err := pagesOf(ctx, k.log.db)
 		if err != nil || after >= total {
-			return err // a file that cannot: kine made it, or a reader needs the pages
+			return err // kine made the file, or a reader needs the pages
 		}
 		if err := k.rest(ctx, time.Since(begun)); err != nil {
 			return err
@@ -254,7 +254,7 @@ func (k *keeper) shrink(ctx context.Context) error {
 	}
 }
 
-// drain runs a statement that works while its rows are read.
+// drain runs a statement that does its work while its rows are read.
 func drain(ctx context.Context, conn *sql.Conn, statement string) error {
 	rows, err := conn.QueryContext(ctx, statement)
 	if err != nil {
@@ -265,8 +265,8 @@ func drain(ctx context.Context, conn *sql.Conn, statement string) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// checkpoint moves what SQLite's log has into the file, beside the writes. Where it
-// is long all the same, they wait for the last of it, and it begins anew.
+// checkpoint moves SQLite's log into the file while writes go on. If the log is
+// still too long, writes wait for the rest, and the log is truncated.
 func (k *keeper) checkpoint(ctx context.Context) {
 	var busy, length, moved int64
 	err := k.log.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &length, &moved)

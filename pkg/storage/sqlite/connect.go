@@ -18,8 +18,8 @@ type connector struct {
 	setup []string
 }
 
-// connect returns a pool of at most n connections to a file. What is sorted is
-// sorted in memory: the directory for temporary files may be read-only.
+// connect returns a pool of at most n connections to a file. They sort in
+// memory: the directory for temporary files may be read-only.
 func connect(path string, n int, setup ...string) *sql.DB {
 	common := []string{"PRAGMA busy_timeout = 5000", "PRAGMA temp_store = MEMORY"}
 	db := sql.OpenDB(connector{path: path, setup: append(common, setup...)})
@@ -49,8 +49,8 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 // Driver implements driver.Connector.
 func (connector) Driver() driver.Driver { return implementation() }
 
-// explain says what to do about what SQLite reports. The two implementations
-// share the texts and no types.
+// explain says what to do about an error of SQLite. The two implementations
+// share the texts but no types.
 func explain(err error) error {
 	if err == nil {
 		return nil

@@ -17,14 +17,14 @@ const (
 	// time, and how many bytes.
 	changesRows  = 500
 	changesBytes = 1 << 20
-	// ask is how many rows are read before it is asked whether anybody waits.
+	// ask is how many rows are read between checks that the caller still waits.
 	ask = 256
 )
 
 // log is a revision.Log in a SQLite file. One goroutine writes (writer), a few
-// connections read. What a read may see is decided by current, which moves when a
-// transaction is on disk: a query has it as a bound, so no read sees more than
-// another one that began later.
+// connections read. Reads see rows up to current, which moves when a transaction
+// is on disk: it bounds each query, so no read sees more than one that began
+// later.
 type log struct {
 	path   string // absolute, without links
 	lock   *filelock.Lock
@@ -38,19 +38,19 @@ type log struct {
 
 	mu     sync.RWMutex
 	closed bool
-	// current is the newest revision. compacted is the one below which nobody may
-	// read, asked the last one that somebody asked to compact: what lies between
-	// them the log did itself.
+	// current is the newest revision. Reads below compacted are refused; asked is
+	// the last revision that a caller of Compact gave. The log itself compacted
+	// what lies between the two.
 	current, compacted, asked int64
-	// swept is up to where history was dropped from the file, and history how many
-	// bytes of it there are since.
+	// swept is the revision up to which history was dropped from the file, and
+	// history the bytes of history since then.
 	swept, history int64
 	sweptAt        time.Time
 	recent         recent
 	counts         revision.Counts
 }
 
-// statements are what is read most.
+// statements are the most frequent reads.
 type statements struct {
 	key, list, count, changes *sql.Stmt
 }
@@ -76,7 +76,7 @@ func (l *log) Append(ctx context.Context, changes []revision.Change) (revision.R
 	return r.result, r.err
 }
 
-// publish makes what a transaction wrote known: to reads, then to the follower.
+// publish shows the writes of a transaction to reads, then to the follower.
 func (l *log) publish(events []*revision.Event) {
 	l.mu.Lock()
 	for _, e := range events {
@@ -89,8 +89,8 @@ func (l *log) publish(events []*revision.Event) {
 	l.follow(events)
 }
 
-// weigh is how many bytes of history an event made, as the victims of a
-// compaction are weighed.
+// weigh returns how many bytes of history an event made, counted as compactions
+// count their victims.
 func weigh(e *revision.Event) int64 {
 	var n int64
 	if e.Previous != nil {
@@ -102,7 +102,7 @@ func weigh(e *revision.Event) int64 {
 	return n
 }
 
-// rowWeight is what a row takes beside its name and value, in bytes.
+// rowWeight is how many bytes a row takes beside its name and value.
 const rowWeight = 64
 
 // Current implements revision.Log.
@@ -135,7 +135,7 @@ func (l *log) begin(ctx context.Context, asked int64) (at, current int64, err er
 	return l.current, l.current, nil
 }
 
-// overtaken tells whether history was dropped that a read at a revision needed.
+// overtaken tells whether history that a read at a revision needs was dropped.
 func (l *log) overtaken(at int64) bool {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -189,7 +189,7 @@ func (l *log) page(ctx context.Context, q revision.Query) (page revision.Page, a
 	return page, at, err
 }
 
-// pageOfKey answers a query for one key: from memory where that knows the newest row.
+// pageOfKey answers a query for one key: from memory if the newest row is there.
 func (l *log) pageOfKey(ctx context.Context, q revision.Query) (page revision.Page, at int64, err error) {
 	at, page.Revision, err = l.begin(ctx, q.Revision)
 	if err != nil {
@@ -227,7 +227,7 @@ func withoutValue(kv *revision.KeyValue) *revision.KeyValue {
 	return &without
 }
 
-// keep remembers what was read of a key, unless something was written since.
+// keep remembers the row read for a key, unless something was written since.
 func (l *log) keep(key string, known latest, at int64) {
 	if known.row == 0 {
 		return
@@ -254,7 +254,7 @@ func readKey(ctx context.Context, key *sql.Stmt, name string, at int64) (latest,
 		return latest{}, err
 	}
 	var r row
-	// To wait for the end of ctx takes a goroutine, more than one row is worth.
+	// Waiting for the end of ctx takes a goroutine, too much for one row.
 	switch err := key.QueryRowContext(context.WithoutCancel(ctx), name, at).Scan(r.fields()...); {
 	case errors.Is(err, sql.ErrNoRows):
 		return latest{}, nil
@@ -295,7 +295,7 @@ func (l *log) list(ctx context.Context, q revision.Query, at, limit int64) (kvs 
 	return kvs, nil
 }
 
-// end is that of a span in SQL.
+// end returns the end of a span in SQL.
 func end(s revision.Span) string {
 	switch s.End {
 	case "":
@@ -384,7 +384,7 @@ func (l *log) changes(ctx context.Context, s revision.Span, after, current int64
 	return events, through, nil
 }
 
-// event is the change that a row is, after the one before it.
+// event returns the change that a row stands for, given the row before it.
 func event(r, previous *row) *revision.Event {
 	e := &revision.Event{Delete: r.deleted}
 	if e.Delete {
@@ -422,7 +422,7 @@ func (l *log) History() (bytes int64, dropped time.Time) {
 	return l.history, l.sweptAt
 }
 
-// Size implements revision.Log: what of the file is in use.
+// Size implements revision.Log: the part of the file that is in use.
 func (l *log) Size(ctx context.Context) (int64, error) {
 	total, free, size, err := pagesOf(ctx, l.db)
 	return (total - free) * size, err

@@ -61,9 +61,10 @@ func place(path string) (string, error) {
 	return path, nil
 }
 
-// resolve follows the links of a path, also one to a file that is not there yet.
+// resolve follows the links of a path, even one to a file that does not exist
+// yet.
 func resolve(path string) (string, error) {
-	const most = 40 // links, as Linux has it
+	const most = 40 // links, as on Linux
 	for range most {
 		dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 		if err != nil {
@@ -72,7 +73,7 @@ func resolve(path string) (string, error) {
 		path = filepath.Join(dir, filepath.Base(path))
 		to, err := os.Readlink(path)
 		if err != nil {
-			return path, nil //nolint:nilerr // it is no link
+			return path, nil //nolint:nilerr // not a link
 		}
 		if !filepath.IsAbs(to) {
 			to = filepath.Join(dir, to)
@@ -89,7 +90,7 @@ func kind(info os.FileInfo) string {
 	return "special file"
 }
 
-// open opens the file, which is locked, and starts what works on it.
+// open opens the locked file and starts the goroutines that work on it.
 func (l *log) open(ctx context.Context, f File) error {
 	if err := touch(l.path); err != nil {
 		return err
@@ -99,8 +100,8 @@ func (l *log) open(ctx context.Context, f File) error {
 	}
 	sync := "PRAGMA synchronous = FULL"
 	if f.UnsafeNoSync {
-		// With a log this keeps the file consistent: only the order in which the
-		// log reaches the disk is left open.
+		// With a write-ahead log this keeps the file consistent: only the order
+		// in which the log reaches the disk is up to the system.
 		sync = "PRAGMA synchronous = NORMAL"
 	}
 	l.db = connect(l.path, readers)
@@ -136,7 +137,8 @@ func touch(path string) error {
 	return file.Close()
 }
 
-// load reads where the log is. A file that was not closed in order is checked.
+// load reads the revisions of the log. A file that was not closed cleanly is
+// checked.
 func (l *log) load(ctx context.Context) error {
 	meta, err := readMeta(ctx, l.db)
 	if err != nil {
@@ -188,7 +190,8 @@ func readMeta(ctx context.Context, db *sql.DB) (meta map[string]int64, err error
 	return meta, rows.Err()
 }
 
-// Close implements revision.Log. It leaves one file, to be copied or moved.
+// Close implements revision.Log. It leaves a single file, which can be copied
+// or moved.
 func (l *log) Close(ctx context.Context) error {
 	close(l.stop)
 	l.work.Wait()
@@ -200,8 +203,8 @@ func (l *log) Close(ctx context.Context) error {
 	return errors.Join(err, l.release())
 }
 
-// settle notes that the stop was in order. Where that fails, the next start checks
-// the file.
+// settle records that the stop was clean. If that fails, the next start checks the
+// file.
 func (l *log) settle(ctx context.Context) error {
 	w := l.writer
 	if w.clean || w.unsure {

@@ -2,7 +2,7 @@ package sqlite
 
 import "github.com/sailplane-dev/sailplane/pkg/internal/revision"
 
-// recentBytes is how much of what was written or read last is kept in memory.
+// recentBytes is how much of the latest writes and reads is kept in memory.
 const recentBytes = 16 << 20
 
 // latest is the newest row of a key.
@@ -11,8 +11,8 @@ type latest struct {
 	row int64              // its id; 0: the key has none
 }
 
-// latestOf is the row of an event. It has a key value of its own: that of the event
-// would keep the event, what was before it, and so all that ever was.
+// latestOf returns the row of an event. It copies the key value: the event's own
+// would keep the event in memory, the one before it, and so all earlier ones.
 func latestOf(e *revision.Event) latest {
 	if e.Delete {
 		return latest{row: e.KV.Mod}
@@ -22,8 +22,8 @@ func latestOf(e *revision.Event) latest {
 }
 
 // recent knows the newest row of some keys. The file belongs to this process, so
-// what is here is true until it is written again. There are two generations: when
-// the younger one has half of the bytes, the older one goes.
+// an entry is true until its key is written again. There are two generations:
+// when the younger one has half of the bytes, the older one is dropped.
 type recent struct {
 	young, old map[string]latest
 	bytes      int // of the younger one

@@ -21,7 +21,7 @@ type row struct {
 	expires          *int64
 }
 
-// fields are where a query puts its columns.
+// fields returns pointers for the columns of a query.
 func (r *row) fields() []any {
 	return []any{&r.id, &r.name, &r.created, &r.deleted, &r.createRevision, &r.prevRevision, &r.value, &r.sum, &r.expires}
 }
@@ -38,7 +38,7 @@ func (o *optional) fields() []any {
 	return []any{&o.id, &o.name, &o.created, &o.deleted, &o.createRevision, &o.prevRevision, &o.value, &o.sum, &o.expires}
 }
 
-// row is the one that was found, or nil.
+// row returns the row that was found, or nil.
 func (o *optional) row() *row {
 	if o.id == nil {
 		return nil
@@ -49,14 +49,14 @@ func (o *optional) row() *row {
 	}
 }
 
-// isObject tells whether the row is a change of a key. kine fills a number that it
-// did not use with a row "gap-NUMBER".
+// isObject tells whether the row is a change of a key. kine fills an unused
+// revision with a row "gap-NUMBER".
 func (r *row) isObject() bool {
 	isGap := r.deleted && r.prevRevision == 0 && strings.HasPrefix(r.name, "gap-")
 	return r.name != "compact_rev_key" && !isGap
 }
 
-// keyValue is what the key has from the row on.
+// keyValue returns the state of the key from this row on.
 func (r *row) keyValue() *revision.KeyValue {
 	kv := &revision.KeyValue{Key: r.name, Value: r.value, Create: r.createRevision, Mod: r.id}
 	if r.created {
@@ -71,7 +71,7 @@ func (r *row) keyValue() *revision.KeyValue {
 	return kv
 }
 
-// checksum is the CRC-32C of everything that the row says.
+// checksum is the CRC-32C of the content of the row.
 func (r *row) checksum() int64 {
 	var head [27]byte
 	binary.LittleEndian.PutUint64(head[0:], uint64(r.id))

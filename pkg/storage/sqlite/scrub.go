@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// scrubRows are read each scrubEvery, and again from the start each scrubAgain
-	// after the end.
+	// scrubRows are read each scrubEvery; scrubAgain after the end it begins
+	// again.
 	scrubRows  = 100
 	scrubEvery = time.Second
 	scrubAgain = time.Hour
@@ -21,10 +21,10 @@ const (
 const scrubbed = `SELECT ` + columns + ` FROM kine AS k LEFT JOIN sailplane_row AS s ON s.id = k.id
 	WHERE k.id > ? ORDER BY k.id LIMIT ?`
 
-// scrub reads all rows, slowly, again and again, and says which are damaged.
+// scrub reads all rows, slowly, again and again, and logs which are damaged.
 func scrub(ctx context.Context, l *log) {
 	wait, after := scrubEvery, int64(0)
-	known := map[int64]bool{} // rows that were named before
+	known := map[int64]bool{} // rows that were logged before
 	for {
 		timer := time.NewTimer(wait)
 		select {

@@ -1,10 +1,10 @@
 // Package sqlite keeps a server's objects in one SQLite file.
 //
-// It needs no C compiler: with cgo it uses the C library, without it a
-// translation of that to Go. Both write the same file. Writes that come at the
-// same time share a transaction, and so the time that the disk takes.
+// It needs no C compiler: with cgo it uses the C library, without cgo a
+// translation of it to Go. Both write the same file. Concurrent writes share a
+// transaction, and so the time that the disk takes.
 //
-// The file has the table of kine, so one that kine wrote is taken over at its
+// The file has kine's table, so a file that kine wrote is converted at its
 // first start. Each row has a checksum.
 package sqlite
 
@@ -24,13 +24,13 @@ const engine = "sqlite"
 // defaultHistoryBytes is how much history is kept unless told otherwise.
 const defaultHistoryBytes = 256 << 20
 
-// File is a SQLite database. Beside it lie a lock file (its path + ".lock") and,
+// File is a SQLite database. Beside it are a lock file (its path + ".lock") and,
 // while a server runs, SQLite's own "-wal" and "-shm" files. A symbolic link is
 // followed: the lock is beside the file itself.
 type File struct {
 	// Path is the database file. It is created with mode 0600, and the directory
-	// it is in with mode 0700; one above that must exist. Empty: "data/state.db"
-	// in the working directory.
+	// it is in with mode 0700; its parent must exist. Empty: "data/state.db" in
+	// the working directory.
 	Path string
 	// HistoryBytes is how many bytes of old versions and deleted objects are kept
 	// at most, for reads and watches of the past. A watch that is further behind

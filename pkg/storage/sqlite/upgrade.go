@@ -12,15 +12,15 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// newSuffix is that of the copy which takes the place of an old file.
+// newSuffix is the suffix of the copy that replaces an old file.
 const newSuffix = ".new"
 
 // copyRows is how many rows are copied at a time.
 const copyRows = 1000
 
 // upgrade makes the tables of a new file, and brings one that kine wrote up to
-// date: its rows are copied into a new file, which then takes its place. Until
-// then nothing happened; a copy that was interrupted begins again.
+// date: its rows are copied into a new file, which then replaces it. Until then
+// it is unchanged; an interrupted copy begins again.
 func upgrade(ctx context.Context, path string) (err error) {
 	if err := os.Remove(path + newSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove what an interrupted upgrade left: %w", err)
@@ -54,7 +54,7 @@ func closeAll(db *sql.DB) error {
 	return db.Close()
 }
 
-// tables are the names of what a file has.
+// tables returns the names of the tables in a file.
 func tables(ctx context.Context, db *sql.DB) (has map[string]bool, err error) {
 	rows, err := db.QueryContext(ctx, "SELECT name FROM sqlite_master WHERE type = 'table'")
 	if err != nil {
@@ -96,7 +96,7 @@ func onOne(ctx context.Context, db *sql.DB, statements ...string) (err error) {
 	return nil
 }
 
-// fits fails where there is no room for a copy of the file.
+// fits fails if there is no room for a copy of the file.
 func fits(path string) error {
 	need := sizeOf(path) + sizeOf(path+"-wal")
 	if free, known := freeSpace(filepath.Dir(path)); known && free < need+need/10 {
@@ -106,8 +106,8 @@ func fits(path string) error {
 	return nil
 }
 
-// copyInto copies the rows of a file that kine wrote into a new one, which takes
-// its place.
+// copyInto copies the rows of a file that kine wrote into a new one, which
+// replaces it.
 func copyInto(ctx context.Context, db *sql.DB, path string) error {
 	// SQLite's log belongs to the old file: it must not be there beside the new one.
 	if err := onOne(ctx, db, "PRAGMA journal_mode = DELETE"); err != nil {

@@ -13,26 +13,26 @@ import (
 )
 
 const (
-	// maxTogether is how many requests share a transaction at most, so that none
+	// maxTogether is how many requests may share a transaction, so that none
 	// waits for long.
 	maxTogether = 100
-	// checkpointRows is after how many rows the file takes over what is in
-	// SQLite's log, and checkpointBytes after how many bytes.
+	// checkpointRows is the number of rows, and checkpointBytes the number of
+	// bytes, between checkpoints.
 	checkpointRows  = 1000
 	checkpointBytes = 4 << 20
 )
 
-// writer is the one that writes to a file. What waits shares a transaction:
+// writer is the only writer to a file. Waiting requests share a transaction:
 // SQLite has one writer at a time, and syncs the disk for each transaction.
 type writer struct {
 	log     *log
 	db      *sql.DB
 	queue   chan *request
 	steps   chan *step
-	stopped chan struct{} // closed when it takes no request any more
+	stopped chan struct{} // closed when it takes no more requests
 
-	// What follows is run's own. conn is nil until something is written, and
-	// after a transaction that failed.
+	// Only run uses the fields below. conn is nil until something is written,
+	// and after a failed transaction.
 	conn        *sql.Conn
 	key         *sql.Stmt
 	row, sum    *sql.Stmt
@@ -56,8 +56,8 @@ type step struct {
 	done chan error
 }
 
-// submit has the writer decide on a request. One whose turn has come is decided
-// even if ctx ends.
+// submit has the writer decide on a request. Once its turn has come, it is
+// decided even if ctx ends.
 func (w *writer) submit(ctx context.Context, r *request) error {
 	select {
 	case w.queue <- r:
@@ -103,15 +103,15 @@ func (w *writer) runStep(s *step) error {
 	}
 	err := s.do(ctx, w.conn)
 	if err != nil {
-		w.close() // with whatever transaction it left
+		w.close() // with any transaction it left
 	}
 	return err
 }
 
-// waiting returns first and the requests that wait behind it.
+// waiting returns first and the requests waiting behind it.
 func (w *writer) waiting(first *request) []*request {
 	requests := []*request{first}
-	// Whoever can run now may have a request, too: with 8 and 32 clients on two
+	// Other goroutines may have requests, too: with 8 and 32 clients on two
 	// processors a quarter more share a transaction.
 	runtime.Gosched()
 	for len(requests) < maxTogether {
@@ -125,8 +125,8 @@ func (w *writer) waiting(first *request) []*request {
 	return requests
 }
 
-// decide answers requests: with what they wrote, with what refuses them, or with
-// the error that undid all of them.
+// decide answers requests: with their result, with their refusal, or with the
+// error that undid all of them.
 func (w *writer) decide(requests []*request) {
 	b := &batch{writer: w, ctx: context.Background(), written: map[string]latest{}}
 	err := w.open(b.ctx)
@@ -157,7 +157,7 @@ func (w *writer) decide(requests []*request) {
 	w.checkpoint(b)
 }
 
-// checkpoint says when it is time to take SQLite's log over.
+// checkpoint says when it is time to move SQLite's log into the file.
 func (w *writer) checkpoint(b *batch) {
 	w.rows += len(b.events)
 	w.bytes += b.bytes
@@ -182,7 +182,7 @@ type batch struct {
 	written map[string]latest // by the batch
 }
 
-// add writes a request, or refuses it. An error is one of the whole batch.
+// add writes a request, or refuses it. An error is that of the whole batch.
 func (b *batch) add(r *request) error {
 	r.result = revision.Result{Refused: -1, Before: make([]*revision.KeyValue, len(r.changes))}
 	found := make([]latest, len(r.changes))
@@ -227,7 +227,7 @@ func (b *batch) latest(key string) (latest, error) {
 	return readKey(b.ctx, b.key, key, b.next)
 }
 
-// write adds the row of a change, which is allowed, after the one that was found.
+// write adds the row of an allowed change after the row that was found.
 func (b *batch) write(c revision.Change, before latest) error {
 	if err := b.begin(); err != nil {
 		return err
@@ -236,7 +236,7 @@ func (b *batch) write(c revision.Change, before latest) error {
 	if r.created = before.kv == nil; !r.created {
 		r.createRevision = before.kv.Create
 	}
-	var lease int64 // as kine has it: seconds
+	var lease int64 // in seconds, as in kine
 	if c.Expires != 0 {
 		r.expires = &c.Expires
 		lease = max(1, int64(time.Until(time.UnixMilli(c.Expires)).Seconds()))
@@ -291,8 +291,8 @@ func (b *batch) commit() error {
 	return nil
 }
 
-// open makes the connection where there is none. After a transaction that failed
-// it finds out whether that is in the file all the same.
+// open makes the connection if there is none. After a failed transaction it
+// finds out whether the file has it all the same.
 func (w *writer) open(ctx context.Context) error {
 	if w.conn != nil {
 		return nil
@@ -322,7 +322,7 @@ func (w *writer) open(ctx context.Context) error {
 	return nil
 }
 
-// catchUp publishes what is in the file and nobody knows of.
+// catchUp publishes changes that are in the file but were not published.
 func (w *writer) catchUp(ctx context.Context) error {
 	var newest int64
 	if err := w.conn.QueryRowContext(ctx, getCurrent).Scan(&newest); err != nil {
@@ -341,9 +341,9 @@ func (w *writer) catchUp(ctx context.Context) error {
 	}
 }
 
-// close ends the connection itself, where conn.Close would keep it for others.
-// One with a statement would stay open, and database/sql closes none that
-// belongs to a connection.
+// close ends the connection itself; conn.Close would return it to the pool. A
+// connection with an open statement would stay open, and database/sql does not
+// close the statements of a connection.
 func (w *writer) close() {
 	if w.conn == nil {
 		return

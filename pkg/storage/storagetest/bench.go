@@ -11,7 +11,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// BenchmarkStart measures the time from nothing to the first answer, for an
+// BenchmarkStart measures the time from the start to the first answer, for an
 // empty storage and for one that is opened again with 1000 objects in it.
 func BenchmarkStart(b *testing.B, open func(testing.TB) controlplane.Storage) {
 	b.Run("new", func(b *testing.B) {

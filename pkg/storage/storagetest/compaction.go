@@ -28,7 +28,7 @@ func testCompaction(t *testing.T, h *harness) {
 	if kv := h.get(t, "/t/a", gone).KV; kv == nil || string(kv.Value) != "2" {
 		t.Errorf("get at the compacted revision: got %v, want 2", kv)
 	}
-	// Compact up to a deletion that is the last write: revisions go on rising.
+	// Compact up to a deletion that is the last write: revisions keep rising.
 	last := h.remove(t, "/t/a", three)
 	h.compact(t, last)
 	if r := h.list(t, "/t/", kubernetes.ListOptions{}); r.Revision < last || len(r.Kvs) != 0 {
@@ -80,8 +80,8 @@ func testCompactionProtocol(t *testing.T, h *harness) {
 	}
 }
 
-// testCleanList does what a client does whose watch was refused: list again, and
-// watch from there.
+// testCleanList acts like a client whose watch was refused: it lists again, and
+// watches from there.
 func testCleanList(t *testing.T, h *harness) {
 	one := h.create(t, "/t/a", "1")
 	gone := h.create(t, "/t/gone", "1")

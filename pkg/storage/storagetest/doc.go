@@ -19,11 +19,11 @@
 // every storage, RunPersistent for those that keep what they hold when they
 // stop. BenchmarkStart and BenchmarkCreate measure one.
 //
-// The tests have names that say what is promised, in groups, so that one of them
-// runs with -run 'TestContract/revisions/never_go_back_for_a_client'. What
-// depends on controlplane.Traits is tested as far as the storage claims it.
-// They take a minute or so; -short leaves out the largest.
+// The names of the tests say what is promised, in groups, so that one of them
+// runs with -run 'TestContract/revisions/never_go_back_for_a_client'. Promises
+// that depend on controlplane.Traits are tested if the storage claims them. The
+// tests take a minute or so; -short leaves out the largest.
 //
-// The tests know etcd's client only: what they ask for is what etcd promises
-// and API servers use, and etcd itself passes them.
+// The tests use etcd's client only: they ask for what etcd promises and API
+// servers use, and etcd itself passes them.
 package storagetest

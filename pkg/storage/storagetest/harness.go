@@ -40,13 +40,13 @@ func (s *suite) start(t testing.TB, d controlplane.Storage) *harness {
 	return h
 }
 
-// with is a running storage with a new client.
+// with returns a harness on a running storage with a new client.
 func (s *suite) with(t testing.TB, b controlplane.Backend) *harness {
 	t.Helper()
 	return &harness{suite: s, storage: b, client: connect(t, b)}
 }
 
-// other is the same storage seen by another client.
+// other returns a harness on the same storage with another client.
 func (h *harness) other(t testing.TB) *harness {
 	t.Helper()
 	o := *h
@@ -135,8 +135,8 @@ func (h *harness) list(t testing.TB, prefix string, o kubernetes.ListOptions) ku
 	return r
 }
 
-// refused has a write refused that expects another revision than the key has, and
-// returns the answer.
+// refused sends a write that expects another revision than the key has, checks
+// that it is refused, and returns the answer.
 func (h *harness) refused(t testing.TB, key string, revision int64) kubernetes.PutResponse {
 	t.Helper()
 	r, err := h.client.OptimisticPut(t.Context(), key, []byte("x"), revision, kubernetes.PutOptions{GetOnFailure: true})
@@ -163,7 +163,7 @@ func (h *harness) compact(t testing.TB, revision int64) {
 }
 
 // pages reads the keys below a prefix in pages of the size given, or in one for
-// 0, as they were at the first page.
+// 0, at the revision of the first page.
 func (h *harness) pages(t testing.TB, prefix string, limit int64) iter.Seq[kubernetes.ListResponse] {
 	return func(yield func(kubernetes.ListResponse) bool) {
 		o := kubernetes.ListOptions{Limit: limit}
@@ -245,7 +245,7 @@ func (w *watcher) events(t testing.TB, n int) []*clientv3.Event {
 	return events
 }
 
-// expectEnd waits until the watch has ended and delivered no event more.
+// expectEnd waits until the watch has ended, and wants no more events.
 func (w *watcher) expectEnd(t testing.TB) {
 	t.Helper()
 	deadline := time.After(w.patience)

@@ -8,7 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// history is what happened below a prefix, in the order a watch tells it.
+// history is the events below a prefix, in the order of a watch.
 type history []*clientv3.Event
 
 // record watches the prefix from a revision on until it has n events.
@@ -28,8 +28,8 @@ type sight struct {
 	found map[string]int64 // key to revision
 }
 
-// check compares what reads saw with the history, which has every event: at the
-// revision it names a read sees just what was newest then.
+// check compares reads with the history, which has every event: a read sees
+// exactly the newest state at the revision it names.
 func (h history) check(t testing.TB, before map[string]int64, sights []sight) {
 	t.Helper()
 	slices.SortFunc(sights, func(a, b sight) int { return int(a.revision - b.revision) })
@@ -49,7 +49,7 @@ func (h history) check(t testing.TB, before map[string]int64, sights []sight) {
 	}
 }
 
-// differs says what a read saw that was not so.
+// differs says where a read differs from the keys that existed.
 func (s sight) differs(now map[string]int64) string {
 	if s.key != "" {
 		if s.found[s.key] != now[s.key] {

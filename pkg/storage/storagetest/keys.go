@@ -12,8 +12,8 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
-// testKeyBytes has every byte in a key, and all of them in every value. Names of
-// some resources are any text without "/" and "%"; etcd takes every byte.
+// testKeyBytes writes every byte in a key, and all of them in every value. Names
+// of some resources are any text without "/" and "%"; etcd takes every byte.
 func testKeyBytes(t *testing.T, h *harness) {
 	value := make([]byte, 256)
 	for i := range value {
@@ -61,7 +61,8 @@ func (h *harness) keysInPages(t testing.TB, prefix string, limit int64) []string
 	return keys
 }
 
-// lookalikes are keys that other orders, and patterns, take for each other.
+// lookalikes returns keys that other sort orders, and patterns, confuse with
+// each other.
 func lookalikes() []string {
 	return []string{
 		"/t/", "/t/a", "/t/a/", "/t/a/1", "/t/a/2/3", "/t/a-b", "/t/a-b/1", "/t/a.b", "/t/a.b/1", "/t/a0/1",
@@ -85,8 +86,8 @@ func testKeyOrder(t *testing.T, h *harness) {
 	}
 }
 
-// testPrefixes lists, counts and watches below prefixes of which others are
-// nearly the same.
+// testPrefixes lists, counts and watches below prefixes that are nearly the
+// same as others.
 func testPrefixes(t *testing.T, h *harness) {
 	keys := lookalikes()
 	begin := h.create(t, "/s", "before")

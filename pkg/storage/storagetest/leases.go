@@ -10,8 +10,7 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
-// leased is a lease that does not end before a moment: its time after it was
-// asked for.
+// leased is a lease and its earliest end: its TTL after the request for it.
 type leased struct {
 	id       clientv3.LeaseID
 	earliest time.Time
@@ -31,7 +30,7 @@ func (h *harness) grant(t testing.TB, seconds int64) leased {
 }
 
 // lease writes new keys with one lease, as API servers do. On a busy machine the
-// lease may end before all are written: then they are written again.
+// lease may expire before all keys are written: then they are written again.
 func (h *harness) lease(t testing.TB, seconds int64, keys ...string) leased {
 	t.Helper()
 	for {
@@ -64,8 +63,8 @@ func (h *harness) awaitEmpty(t testing.TB, keys []string) {
 	}
 }
 
-// expectDelete waits for the events of the watch that delete the keys, none of
-// which comes before its time, and no other.
+// expectDelete waits for events of the watch that delete the keys: no other
+// event comes, and none before its time.
 func (w *watcher) expectDelete(t testing.TB, l leased, keys ...string) {
 	t.Helper()
 	left := map[string]bool{}
@@ -86,7 +85,8 @@ func (w *watcher) expectDelete(t testing.TB, l leased, keys ...string) {
 	}
 }
 
-// testLeases has keys go with their lease: the event is a deletion as any other.
+// testLeases has keys go with their lease: the event is a deletion like any
+// other.
 func testLeases(t *testing.T, h *harness) {
 	t.Parallel() // they wait, each on a storage of its own
 	kept := h.create(t, "/t/kept", "1")
@@ -106,7 +106,7 @@ func testLeases(t *testing.T, h *harness) {
 	}
 }
 
-// testLeaseOrder has a short lease that was granted after a long one.
+// testLeaseOrder grants a short lease after a long one.
 func testLeaseOrder(t *testing.T, h *harness) {
 	t.Parallel() // they wait, each on a storage of its own
 	revision := h.create(t, "/t/kept", "1")
@@ -118,7 +118,7 @@ func testLeaseOrder(t *testing.T, h *harness) {
 }
 
 // testLeaseLeft writes keys again before their lease ends: without one, and with
-// a longer one. The first lease has no power over them then.
+// a longer one. The first lease has no effect on them then.
 func testLeaseLeft(t *testing.T, h *harness) {
 	t.Parallel() // they wait, each on a storage of its own
 	begin := h.create(t, "/t/begin", "1")
@@ -146,8 +146,8 @@ func testLeaseLeft(t *testing.T, h *harness) {
 	}
 }
 
-// testLeaseUnknown writes with a lease that there is not: a key that was written
-// so would stay for ever.
+// testLeaseUnknown writes with a lease that does not exist: a key written so
+// would stay for ever.
 func testLeaseUnknown(t *testing.T, h *harness) {
 	t.Parallel() // they wait, each on a storage of its own
 	l := h.grant(t, 60)

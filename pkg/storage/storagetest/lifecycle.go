@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// cycles is how often a storage is started and stopped to find what it leaves.
+// cycles is how often a storage is started and stopped to find leaks.
 const cycles = 50
 
 func testLifecycle(t *testing.T, suite *suite) {
@@ -88,7 +88,7 @@ func testCycles(t *testing.T, suite *suite) {
 	for range cycles {
 		once()
 	}
-	// What was told to end may take longer than goleak waits.
+	// Goroutines may take longer to end than goleak waits.
 	left, now := goleak.Find(before), openFiles()
 	for end := time.Now().Add(patience); (left != nil || len(now) > len(files)+2) && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
@@ -102,7 +102,7 @@ func testCycles(t *testing.T, suite *suite) {
 	}
 }
 
-// openFiles names the open files of the process where the system tells.
+// openFiles names the open files of the process, if the system tells.
 func openFiles() []string {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

@@ -7,33 +7,33 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// patience bounds every wait of a test. It is only reached by a failure.
+// patience bounds every wait of a test. Only failures reach it.
 const patience = 2 * time.Minute
 
 // Option tells the tests something about the storage that they cannot find out.
 type Option func(*suite)
 
-// Size has the tests look at how much the storage takes on disk. The function
-// returns the bytes of everything that grows with what is written, for a
-// storage that the tests opened: what they were given by their open function.
+// Size has the tests check how much the storage takes on disk. The function
+// gets a storage that their open function returned, and returns the bytes of
+// everything that grows with writes.
 func Size(of func(controlplane.Storage) int64) Option {
 	return func(s *suite) { s.size = of }
 }
 
-// RenewsLeases says that a lease begins anew when the storage starts, as etcd
-// does it: the time that passed before is forgotten. Without it, RunPersistent
-// wants a key to go when the time of its lease is over, however often the
-// storage was started meanwhile.
+// RenewsLeases says that leases start again when the storage starts, as in
+// etcd: the time that passed before is forgotten. Without it, RunPersistent
+// expects a key to go when its lease expires, however often the storage was
+// started meanwhile.
 func RenewsLeases() Option {
 	return func(s *suite) { s.renewsLeases = true }
 }
 
-// within replaces the time a test waits for what never comes.
+// within replaces the time that a test waits for an event that never comes.
 func within(d time.Duration) Option {
 	return func(s *suite) { s.patience = d }
 }
 
-// suite is what all tests of one storage share.
+// suite holds what all tests of one storage share.
 type suite struct {
 	open         func(testing.TB) controlplane.Storage
 	size         func(controlplane.Storage) int64
@@ -49,7 +49,7 @@ func newSuite(open func(testing.TB) controlplane.Storage, options []Option) *sui
 	return s
 }
 
-// tests are tests of one promise each, by group and name.
+// tests each check one promise; they are found by group and name.
 type tests map[string]map[string]func(*testing.T, *harness)
 
 // run runs each test on a storage of its own.

@@ -11,7 +11,7 @@ import (
 )
 
 // testProgress checks that a request for progress is answered with the current
-// revision although no key of the watch changed.
+// revision even if no key of the watch changed.
 func testProgress(t *testing.T, h *harness) {
 	w := h.watch(t, "/t/", h.create(t, "/t/a", "1")+1, clientv3.WithProgressNotify())
 	revision := h.create(t, "/other", "1")
@@ -44,8 +44,8 @@ func (w *watcher) progress(t testing.TB, c *kubernetes.Client) int64 {
 	}
 }
 
-// testProgressOrder checks what consistent reads from a cache stand on: no
-// event comes after a notification of progress to its revision or beyond.
+// testProgressOrder checks what consistent reads from a cache rely on: no event
+// comes after a progress notification of its revision or a later one.
 func testProgressOrder(t *testing.T, h *harness) {
 	const events = 2000
 	w := h.watch(t, "/t/", h.create(t, "/t/first", "1")+1, clientv3.WithProgressNotify())

@@ -41,7 +41,8 @@ func testPages(t *testing.T, h *harness) {
 			if len(page.Kvs) != limit || page.Count != keys {
 				t.Fatalf("first page: got %d of %d keys, want %d of %d", len(page.Kvs), page.Count, limit, keys)
 			}
-			// What changes between pages is not seen: they are read at one revision.
+			// Changes between pages are not seen: all pages are read at one
+			// revision.
 			h.remove(t, "/t/020", h.get(t, "/t/020", 0).KV.ModRevision)
 			h.create(t, "/t/0205", "new")
 		}
@@ -56,8 +57,8 @@ func testPages(t *testing.T, h *harness) {
 	h.expectCount(t, "/t/", keys)
 }
 
-// testStreams compares streams (KEP-5966) with ranges, and has one stay at its revision
-// while others write.
+// testStreams compares streams (KEP-5966) with ranges, and checks that a stream stays
+// at its revision while others write.
 func testStreams(t *testing.T, h *harness) {
 	const keys = 1500 // more than any first chunk has
 	var old int64
@@ -141,8 +142,8 @@ func testOldRevisions(t *testing.T, h *harness) {
 	expectError(t, "get in the future", err, rpctypes.ErrFutureRev)
 }
 
-// testEmptyLists lists what is empty while the first key comes: the list has
-// it, or a watch from the revision of the list does.
+// testEmptyLists lists an empty prefix while the first key is created: the list
+// has it, or a watch from the revision of the list does.
 func testEmptyLists(t *testing.T, h *harness) {
 	for round := range 25 {
 		prefix := fmt.Sprintf("/t/%d/", round)
@@ -162,8 +163,8 @@ func testEmptyLists(t *testing.T, h *harness) {
 	}
 }
 
-// testReads reads as API servers do: what is newest, what is not older than a
-// revision somebody else named, and what was at a revision.
+// testReads reads as API servers do: the newest state, one not older than a
+// given revision, and the state at a revision.
 func testReads(t *testing.T, h *harness) {
 	other := h.other(t)
 	revision := h.create(t, "/t/a", "0")
@@ -191,7 +192,7 @@ func testReads(t *testing.T, h *harness) {
 }
 
 // testPagesCompacted compacts between two pages: the next one is refused, and
-// API servers go on with what is newest from the same key on.
+// API servers continue from the same key with the newest state.
 func testPagesCompacted(t *testing.T, h *harness) {
 	const keys, limit = 10, 4
 	for i := range keys {

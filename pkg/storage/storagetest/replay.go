@@ -8,8 +8,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// testWatchReplay has 16 write while watches run. Each, from whatever revision,
-// has the same events in the same order; together they are what was written.
+// testWatchReplay has 16 writers while watches run. Each watch, from any
+// revision, has the same events in the same order; together they are all
+// writes.
 func testWatchReplay(t *testing.T, h *harness) {
 	const rounds = 30
 	keys := busyKeys()
@@ -57,7 +58,7 @@ func testWatchReplay(t *testing.T, h *harness) {
 		}
 		expectSame(t, "a watch of "+key+" alone", own, describeAll(h.record(t, key, before, len(own))))
 	}
-	// Nothing comes after the last one.
+	// No event comes after the last one.
 	h.create(t, "/t/last", "1")
 	if got, want := describe(live.events(t, 1)[0]), fmt.Sprintf("create /t/last=1 at %d", last+1); got != want {
 		t.Errorf("got %s, want %s", got, want)

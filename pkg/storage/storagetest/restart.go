@@ -62,7 +62,7 @@ func testSecondServer(t *testing.T, suite *suite) {
 	if err == nil || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("got %v, want an error that says it is in use", err)
 	}
-	if waited := time.Since(begin); waited > 30*time.Second { // else it waits until the first one ends
+	if waited := time.Since(begin); waited > 30*time.Second { // else it waits until the first lease ends
 		t.Errorf("the error took %v, want it at once", waited)
 	}
 	stop(t, second)
@@ -74,8 +74,8 @@ func testSecondServer(t *testing.T, suite *suite) {
 	}
 }
 
-// testCompactedRestart compacts and starts again: what was compacted stays so,
-// and what was not can still be read and watched.
+// testCompactedRestart compacts and starts again: compacted revisions stay so,
+// and the others can still be read and watched.
 func testCompactedRestart(t *testing.T, suite *suite) {
 	d := suite.open(t)
 	before := suite.start(t, d)
@@ -101,7 +101,7 @@ func testCompactedRestart(t *testing.T, suite *suite) {
 }
 
 // testLeaseRestart starts the storage again and again until a key with a lease
-// is gone. A lease that began anew each time would never end.
+// is gone. A lease that started again each time would never end.
 func testLeaseRestart(t *testing.T, suite *suite) {
 	const seconds, most = 5, 30
 	d := suite.open(t)

@@ -13,8 +13,8 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
-// testRevisions writes alone: each write takes the next revision, whatever key
-// it is of, and what writes nothing takes none.
+// testRevisions is the only writer: each write takes the next revision,
+// whatever its key, and a request that writes nothing takes none.
 func testRevisions(t *testing.T, h *harness) {
 	first := h.create(t, "/t/a", "1")
 	for i, write := range []func() int64{
@@ -28,7 +28,7 @@ func testRevisions(t *testing.T, h *harness) {
 		if got := write(); got != want {
 			t.Fatalf("write %d has revision %d, want %d", i+1, got, want)
 		}
-		// What is refused, and what reads, takes no revision.
+		// Refused writes and reads take no revision.
 		if refused := h.refused(t, "/t/a", want+5); refused.Revision != want {
 			t.Errorf("refused write: got %+v, want it at %d", refused, want)
 		}
@@ -41,8 +41,8 @@ func testRevisions(t *testing.T, h *harness) {
 	}
 }
 
-// testRevisionsOnce has 16 write at once: no revision is used twice or left out,
-// and a watch has one event for each.
+// testRevisionsOnce has 16 writers at once: no revision is used twice or left
+// out, and a watch has one event for each.
 func testRevisionsOnce(t *testing.T, h *harness) {
 	const writers, rounds = 16, 40
 	before := h.create(t, "/t/first", "1")
@@ -70,7 +70,7 @@ func testRevisionsOnce(t *testing.T, h *harness) {
 	}
 }
 
-// busyKeys are the keys of which each of the writers of a test has one.
+// busyKeys returns the keys of a test's writers, one each.
 func busyKeys() []string {
 	var keys []string
 	for i := range 16 {
@@ -96,9 +96,9 @@ func (h *harness) write(t testing.TB, key string, revision int64, n int, wrote f
 	}
 }
 
-// testNeverBack has clients read in every way while 16 write. For none of them a
-// revision is lower than one it saw before, and every read shows exactly what was
-// there at the revision it names.
+// testNeverBack has clients read in every way while 16 others write. None of them
+// gets a lower revision than before, and every read shows exactly the state at
+// the revision it names.
 func testNeverBack(t *testing.T, h *harness) {
 	const readers, rounds, least = 4, 80, 25
 	keys := busyKeys()
@@ -134,7 +134,7 @@ func testNeverBack(t *testing.T, h *harness) {
 	t.Logf("%d reads beside %d writes", len(slices.Concat(seen...)), len(all))
 }
 
-// reader reads in one way after the other and remembers what it saw.
+// reader reads in one way after another and remembers what it saw.
 type reader struct {
 	*harness
 	keys  []string
@@ -173,7 +173,8 @@ func (r *reader) get(t testing.TB, key string) sight {
 	return sightOf("GET", a.Revision, key, a.KV)
 }
 
-// sightOf is what a read of one key saw, which is nil where there is none.
+// sightOf returns what a read of one key saw; kv is nil if the key does not
+// exist.
 func sightOf(what string, revision int64, key string, kv *mvccpb.KeyValue) sight {
 	s := sight{what: what, revision: revision, key: key, found: map[string]int64{}}
 	if kv != nil {
@@ -191,7 +192,7 @@ func (r *reader) list(t testing.TB, _ string) sight {
 	return s
 }
 
-// txn is a write that is refused, which answers with what there is.
+// txn sends a write that is refused; the answer has the current state.
 func (r *reader) txn(t testing.TB, key string) sight {
 	a := r.refused(t, key, r.stale[key])
 	return sightOf("TXN", a.Revision, key, a.KV)
@@ -205,15 +206,15 @@ func (r *reader) count(t testing.TB, _ string) sight {
 	return sight{what: "COUNT", revision: a.Header.Revision}
 }
 
-// page is a list of some keys, which API servers read with a limit.
+// page lists some keys with a limit, as API servers do.
 func (r *reader) page(t testing.TB, _ string) sight {
 	a := r.harness.list(t, "/t/", kubernetes.ListOptions{Limit: 3})
 	return sight{what: "LIST with a limit", revision: a.Revision}
 }
 
-// testAcknowledged has 16 write, each with a client of its own, and another
-// client read: whoever reads after a write was acknowledged sees it, or what
-// came after it.
+// testAcknowledged has 16 writers, each with a client of its own, and another
+// client that reads: a read after a write was acknowledged sees it, or a later
+// one.
 func testAcknowledged(t *testing.T, h *harness) {
 	const rounds, least = 60, 25
 	var newest atomic.Int64

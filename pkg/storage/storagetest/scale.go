@@ -12,8 +12,8 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
-// fill creates the keys /t/000000 and so on: in transactions of several keys
-// where the storage has them, by 32 writers.
+// fill creates the keys /t/000000 and so on with 32 writers, in transactions of
+// several keys if the storage has them.
 func (h *harness) fill(t testing.TB, n int, value string) {
 	t.Helper()
 	batch := min(max(h.described.Traits().MaxOps, 1), 100)
@@ -43,8 +43,8 @@ func (h *harness) createAll(t testing.TB, value string, keys []string) (*clientv
 	return h.client.Txn(t.Context()).If(compares...).Then(puts...).Commit()
 }
 
-// testManyObjects has 50,000 keys below a prefix: a watch beside them has them
-// all, and a list in pages too, in the order of the keys.
+// testManyObjects creates 50,000 keys below a prefix: a watch gets all of them
+// meanwhile, and a list in pages too, in the order of the keys.
 func testManyObjects(t *testing.T, h *harness) {
 	if testing.Short() {
 		t.Skip("50,000 objects take seconds to write; run without -short")
@@ -63,7 +63,7 @@ func testManyObjects(t *testing.T, h *harness) {
 		}
 	}
 	h.expectCount(t, "/t/", keys)
-	// One comes between the pages, and none of them has it.
+	// A key is created between the pages, and none of them has it.
 	found := 0
 	for r := range h.pages(t, "/t/", limit) {
 		for _, kv := range r.Kvs {
@@ -88,9 +88,9 @@ func testManyObjects(t *testing.T, h *harness) {
 	}
 }
 
-// testSlowWatcher has watches that nobody reads, of the client that others use
-// too and of its own. They stop neither writers nor other watches, and when they
-// are read at last they have everything.
+// testSlowWatcher has watches that nobody reads, with a shared client and with
+// one of their own. They stop neither writers nor other watches, and when they
+// are read at last they have every event.
 func testSlowWatcher(t *testing.T, h *harness) {
 	const keys = 4000
 	begin := h.create(t, "/s", "before") + 1
@@ -121,14 +121,14 @@ func testSlowWatcher(t *testing.T, h *harness) {
 	}
 }
 
-// testDay has as many compactions as a day of API servers, every five minutes.
-// What was compacted takes no room for ever.
+// testDay compacts as often as API servers do in a day, every five minutes.
+// Compacted history does not take room for ever.
 func testDay(t *testing.T, h *harness) {
 	const (
 		rounds, keys, size = 288, 64, 2048
 		live               = keys * size
 		written            = rounds * live
-		// A storage may have room to write to again: etcd takes 16 MiB at a time.
+		// A storage may have allocated free room: etcd takes 16 MiB at a time.
 		most = 16*live + 20<<20
 	)
 	if testing.Short() {
@@ -138,7 +138,7 @@ func testDay(t *testing.T, h *harness) {
 	revisions := make([]int64, keys)
 	w := h.watch(t, "/t/", h.create(t, "/s", "before")+1)
 	last := int64(0)
-	var took [rounds]time.Duration // told, and not judged
+	var took [rounds]time.Duration // logged, not checked
 	for round := range rounds {
 		begin := time.Now()
 		together(16, func(writer int) {
@@ -147,7 +147,7 @@ func testDay(t *testing.T, h *harness) {
 			}
 		})
 		took[round] = time.Since(begin)
-		if last > 0 { // up to what was newest a round ago, as API servers do
+		if last > 0 { // up to the newest revision of a round ago, as API servers do
 			h.compact(t, last)
 		}
 		last = h.get(t, "/t/0", 0).Revision

@@ -7,8 +7,8 @@ import (
 )
 
 // Run tests what every storage promises. Every call of open describes an empty
-// storage, for one test that starts it and stops it: what open has made for it may
-// end with that test.
+// storage, for one test that starts it and stops it: what open creates for it may
+// be removed with that test.
 func Run(t *testing.T, open func(testing.TB) controlplane.Storage, options ...Option) {
 	s := newSuite(open, options)
 	s.run(t, promises())
@@ -29,7 +29,7 @@ func RunPersistent(t *testing.T, open func(testing.TB) controlplane.Storage, opt
 	}
 }
 
-// promises are the tests of what every storage promises while it runs.
+// promises returns the tests of what every storage promises while it runs.
 func promises() tests {
 	return tests{
 		"revisions": {

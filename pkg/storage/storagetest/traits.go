@@ -8,8 +8,8 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 )
 
-// testMaxOps writes as many keys in a transaction as the storage claims to take,
-// and one more: that is refused, and nothing is written.
+// testMaxOps writes as many keys in a transaction as the storage claims to take.
+// With one more it is refused, and nothing is written.
 func testMaxOps(t *testing.T, h *harness) {
 	n := max(h.described.Traits().MaxOps, 1)
 	write := func(prefix string, n int) (*clientv3.TxnResponse, error) {
@@ -34,8 +34,8 @@ func testMaxOps(t *testing.T, h *harness) {
 	}
 }
 
-// testShared opens the storage a second time while it runs. Where it claims to
-// be shared, the two see what the other writes.
+// testShared opens the storage a second time while it runs. If it claims to be
+// shared, each sees the writes of the other.
 func testShared(t *testing.T, h *harness) {
 	if !h.described.Traits().Shared {
 		t.Log("it belongs to one server: Traits().Shared says so")
@@ -55,8 +55,8 @@ func testShared(t *testing.T, h *harness) {
 	w.events(t, 2)
 }
 
-// testCheapProgress asks a watch how far it is, often. A storage that answers by
-// a clock, or with the next write, takes minutes.
+// testCheapProgress often asks a watch for its progress. A storage that answers
+// by a clock, or with the next write, takes minutes.
 func testCheapProgress(t *testing.T, h *harness) {
 	if !h.described.Traits().CheapProgress {
 		t.Log("answers may take a while: Traits().CheapProgress says so")

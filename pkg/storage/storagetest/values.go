@@ -26,8 +26,8 @@ func testValuesAreCopies(t *testing.T, h *harness) {
 	}
 }
 
-// testSizes keeps values from nothing to the largest that API servers send: etcd
-// takes 1.5 MiB in a request unless told otherwise.
+// testSizes stores values from empty ones to the largest that API servers send:
+// etcd takes 1.5 MiB in a request unless told otherwise.
 func testSizes(t *testing.T, h *harness) {
 	w := h.watch(t, "/t/", h.create(t, "/t/first", "1")+1)
 	for name, size := range map[string]int{

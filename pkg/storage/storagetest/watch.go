@@ -64,7 +64,7 @@ func testWatchPrevious(t *testing.T, h *harness) {
 	expectSame(t, "deletions only", want, describeAll(deletes.events(t, 1)))
 }
 
-// testWatchFarBack starts a watch further back than any storage remembers in
+// testWatchFarBack starts a watch further back than any storage keeps in
 // memory, while new events keep coming.
 func testWatchFarBack(t *testing.T, h *harness) {
 	const old, fresh = 5000, 200
@@ -98,7 +98,7 @@ func testWatchFarBack(t *testing.T, h *harness) {
 // pages.
 func testWatchStorm(t *testing.T, h *harness) {
 	const writers, rounds, watchers = 4, 60, 12
-	const every = writers * rounds / (watchers + 1) // how many writes a watcher begins after the one before
+	const every = writers * rounds / (watchers + 1) // how many writes after the watcher before it a watcher begins
 	var group sync.WaitGroup
 	var written atomic.Int64
 	due, listed := make([]chan struct{}, watchers), make([]chan struct{}, watchers)

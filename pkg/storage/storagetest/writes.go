@@ -87,8 +87,8 @@ func increment(t testing.TB, h *harness) error {
 	return errors.New("the key has another revision each time it is written")
 }
 
-// testConcurrentDeletes has several delete a key at once. Who comes late finds
-// nothing there, and not the mark of the deletion.
+// testConcurrentDeletes has several clients delete a key at once. The late ones
+// find nothing there, not even the mark of the deletion.
 func testConcurrentDeletes(t *testing.T, h *harness) {
 	for i := range 20 {
 		key := fmt.Sprintf("/t/%d", i)
@@ -111,9 +111,9 @@ func testConcurrentDeletes(t *testing.T, h *harness) {
 	}
 }
 
-// testSeveralKeys writes several keys in one transaction, where the storage
-// claims that it can: all or none. They have one revision, as in etcd, or such as
-// follow each other, and no list at the newest has some of them.
+// testSeveralKeys writes several keys in one transaction, if the storage claims
+// that it can: all or none. They get one revision, as in etcd, or consecutive
+// ones, and no list at the newest has only some of them.
 func testSeveralKeys(t *testing.T, h *harness) {
 	n := h.described.Traits().MaxOps
 	if n <= 1 {
@@ -147,7 +147,8 @@ func testSeveralKeys(t *testing.T, h *harness) {
 func numbered(i int) string { return fmt.Sprintf("/t/%02d", i) }
 
 // writeKeys writes keys that have the revisions given in one transaction, and
-// returns those that they have then. One that is to be refused changes nothing.
+// returns their new revisions. A transaction that must be refused changes
+// nothing.
 func (h *harness) writeKeys(t testing.TB, value string, expected []int64, succeed bool, before int64) []int64 {
 	t.Helper()
 	var compares []clientv3.Cmp

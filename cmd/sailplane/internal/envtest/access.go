@@ -26,7 +26,7 @@ const (
 	modeAlwaysDeny  = "AlwaysDeny"
 )
 
-// access is who is known, how, and who may do what.
+// access returns the parts for serving, authentication and authorization.
 func (s *apiServer) access(private files, log io.Writer) ([]controlplane.Part, error) {
 	parts, err := s.serving(private)
 	if err != nil {
@@ -43,8 +43,8 @@ func (s *apiServer) access(private files, log io.Writer) ([]controlplane.Part, e
 	return append(append(parts, callers...), authorizers...), nil
 }
 
-// serving is how the server proves itself. Keys are copied: a key that is given
-// to kube-apiserver may have any mode.
+// serving returns the serving certificates. Keys are copied: kube-apiserver
+// accepts keys with any file mode.
 func (s *apiServer) serving(private files) ([]controlplane.Part, error) {
 	cert, key, err := s.servingPair()
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *apiServer) serving(private files) ([]controlplane.Part, error) {
 	return parts, nil
 }
 
-// callers is how the server knows who calls, in the order of kube-apiserver.
+// callers returns the authenticators, in the order of kube-apiserver.
 func (s *apiServer) callers(private files, log io.Writer) ([]controlplane.Part, error) {
 	var parts []controlplane.Part
 	if s.authn.proxy.ClientCAFile != "" {
@@ -99,7 +99,8 @@ func (s *apiServer) callers(private files, log io.Writer) ([]controlplane.Part, 
 	}
 	switch {
 	case s.authn.anonymous && s.isOpen():
-		// kube-apiserver knows nobody here, but envtest asks whether it is ready.
+		// kube-apiserver allows no anonymous requests here, but envtest asks
+		// whether it is ready.
 		parts = append(parts, authn.Anonymous{Paths: []string{"/healthz", "/livez", "/readyz", "/version"}})
 	case s.authn.anonymous:
 		parts = append(parts, controlplane.PartFunc(anybody))
@@ -107,17 +108,17 @@ func (s *apiServer) callers(private files, log io.Writer) ([]controlplane.Part, 
 	return parts, nil
 }
 
-// isOpen tells whether everybody may do everything.
+// isOpen tells whether every caller may do everything.
 func (s *apiServer) isOpen() bool {
 	return s.authzConfig == "" && (len(s.modes) == 0 || has(s.modes, modeAlwaysAllow))
 }
 
-// anybody knows callers without credentials as system:anonymous, at every path:
-// it is up to the authorizers what they may do.
+// anybody authenticates callers without credentials as system:anonymous, at
+// every path: the authorizers decide what they may do.
 func anybody(p *controlplane.Plan) error {
 	known := anonymous.NewAuthenticator(nil)
 	p.Authenticate("anonymous", authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
-		// Whoever brings credentials that nobody knows is refused.
+		// Callers with unknown credentials are refused.
 		if r.Header.Get("Authorization") != "" || r.TLS != nil && len(r.TLS.PeerCertificates) > 0 ||
 			strings.Contains(strings.Join(r.Header.Values("Sec-WebSocket-Protocol"), ","), "base64url.bearer.authorization.k8s.io.") {
 			return nil, false, nil
@@ -127,7 +128,7 @@ func anybody(p *controlplane.Plan) error {
 	return nil
 }
 
-// tokens is what makes service account tokens and knows them.
+// tokens returns the part that issues and authenticates service account tokens.
 func (a accountFlags) tokens(private files, log io.Writer) (controlplane.Part, error) {
 	part := a.part
 	if len(a.issuers) > 1 {
@@ -152,7 +153,7 @@ func (a accountFlags) tokens(private files, log io.Writer) (controlplane.Part, e
 	return part, err
 }
 
-// authorizers is who may do what.
+// authorizers returns the authorizers that the flags name.
 func (s *apiServer) authorizers(private files, log io.Writer) ([]controlplane.Part, error) {
 	if s.authzConfig != "" {
 		return []controlplane.Part{authz.Config{ConfigFile: s.authzConfig}}, nil

@@ -11,14 +11,15 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 )
 
-// plugin is an admission plugin of kube-apiserver that may be switched.
+// plugin is an admission plugin of kube-apiserver that can be switched on and
+// off.
 type plugin struct {
 	name string
 	part controlplane.Part
 	off  bool // unless it is enabled
 }
 
-// plugins are those there are, in the order of kube-apiserver.
+// plugins returns the existing ones, in the order of kube-apiserver.
 func plugins() []plugin {
 	return []plugin{
 		{name: "LimitRanger", part: quota.LimitRanges{}},
@@ -31,10 +32,11 @@ func plugins() []plugin {
 	}
 }
 
-// always are the plugins that are part of something else and cannot be left out.
+// alwaysOn returns the plugins that are part of something else and cannot be
+// left out.
 func alwaysOn() []string { return []string{"NamespaceLifecycle"} }
 
-// admission is the plugins that the flags ask for.
+// admission returns the plugins that the flags ask for.
 func (s *apiServer) admission(log io.Writer) []controlplane.Part {
 	var parts []controlplane.Part
 	var names []string
@@ -51,7 +53,7 @@ func (s *apiServer) admission(log io.Writer) []controlplane.Part {
 		}
 	}
 	for _, name := range s.disable {
-		// To do without a plugin that does not exist is easy.
+		// A plugin that does not exist is off anyway.
 		if name = strings.TrimSpace(name); slices.Contains(alwaysOn(), name) {
 			warn(log, "--disable-admission-plugins %s has no effect: it is always on", name)
 		}

@@ -18,14 +18,14 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// lag is how long the cache of services may be behind. An address that was given
-// and is not in it after that belongs to a service that was refused.
+// lag is how long the cache of services may be behind. A given address that is
+// still missing in it then belongs to a refused service.
 const lag = 10 * time.Second
 
-// allocation gives services that ask for none an address and node ports. Who
-// has which is read from a cache of the services, which may be a moment behind:
-// what was given is therefore not given again before all others were, and an
-// address not before the cache had the time to know it.
+// allocation gives an address and node ports to services that ask for none. It
+// reads those in use from a cache of services, which may be a moment behind: so
+// none is given again before all others were, and an address only after the
+// cache had time to catch up.
 func allocation(addresses *addresses, ports *ports) controlplane.Part {
 	return admit.MutateWith("service addresses", func(list admit.Lister) admit.Func {
 		return func(ctx context.Context, a admit.Attributes) error {
@@ -62,7 +62,7 @@ func allocation(addresses *addresses, ports *ports) controlplane.Part {
 	})
 }
 
-// hasNodePorts tells whether each port of the service has one on every node.
+// hasNodePorts tells whether the ports of the service are node ports, too.
 func hasNodePorts(s *corev1.Service) bool {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeNodePort:
@@ -73,7 +73,7 @@ func hasNodePorts(s *corev1.Service) bool {
 	return false
 }
 
-// used is what the services have.
+// used holds the addresses and ports of the services.
 type used struct {
 	addresses map[string]bool
 	ports     map[int32]bool
@@ -110,17 +110,17 @@ func inUse(ctx context.Context, list admit.Lister) (used, error) {
 	return u, nil
 }
 
-// addresses are those of a network.
+// addresses gives out the addresses of a network.
 type addresses struct {
 	network netip.Prefix
-	size    uint64 // those that may be given, after the network's own
+	size    uint64 // how many may be given, after the network's own
 
 	mu    sync.Mutex
-	last  uint64               // the one that was given last
-	given map[string]time.Time // and when, those that the cache may not have yet
+	last  uint64               // the last one given
+	given map[string]time.Time // those that the cache may not have yet, and when they were given
 }
 
-// newAddresses reads a network. Of two, for services of both families, the first counts.
+// newAddresses reads a network. Of two, for dual-stack services, the first counts.
 func newAddresses(value string) (*addresses, error) {
 	first, _, _ := strings.Cut(value, ",")
 	network, err := netip.ParsePrefix(strings.TrimSpace(first))
@@ -136,7 +136,7 @@ func newAddresses(value string) (*addresses, error) {
 	return &addresses{network: network, size: 1<<bits - 2, last: 1, given: map[string]time.Time{}}, nil
 }
 
-// at is the nth address of the network.
+// at returns the nth address of the network.
 func (a *addresses) at(n uint64) netip.Addr {
 	b := a.network.Addr().AsSlice()
 	tail := b[len(b)-4:]
@@ -145,7 +145,8 @@ func (a *addresses) at(n uint64) netip.Addr {
 	return at
 }
 
-// next is an address that is not in use. One for a dry run may be given again.
+// next returns an address that is not in use. The address of a dry run may be
+// given again.
 func (a *addresses) next(u used, dryRun bool) (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -168,7 +169,7 @@ func (a *addresses) next(u used, dryRun bool) (string, error) {
 	return "", fmt.Errorf("no address of %s is free: give a larger --service-cluster-ip-range", a.network)
 }
 
-// describe says of which family the addresses of a service are.
+// describe sets the IP families of a service from its addresses.
 func (a *addresses) describe(s *corev1.Service) {
 	if s.Spec.IPFamilyPolicy == nil {
 		s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicySingleStack)
@@ -187,7 +188,7 @@ func (a *addresses) describe(s *corev1.Service) {
 	s.Spec.IPFamilies = []corev1.IPFamily{family}
 }
 
-// ports are those of nodes.
+// ports gives out node ports.
 type ports struct {
 	first, count int32
 
@@ -203,8 +204,8 @@ func newPorts(value string) (*ports, error) {
 	return &ports{first: int32(first), count: int32(last - first + 1)}, nil //nolint:gosec // ports
 }
 
-// give gives the ports of a service that have no node port one. On an update
-// those that it had stay: the service keeps them itself.
+// give gives a node port to each port of a service that has none. An update
+// keeps those that the service had.
 func (p *ports) give(s, old *corev1.Service, u used) error {
 	had := map[string]int32{}
 	if old != nil {

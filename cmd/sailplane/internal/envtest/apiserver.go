@@ -41,8 +41,8 @@ func (s *apiServer) run(ctx context.Context, log io.Writer) (err error) {
 	if len(s.etcd.Endpoints) == 0 {
 		return errors.New("--etcd-servers is empty: name one, such as http://127.0.0.1:2379")
 	}
-	// Files for parts that refuse those which every user may read: suites
-	// write such with any mode.
+	// Some parts refuse files that every user may read, and suites write files
+	// with any mode: copies go here.
 	if err := os.MkdirAll(s.certDir, 0o700); err != nil {
 		return fmt.Errorf("--cert-dir: %w", err)
 	}
@@ -68,8 +68,8 @@ func (s *apiServer) run(ctx context.Context, log io.Writer) (err error) {
 }
 
 // bounded runs until the context ends, and for a limited time longer: without its
-// etcd, a server would wait for answers that never come. The process ends after
-// it, and with it what is left.
+// etcd, a server would wait for answers that never come. The process ends then,
+// with all that still runs.
 func bounded(ctx context.Context, run func(context.Context) error) error {
 	done := make(chan error, 1)
 	go func() { done <- run(ctx) }()
@@ -86,7 +86,7 @@ func bounded(ctx context.Context, run func(context.Context) error) error {
 	}
 }
 
-// parts is the server, as the flags say.
+// parts returns the parts of the server, as the flags say.
 func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, error) {
 	s.warnings(log)
 	access, err := s.access(private, log)
@@ -131,7 +131,7 @@ func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, er
 	return parts, nil
 }
 
-// warnings says which values of known flags have no effect.
+// warnings logs which values of known flags have no effect.
 func (s *apiServer) warnings(log io.Writer) {
 	if s.storageBackend != "etcd3" {
 		warn(log, "--storage-backend %s is not supported: it is etcd3", s.storageBackend)
@@ -153,8 +153,8 @@ func (s *apiServer) warnings(log io.Writer) {
 	}
 }
 
-// healthyWhenReady has /healthz, which envtest waits for, fail until everything
-// that a server starts with is there.
+// healthyWhenReady has /healthz, which envtest waits for, fail until the server
+// has started completely.
 func healthyWhenReady(p *controlplane.ServerPlan) error {
 	var ready atomic.Bool
 	p.EachPlane(func(p *controlplane.Plan) {
@@ -172,8 +172,8 @@ func healthyWhenReady(p *controlplane.ServerPlan) error {
 	return nil
 }
 
-// sole is a cluster that this process has for itself, as envtest starts one for
-// each API server: nothing waits for replicas to catch up, or to be elected.
+// sole is a cluster that only this process uses, as envtest starts one for each
+// API server: nothing waits for replicas, or for leader election.
 type sole struct{ controlplane.Storage }
 
 // Traits implements controlplane.Storage.

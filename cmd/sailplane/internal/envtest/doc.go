@@ -4,15 +4,15 @@
 //	sailplane envtest install --dir bin/envtest
 //	KUBEBUILDER_ASSETS=$PWD/bin/envtest go test ./...
 //
-// Install writes one program under two names, and Named finds by the name it
-// was called with what it is to be:
+// Install writes one program under two names, and Named returns the program for
+// the name it was called by:
 //
 //   - etcd is an etcd with one member that listens at the client URLs
 //   - kube-apiserver is what "sailplane serve" is, told by the flags of
 //     kube-apiserver, with every built-in type and without a data directory
 //
-// Flags that neither knows are taken, and each is answered with one line on
-// standard error: a suite runs, and sees what has no effect.
+// Unknown flags are accepted, each with one line on standard error: a suite
+// runs, and sees what has no effect.
 package envtest
 
 import (
@@ -26,18 +26,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The names of the programs, which those who start them look for.
+// The names of the programs that envtest looks for.
 const (
 	apiServerName = "kube-apiserver"
 	etcdName      = "etcd"
 	kubectlName   = "kubectl"
 )
 
-// Logging has log entries up to a verbosity written.
+// Logging writes log entries up to a verbosity.
 type Logging func(ctx context.Context, to io.Writer, verbosity int) context.Context
 
-// Named returns the program that goes by the name, the first argument of a
-// process, or nil when that is none of this package.
+// Named returns the program of the name, the first argument of a process, or
+// nil if this package has none.
 func Named(arg0 string, log Logging) *cobra.Command {
 	switch strings.TrimSuffix(filepath.Base(arg0), ".exe") {
 	case apiServerName:
@@ -48,7 +48,7 @@ func Named(arg0 string, log Logging) *cobra.Command {
 	return nil
 }
 
-// lenient has a command take flags that it does not know, with a warning each.
+// lenient has a command accept unknown flags, with a warning each.
 func lenient(c *cobra.Command) *cobra.Command {
 	run := c.RunE
 	c.SilenceUsage, c.SilenceErrors = true, true
@@ -75,8 +75,8 @@ func lenient(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// split parts the flags that are known, with their values, from the names of
-// those that are not. As in Kubernetes, an underscore in a name is a hyphen.
+// split separates the known flags, with their values, from the names of the
+// unknown ones. As in Kubernetes, an underscore in a name is a hyphen.
 func split(args []string, isKnown func(name string) bool) (known, unknown []string) {
 	for i := 0; i < len(args); i++ {
 		name, isLong := strings.CutPrefix(args[i], "--")
@@ -103,7 +103,7 @@ func split(args []string, isKnown func(name string) bool) (known, unknown []stri
 	return known, unknown
 }
 
-// warn writes one line that a reader of the log finds.
+// warn writes one line to the log.
 func warn(to io.Writer, format string, values ...any) {
 	fmt.Fprintf(to, "warning: "+format+"\n", values...)
 }

@@ -10,16 +10,16 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 )
 
-// stopTimeout is how long an etcd may take to stop. Those who start it wait for
-// 20 seconds before they kill it.
+// stopTimeout is how long an etcd may take to stop. envtest waits 20 seconds
+// before it kills it.
 const stopTimeout = 10 * time.Second
 
-// member is what the flags of etcd say.
+// member holds the flags of etcd.
 type member struct {
 	log     Logging
 	storage etcd.Embedded
 	version bool
-	// What is taken and means nothing to a member without peers.
+	// Accepted flags that mean nothing to a member without peers.
 	advertise, peers, name string
 }
 

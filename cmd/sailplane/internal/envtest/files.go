@@ -16,13 +16,13 @@ import (
 // files writes files that only their owner may read.
 type files struct{ dir string }
 
-// write makes a file with the content and returns its path.
+// write writes the content to a file and returns its path.
 func (f files) write(name string, content []byte) (string, error) {
 	path := filepath.Join(f.dir, name)
 	return path, os.WriteFile(path, content, 0o600)
 }
 
-// copy makes a file with the content of another one.
+// copy copies a file and returns the path of the copy.
 func (f files) copy(name, from string) (string, error) {
 	content, err := os.ReadFile(from)
 	if err != nil {
@@ -31,8 +31,8 @@ func (f files) copy(name, from string) (string, error) {
 	return f.write(name, content)
 }
 
-// accountKeys makes a file of the key that signs tokens and those that verify
-// them, which may be in certificates.
+// accountKeys writes the key that signs tokens and those that verify them,
+// which may be in certificates, to a file.
 func (f files) accountKeys(signing string, verifying []string) (string, error) {
 	all, err := os.ReadFile(signing)
 	if err != nil {
@@ -55,9 +55,9 @@ func (f files) accountKeys(signing string, verifying []string) (string, error) {
 	return f.write("service-account.key", all)
 }
 
-// servingPair are the files of the certificate and its key: those of the flags,
-// or those in the certificate directory, which are made if need be, as
-// kube-apiserver does.
+// servingPair returns the files of the certificate and its key: those of the
+// flags, or those in the certificate directory, created if missing, as in
+// kube-apiserver.
 func (s *apiServer) servingPair() (cert, key string, err error) {
 	if s.cert != "" || s.key != "" {
 		return s.cert, s.key, nil

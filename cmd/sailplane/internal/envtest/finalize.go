@@ -14,9 +14,10 @@ import (
 // bodyLimit is the largest request that kube-apiserver takes, in bytes.
 const bodyLimit = 3 << 20
 
-// finalized lets suites go on that finalize deleted namespaces themselves, as
-// is usual with envtest, where nobody else does. Here somebody does, and may be
-// done first: that the namespace is gone, or was changed, is what they wanted.
+// finalized serves suites that finalize deleted namespaces themselves, as is
+// usual with envtest, which has no namespace controller. Here there is one, and
+// it may finish first: a namespace that is gone, or was changed, counts as
+// success for the suite.
 func finalized(p *controlplane.Plan) error {
 	p.Wrap(controlplane.Innermost, "finalized namespaces", func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,19 +38,20 @@ func finalized(p *controlplane.Plan) error {
 	return nil
 }
 
-// finalizes tells whether a request of a user takes finalizers off a namespace.
+// finalizes tells whether a request of a user removes finalizers of a
+// namespace.
 func finalizes(r *http.Request) bool {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok || info.Verb != "update" || info.APIGroup != "" || info.Resource != "namespaces" || info.Subresource != "finalize" {
 		return false
 	}
-	// Our own controller wants to know.
+	// Our own controller needs the real answer.
 	caller, ok := request.UserFrom(r.Context())
 	return ok && caller.GetName() != user.APIServerUser
 }
 
-// echo answers with what was sent, in place of the answer that the namespace is
-// gone, or was changed.
+// echo answers with the request's body if the namespace is gone, or was
+// changed.
 type echo struct {
 	http.ResponseWriter
 	request *http.Request

@@ -14,8 +14,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 )
 
-// apiServer is what the flags of kube-apiserver say. Each has the name and the
-// meaning of kube-apiserver's.
+// apiServer holds the flags of kube-apiserver. Each has the name and the
+// meaning that it has there.
 type apiServer struct {
 	log       Logging
 	verbosity int
@@ -48,7 +48,7 @@ type apiServer struct {
 	features           []string
 }
 
-// authnFlags say who is known.
+// authnFlags are the flags for authentication.
 type authnFlags struct {
 	anonymous bool
 	clientCA  string
@@ -58,7 +58,8 @@ type authnFlags struct {
 	proxy     authn.Proxy
 }
 
-// accountFlags say what signs and verifies the tokens of service accounts.
+// accountFlags name the keys that sign and verify the tokens of service
+// accounts.
 type accountFlags struct {
 	issuers []string
 	keys    []string
@@ -142,7 +143,7 @@ func (s *apiServer) accessFlags(c *cobra.Command) {
 	f.StringSliceVar(&s.disable, "disable-admission-plugins", nil, "plugins to do without")
 }
 
-// printVersion prints a version as the program of the name does.
+// printVersion prints a version as the named program does.
 func printVersion(to io.Writer, name string) error {
 	_, err := fmt.Fprintf(to, "%s %s\n", name, controlplane.Version().GitVersion)
 	return err

@@ -12,8 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Command is "envtest", to be added to a program that Named is asked about at
-// its start.
+// Command returns "envtest", for a program that calls Named at its start.
 func Command() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "envtest",
@@ -54,7 +53,7 @@ of it: it is a link to the one on PATH, if there is one.`,
 	return c
 }
 
-// installation is what is to be written where.
+// installation says which files to write where.
 type installation struct {
 	program string // this program
 	dir     string
@@ -70,7 +69,7 @@ func (i installation) run(out, log io.Writer) error {
 		return fmt.Errorf("--dir: %w", err)
 	}
 	server := filepath.Join(dir, executable(apiServerName))
-	// Not a link to a path: the program may be replaced, or be that of a "go run".
+	// A hard link: the program may be replaced, or be that of a "go run".
 	if err := place(server, i.program, os.Link, duplicate); err != nil {
 		return err
 	}
@@ -106,7 +105,7 @@ func (i installation) linkKubectl(to string, log io.Writer) error {
 	}
 	link := os.Symlink
 	if runtime.GOOS == "windows" {
-		link = os.Link // links to paths need a privilege there
+		link = os.Link // symbolic links need a privilege there
 	}
 	return place(to, from, link, duplicate)
 }
@@ -120,7 +119,7 @@ func executable(name string) string {
 }
 
 // place puts a file at a path, whole or not at all, in the first way that works.
-// A program that runs from there goes on.
+// A program running from there keeps running.
 func place(to, from string, ways ...func(from, to string) error) error {
 	if same(from, to) {
 		return nil
@@ -129,7 +128,7 @@ func place(to, from string, ways ...func(from, to string) error) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(holder) }() // what is left there is of no use
+	defer func() { _ = os.RemoveAll(holder) }() // leftovers are useless
 	made := filepath.Join(holder, filepath.Base(to))
 	var errs []error
 	for _, way := range ways {
@@ -145,7 +144,7 @@ func place(to, from string, ways ...func(from, to string) error) error {
 	return fmt.Errorf("write %s: %w", to, errors.Join(errs...))
 }
 
-// same tells whether two paths are one file.
+// same tells whether two paths are the same file.
 func same(a, b string) bool {
 	x, err := os.Stat(a)
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 // itself is the service that stands for the API server, and all its objects.
 const itself = "kubernetes"
 
-// services is the part that gives services addresses and ports, and makes the
-// objects which kube-apiserver makes for itself.
+// services returns the part that gives services addresses and ports, and makes
+// the objects that kube-apiserver makes for itself.
 func (s *apiServer) services() (controlplane.Part, error) {
 	addresses, err := newAddresses(s.serviceRange)
 	if err != nil {
@@ -48,8 +48,8 @@ func (s *apiServer) services() (controlplane.Part, error) {
 	}, nil
 }
 
-// ensureItself makes what is not there yet: the namespaces of Kubernetes, and
-// service kubernetes with its endpoints.
+// ensureItself makes what is missing: the namespaces of Kubernetes, and service
+// kubernetes with its endpoints.
 func (s *apiServer) ensureItself(ctx context.Context, client kubernetes.Interface, first netip.Addr) error {
 	for _, name := range []string{metav1.NamespacePublic, corev1.NamespaceNodeLease} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -71,15 +71,15 @@ func (s *apiServer) ensureItself(ctx context.Context, client kubernetes.Interfac
 	}
 	address := s.reachable()
 	if address == nil {
-		return nil // this machine has no address but its own: nobody reaches the service
+		return nil // this machine has only loopback addresses: nobody reaches the service
 	}
 	return s.ensureEndpoints(ctx, client, address)
 }
 
-// ensureEndpoints has the endpoints of service kubernetes name the address.
+// ensureEndpoints sets the address in the endpoints of service kubernetes.
 func (s *apiServer) ensureEndpoints(ctx context.Context, client kubernetes.Interface, address net.IP) error {
 	port, name, protocol := int32(s.port), "https", corev1.ProtocolTCP //nolint:gosec // a port
-	//nolint:staticcheck // deprecated, and made by kube-apiserver
+	//nolint:staticcheck // deprecated, but kube-apiserver makes them
 	endpoints := &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: itself, Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"},
@@ -112,7 +112,8 @@ func (s *apiServer) ensureEndpoints(ctx context.Context, client kubernetes.Inter
 		slice.AddressType = discoveryv1.AddressTypeIPv6
 	}
 	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
-	// The address type may not change, so a slice of an earlier start goes first.
+	// The address type cannot change, so a slice of an earlier start is deleted
+	// first.
 	if err := slices.Delete(ctx, itself, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("delete endpointslice %q: %w", itself, err)
 	}
@@ -122,7 +123,7 @@ func (s *apiServer) ensureEndpoints(ctx context.Context, client kubernetes.Inter
 	return nil
 }
 
-// unless is an error other than that the object is there already.
+// unless returns err, or nil if it says that the object exists already.
 func unless(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil
@@ -130,8 +131,8 @@ func unless(err error) error {
 	return err
 }
 
-// reachable is the address others reach the server at, as kube-apiserver chooses it; nil
-// when there is none.
+// reachable returns the address at which others reach the server, chosen as in
+// kube-apiserver; nil if there is none.
 func (s *apiServer) reachable() net.IP {
 	value := s.advertise
 	if value == "" {

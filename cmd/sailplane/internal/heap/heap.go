@@ -1,7 +1,7 @@
-// Package heap decides how much garbage the process lets pile up.
+// Package heap decides how much garbage the process lets accumulate.
 //
-// Go collects when there is as much garbage as there is live data. A server with
-// few objects has little of that, so under load it would collect many times a
+// Go collects when there is as much garbage as live data. A server with few
+// objects has little live data, so under load it would collect many times a
 // second, which was a sixth of its CPU time.
 package heap
 
@@ -13,20 +13,20 @@ import (
 	"sync"
 )
 
-// Garbage is how much may pile up however little is alive, in bytes.
+// Garbage is how many bytes of garbage may accumulate, however little is live.
 const Garbage = 128 << 20
 
-// Tune gives memory that is free back to the system, and from then on lets
-// garbage pile up to the size of the live heap, as Go does, but to Garbage
-// at least. It leaves a process alone whose environment has GOGC or GOMEMLIMIT.
-// What it returns ends it.
+// Tune returns free memory to the system, and from then on lets garbage
+// accumulate up to the size of the live heap, as Go does, but at least up to
+// Garbage. It does nothing if the environment has GOGC or GOMEMLIMIT. end
+// undoes it.
 func Tune() (end func()) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		if os.Getenv(name) != "" {
 			return func() {}
 		}
 	}
-	debug.FreeOSMemory() // collects, so live is known
+	debug.FreeOSMemory() // collects, so that live is known
 	t := &tuner{}
 	t.adjust()
 	return t.end
@@ -62,7 +62,7 @@ func (t *tuner) end() {
 // standard is GOGC's default.
 const standard = 100
 
-// percent is the garbage to wait for in percent of what is live.
+// percent returns the garbage to wait for in percent of the live heap.
 func percent(live uint64) int {
 	if live == 0 || live >= Garbage {
 		return standard
@@ -70,7 +70,7 @@ func percent(live uint64) int {
 	return int(Garbage * 100 / live)
 }
 
-// live is what the last collection found to be in use, in bytes.
+// live returns how many bytes the last collection found in use.
 func live() uint64 {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(samples)

@@ -1,4 +1,4 @@
-// Package controller makes what guestbooks ask for.
+// Package controller makes the objects that guestbooks ask for.
 package controller
 
 import (
@@ -22,7 +22,8 @@ import (
 )
 
 // Directory is the name of the ConfigMap that has the titles of all guestbooks
-// of a namespace. It belongs to none of them: who leaves takes its line out.
+// of a namespace. It belongs to none of them: a deleted guestbook's line is
+// removed.
 const Directory = "guestbooks"
 
 // GuestbookReconciler reconciles a Guestbook object.
@@ -38,7 +39,7 @@ type GuestbookReconciler struct {
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;update;patch
 
 // Reconcile makes the page, the servers and the line in the directory of a
-// guestbook, and writes into its status what became of them.
+// guestbook, and writes their state into its status.
 func (r *GuestbookReconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	book := &webappv1.Guestbook{}
 	if err := r.Get(ctx, req.NamespacedName, book); err != nil {
@@ -78,12 +79,12 @@ func (r *GuestbookReconciler) enter(ctx context.Context, book *webappv1.Guestboo
 	return err
 }
 
-// leave takes the line of a guestbook out of the directory, and lets it go.
+// leave removes the line of a guestbook from the directory, then its finalizer.
 func (r *GuestbookReconciler) leave(ctx context.Context, book *webappv1.Guestbook) error {
 	if !controllerutil.ContainsFinalizer(book, webappv1.Finalizer) {
 		return nil
 	}
-	// The cache may not have the line yet: it is taken out without a look.
+	// The cache may not have the line yet: remove it without reading.
 	line, err := json.Marshal(map[string]any{"data": map[string]any{book.Name: nil}})
 	if err != nil {
 		return err
@@ -129,7 +130,7 @@ func (r *GuestbookReconciler) servers(ctx context.Context, book *webappv1.Guestb
 	return servers, err
 }
 
-// observe writes the status, if it is not what it was.
+// observe writes the status, if it changed.
 func (r *GuestbookReconciler) observe(ctx context.Context, book *webappv1.Guestbook, servers *appsv1.Deployment) error {
 	before := book.DeepCopy()
 	book.Status.ReadyReplicas = servers.Status.ReadyReplicas

@@ -23,7 +23,7 @@ import (
 
 // DB is a database of MySQL or MariaDB that runs somewhere else. The URL is
 // mysql://user@host:3306/name?tls=true and names the database, which is created
-// where it is missing and the user may. In the query are parameters of
+// if it is missing and the user may create it. The query has parameters of
 // github.com/go-sql-driver/mysql, and "socket", the path of a Unix socket to use
 // in place of the host. CAFile turns TLS on too. One process uses one set of
 // certificates: kine keeps them in a variable.
@@ -48,7 +48,7 @@ func (d DB) Open() controlplane.Backend {
 	})
 }
 
-// config is the description in the form of the driver, which is no URL.
+// config returns the description in the driver's form, which is not a URL.
 func (d DB) config() (drivers.Config, []string, error) {
 	u, config, secrets, err := kine.Remote(d).Resolve("mysql")
 	if err != nil {
@@ -78,7 +78,7 @@ func (d DB) config() (drivers.Config, []string, error) {
 	return config, secrets, nil
 }
 
-// withParameters adds parameters to what the driver formats, which has some.
+// withParameters adds parameters to a DSN that the driver formatted.
 func withParameters(dsn string, query url.Values) string {
 	switch more := query.Encode(); {
 	case more == "":
@@ -90,7 +90,7 @@ func withParameters(dsn string, query url.Values) string {
 	}
 }
 
-// check connects once. That the database is missing is no error: kine creates it.
+// check connects once. A missing database is no error: kine creates it.
 func check(ctx context.Context, config drivers.Config) error {
 	dsn, err := mysql.ParseDSN(config.DataSourceName)
 	if err != nil {

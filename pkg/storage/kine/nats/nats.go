@@ -1,7 +1,7 @@
-// Package nats keeps a server's objects in a key-value bucket of a NATS server
-// with JetStream, with kine's driver. docs/storage/kine.md says what does not
-// hold there. The program has no NATS server in it: kine's driver imports the package of
-// one, and the linker drops the server.
+// Package nats keeps a server's objects in a key-value bucket of a NATS server with
+// JetStream, with kine's driver. docs/storage/kine.md says what does not hold there. The
+// program contains no NATS server: kine's driver imports its package, but the linker
+// drops it.
 package nats
 
 import (
@@ -21,10 +21,10 @@ import (
 )
 
 // JetStream is a bucket of a NATS server that runs somewhere else. The URL is
-// nats://user@host:4222?bucket=name of one server, from which the client learns of
-// the others of its cluster. In its query are kine's settings: bucket ("kine"
-// unless given), replicas, revHistory, slowMethod and credsFile, a file with a
-// user's JWT and key. A user without password is a token.
+// nats://user@host:4222?bucket=name of one server, which tells the client of the
+// others in its cluster. Its query has kine's settings: bucket ("kine" unless
+// given), replicas, revHistory, slowMethod and credsFile, a file with a user's JWT
+// and key. A user without a password is a token.
 type JetStream kine.Remote
 
 var _ controlplane.Storage = JetStream{}
@@ -50,7 +50,7 @@ func (j JetStream) Open() controlplane.Backend {
 	})
 }
 
-// config is the description as kine wants it.
+// config returns the description in kine's form.
 func (j JetStream) config() (drivers.Config, []string, error) {
 	u, config, secrets, err := kine.Remote(j).Resolve("nats")
 	if err != nil {
@@ -63,7 +63,7 @@ func (j JetStream) config() (drivers.Config, []string, error) {
 	case u.Query().Has("contextFile"):
 		return config, secrets, errors.New("contextFile is not supported; use credsFile, or user and password")
 	case (password != "" || u.User.Username() != "") && strings.ContainsAny(u.User.String(), "%,"):
-		// kine splits the URL at commas, and takes what it finds for the password without decoding it.
+		// kine splits the URL at commas, and does not decode the password it finds.
 		return config, secrets, errors.New("user and password may have letters, digits and -._~$&+=; only; use credsFile for others")
 	}
 	config.DataSourceName = u.String()
@@ -91,7 +91,7 @@ func check(ctx context.Context, config drivers.Config) error {
 	return err
 }
 
-// connect reads the description as kine does.
+// connect connects to a server with the description, as kine does.
 func connect(config drivers.Config) (*nats.Conn, error) {
 	u, err := url.Parse(config.DataSourceName)
 	if err != nil {

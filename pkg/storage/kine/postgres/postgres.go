@@ -21,9 +21,9 @@ import (
 
 // DB is a database of PostgreSQL that runs somewhere else. Its URL is that of
 // libpq, postgres://user@host:port/name?sslmode=verify-full, and names the
-// database, which is created where it is missing and the user may. Without a
-// password the driver looks into the environment (PGPASSWORD) and ~/.pgpass, as
-// every client of PostgreSQL does.
+// database, which is created if it is missing and the user may create it.
+// Without a password the driver looks in the environment (PGPASSWORD) and
+// ~/.pgpass, as every client of PostgreSQL does.
 type DB kine.Remote
 
 var _ controlplane.Storage = DB{}
@@ -45,7 +45,7 @@ func (d DB) Open() controlplane.Backend {
 	})
 }
 
-// config is the description as kine wants it: without the scheme.
+// config returns the description in kine's form: without the scheme.
 func (d DB) config() (drivers.Config, []string, error) {
 	u, config, secrets, err := kine.Remote(d).Resolve("postgres", "postgresql")
 	if err != nil {
@@ -72,7 +72,7 @@ func (d DB) config() (drivers.Config, []string, error) {
 	return config, secrets, nil
 }
 
-// check connects once. That the database is missing is no error: kine creates it.
+// check connects once. A missing database is no error: kine creates it.
 func check(ctx context.Context, config drivers.Config) error {
 	parsed, err := pgx.ParseConfig("postgres://" + config.DataSourceName)
 	if err != nil {

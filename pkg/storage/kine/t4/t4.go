@@ -1,6 +1,6 @@
 // Package t4 keeps a server's objects in t4 (https://github.com/t4db/t4), a
-// database in this process with its files in a directory and, where it is told
-// to, a copy of its log in a bucket of S3. It runs with kine's driver:
+// database in this process with its files in a directory and, if configured, a
+// copy of its log in an S3 bucket. It runs with kine's driver:
 // docs/storage/kine.md says what does not hold there.
 package t4
 
@@ -15,13 +15,13 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine"
 )
 
-// Node is a t4 database that this server has to itself. The URL is
-// t4:///directory, or t4://directory for one below the working directory. In its
-// query are bucket, folder, endpoint and region of S3, and the settings of kine's
-// driver: node-id, checkpoint-interval and segment-max-age. The access key of S3
-// is the user of the URL and its secret the password: t4://key@/directory. Or
-// profile, in the query, names one of ~/.aws. CAFile is for S3 as well.
-// DialTimeout is not used: the context of the start bounds it.
+// Node is a t4 database that only this server uses. The URL is t4:///directory,
+// or t4://directory for one below the working directory. Its query has the
+// bucket, folder, endpoint and region of S3, and the settings of kine's driver:
+// node-id, checkpoint-interval and segment-max-age. The access key of S3 is the
+// user of the URL and its secret the password: t4://key@/directory. Or "profile"
+// in the query names one of ~/.aws. CAFile is for S3 as well. DialTimeout is not
+// used: the context of the start bounds it.
 type Node kine.Remote
 
 var _ controlplane.Storage = Node{}
@@ -42,7 +42,7 @@ func (n Node) Open() controlplane.Backend {
 	})
 }
 
-// config is the description as kine wants it: a path, and S3 apart from it.
+// config returns the description in kine's form: a path, and S3 separately.
 func (n Node) config() (drivers.Config, []string, error) {
 	u, config, secrets, err := kine.Remote(n).Resolve("t4")
 	if err != nil {
@@ -71,7 +71,7 @@ func (n Node) config() (drivers.Config, []string, error) {
 	return config, secrets, nil
 }
 
-// settings are those of a query that kine reads from its own URL.
+// settings returns the parts of a query that kine reads from its own URL.
 func settings(query url.Values) url.Values {
 	rest := url.Values{}
 	for _, name := range []string{"node-id", "checkpoint-interval", "segment-max-age"} {

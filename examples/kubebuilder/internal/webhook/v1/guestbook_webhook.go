@@ -28,7 +28,7 @@ func SetupGuestbookWebhookWithManager(mgr ctrl.Manager) error {
 
 // +kubebuilder:webhook:path=/mutate-webapp-example-com-v1-guestbook,mutating=true,failurePolicy=fail,sideEffects=None,groups=webapp.example.com,resources=guestbooks,verbs=create;update,versions=v1,name=mguestbook-v1.example.com,admissionReviewVersions=v1
 
-// GuestbookDefaulter sets what the author of a Guestbook left out.
+// GuestbookDefaulter sets the fields that the author of a Guestbook left out.
 type GuestbookDefaulter struct{}
 
 // Default sets the greeting.
@@ -49,10 +49,10 @@ func (v *GuestbookValidator) ValidateCreate(_ context.Context, book *webappv1.Gu
 	return warnings(book), validate(book)
 }
 
-// ValidateUpdate refuses what ValidateCreate does.
+// ValidateUpdate refuses what ValidateCreate refuses.
 func (v *GuestbookValidator) ValidateUpdate(_ context.Context, _, book *webappv1.Guestbook) (admission.Warnings, error) {
 	if book.DeletionTimestamp != nil {
-		return nil, nil // it must be able to go
+		return nil, nil // a deleted guestbook must be able to go
 	}
 	return warnings(book), validate(book)
 }
@@ -65,7 +65,7 @@ func (v *GuestbookValidator) ValidateDelete(_ context.Context, book *webappv1.Gu
 	return nil, nil
 }
 
-// warnings tell of what is allowed and seldom meant.
+// warnings reports values that are allowed but seldom meant.
 func warnings(book *webappv1.Guestbook) admission.Warnings {
 	if book.Spec.Storage == "Memory" && book.Spec.Replicas != nil && *book.Spec.Replicas > 1 {
 		return admission.Warnings{"spec.storage: each of the servers has entries of its own in its memory"}
