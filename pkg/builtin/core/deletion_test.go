@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
@@ -35,6 +36,11 @@ func TestNamespacesGoAway(t *testing.T) {
 			if _, err := client.ConfigMaps("shop").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "stock"}}, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
+			w, err := client.Namespaces().Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=shop"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer w.Stop()
 			if err := client.Namespaces().Delete(ctx, "shop", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
@@ -42,12 +48,16 @@ func TestNamespacesGoAway(t *testing.T) {
 			if tc.gone {
 				wait = patience
 			}
-			gone := false
-			for end := time.Now().Add(wait); !gone && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-				_, err := client.Namespaces().Get(ctx, "shop", metav1.GetOptions{})
-				gone = apierrors.IsNotFound(err)
+			gone, over := false, time.After(wait)
+			for waiting := true; waiting && !gone; {
+				select {
+				case e := <-w.ResultChan():
+					gone = e.Type == watch.Deleted
+				case <-over:
+					waiting = false
+				}
 			}
-			_, err := client.ConfigMaps("shop").Get(ctx, "stock", metav1.GetOptions{})
+			_, err = client.ConfigMaps("shop").Get(ctx, "stock", metav1.GetOptions{})
 			if gone != tc.gone || apierrors.IsNotFound(err) != tc.gone {
 				t.Errorf("after %v the namespace is gone: %v, and what it held: %v; want %v", wait, gone, err, tc.gone)
 			}
