@@ -19,7 +19,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/heap"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
-	"github.com/sailplane-dev/sailplane/pkg/audit"
+	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
@@ -41,7 +41,7 @@ type serve struct {
 	kubeconfig string
 	crds       string
 	deny       networks
-	audit      audit.Log
+	audit      auditing.Log
 	encryption string
 	traces     tracing.OTLP
 	verbosity  verbosity
@@ -172,7 +172,7 @@ func traced(to tracing.OTLP) controlplane.Part {
 }
 
 // audited records to the file, or nothing.
-func audited(to audit.Log, dataDir string) controlplane.Part {
+func audited(to auditing.Log, dataDir string) controlplane.Part {
 	switch to.Path {
 	case "none":
 		return controlplane.Parts{}

@@ -11,28 +11,27 @@ import (
 
 	"github.com/sailplane-dev/sailplane/examples/typed/fruit/v1"
 	"github.com/sailplane-dev/sailplane/examples/typed/fruit/v1alpha1"
-	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 )
 
 // fruits is the API group fruit.example.com: apples, stored as v1 and served
 // as v1 and v1alpha1. The functions see v1 whatever version a client speaks.
-func fruits() *group.Group {
-	return group.New(v1.GroupVersion(), nil, nil,
-		resource.Of[v1.Apple, v1.AppleList]("apples",
-			resource.ShortNames("ap"),
-			resource.Version[v1alpha1.Apple, v1alpha1.AppleList]("v1alpha1", v1alpha1.ToHub, v1alpha1.FromHub),
-			resource.Enum(v1.Red, v1.Green),
-			resource.Describe[v1.AppleSpec]("Variety", "Name of the cultivar. It cannot be changed."),
-			resource.Default(defaultApple),
-			resource.Validate(validateApple),
-			resource.ValidateUpdate(validateAppleUpdate),
-			resource.Status(),
-			resource.Scale(
+func fruits() *apis.Group {
+	return apis.NewGroup(v1.GroupVersion(), nil, nil,
+		apis.Resource[v1.Apple, v1.AppleList]("apples",
+			apis.ShortNames("ap"),
+			apis.Version[v1alpha1.Apple, v1alpha1.AppleList]("v1alpha1", v1alpha1.ToHub, v1alpha1.FromHub),
+			apis.Enum(v1.Red, v1.Green),
+			apis.Describe[v1.AppleSpec]("Variety", "Name of the cultivar. It cannot be changed."),
+			apis.Default(defaultApple),
+			apis.Validate(validateApple),
+			apis.ValidateUpdate(validateAppleUpdate),
+			apis.Status(),
+			apis.Scale(
 				func(a *v1.Apple) (*int32, int32, string) { return a.Spec.Replicas, a.Status.Replicas, "" },
 				func(a *v1.Apple, replicas int32) { a.Spec.Replicas = &replicas },
 			),
-			resource.Columns(
+			apis.Columns(
 				func(a *v1.Apple) []any {
 					return []any{a.Spec.Variety, string(a.Spec.Colour), int64(*a.Spec.Replicas), int64(a.Status.Replicas)}
 				},

@@ -3,10 +3,10 @@ package main
 import (
 	"testing"
 
-	"github.com/sailplane-dev/sailplane/pkg/resource/resourcetest"
+	"github.com/sailplane-dev/sailplane/pkg/apis/apitest"
 )
 
 func TestConversionsLoseNothing(t *testing.T) {
 	t.Parallel()
-	resourcetest.RoundTrip(t, fruits())
+	apitest.RoundTrip(t, fruits())
 }

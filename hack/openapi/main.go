@@ -96,7 +96,7 @@ func outputs() []output {
 		},
 		builtin("coordination", lists("lease", "k8s.io/api/coordination/v1.Lease")),
 		{
-			dir:      "pkg/builtin/discovery",
+			dir:      "pkg/builtin/endpoints",
 			packages: []string{"k8s.io/api/core/v1", "k8s.io/api/discovery/v1"},
 			sets:     []set{lists("endpointSlice", "k8s.io/api/discovery/v1.EndpointSlice")},
 		},

@@ -114,7 +114,7 @@ func TestAnswered(t *testing.T) {
 	t.Parallel()
 	h := newHookServer(t)
 	answer := controlplane.PartFunc(func(p *controlplane.Plan) error {
-		p.Answer("hook.default.svc:8443", http.HandlerFunc(h.answer))
+		p.ServeHost("hook.default.svc:8443", http.HandlerFunc(h.answer))
 		return nil
 	})
 	config := start(t, hookParts(answer, admit.ValidatingWebhooks{Deny: admit.PrivateNetworks()}))

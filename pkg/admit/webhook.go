@@ -46,7 +46,7 @@ type Resolver interface {
 type ValidatingWebhooks struct {
 	// Resolver finds the Services that webhooks name. Nil: none is found, and
 	// webhooks must have a URL, unless a handler in the process answers for them:
-	// see [controlplane.Plan.Answer].
+	// see [controlplane.Plan.ServeHost].
 	Resolver Resolver
 	// ConfigFile is the path of a kubeconfig whose users are the credentials for
 	// webhooks, named after their hosts: "name.namespace.svc", "*.example.com"
@@ -68,7 +68,7 @@ type ValidatingWebhooks struct {
 type MutatingWebhooks struct {
 	// Resolver finds the Services that webhooks name. Nil: none is found, and
 	// webhooks must have a URL, unless a handler in the process answers for them:
-	// see [controlplane.Plan.Answer].
+	// see [controlplane.Plan.ServeHost].
 	Resolver Resolver
 	// ConfigFile is the path of a kubeconfig whose users are the credentials for
 	// webhooks, named after their hosts: "name.namespace.svc", "*.example.com"
@@ -184,7 +184,7 @@ func handled() *admission.Handler {
 func (h *hooks) declare(p *controlplane.Plan, kind, name string) {
 	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	p.Need("admissionregistration."+kind+"s{}", admissionv1.SchemeGroupVersion.WithKind(kind))
-	h.answer = p.Answering
+	h.answer = p.HostTransport
 	p.Work(controlplane.Work{
 		Name: "ask " + name,
 		Start: func(_ context.Context, plane *controlplane.Plane) error {

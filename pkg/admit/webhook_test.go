@@ -33,13 +33,13 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
-	"github.com/sailplane-dev/sailplane/pkg/resource/resourcetest/fruit"
-	"github.com/sailplane-dev/sailplane/pkg/resource/resourcetest/fruit/v1alpha1"
+
+	"github.com/sailplane-dev/sailplane/pkg/apis/apitest/fruit"
+	"github.com/sailplane-dev/sailplane/pkg/apis/apitest/fruit/v1alpha1"
 )
 
 // hookServer answers reviews as the path of the request says.
@@ -287,8 +287,8 @@ func credentials(t *testing.T) string {
 
 // apples is a group of Go types with two versions.
 func apples() controlplane.Part {
-	return group.New(fruit.GroupVersion(), nil, nil, resource.Of[fruit.Apple, fruit.AppleList]("apples",
-		resource.Version[v1alpha1.Apple, v1alpha1.AppleList]("v1alpha1", v1alpha1.ToHub, v1alpha1.FromHub)))
+	return apis.NewGroup(fruit.GroupVersion(), nil, nil, apis.Resource[fruit.Apple, fruit.AppleList]("apples",
+		apis.Version[v1alpha1.Apple, v1alpha1.AppleList]("v1alpha1", v1alpha1.ToHub, v1alpha1.FromHub)))
 }
 
 // converted checks that Go types are reviewed in the version of the rule, where

@@ -25,7 +25,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/documents"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
@@ -69,7 +69,7 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 
 // models is the OpenAPI config of APIServices: the same for all planes.
 var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
-	return openapi.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
+	return documents.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
 		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme)))
 })
 
@@ -90,7 +90,7 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	generic.LoopbackClientConfig = own(p.ProtobufConfig())
 	generic.RESTOptionsGetter = p.RESTOptions(codec, encode)
 	generic.MergedResourceConfig = aggregatorserver.DefaultAPIResourceConfigSource()
-	generic.OpenAPIV3Config = openapi.Own(models())
+	generic.OpenAPIV3Config = documents.Own(models())
 	// link.Start starts the informers and waits for them, so that the hooks'
 	// controllers find them synced.
 	generic.DisabledPostStartHooks.Insert("start-kube-aggregator-informers")
@@ -107,7 +107,7 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	if err != nil {
 		return nil, err
 	}
-	openapi.Forget(generic.OpenAPIV3Config)
+	documents.Forget(generic.OpenAPIV3Config)
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	r.informers = server.APIRegistrationInformers
 	return &controlplane.Link{

@@ -28,7 +28,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"github.com/sailplane-dev/sailplane/pkg/audit"
+	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authorization"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
@@ -352,7 +352,7 @@ func TestFilteredForms(t *testing.T) {
 // TestFilteredAudit finds the mark in the log.
 func TestFilteredAudit(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
-	config := filtered(t, memory.Store{}, audit.Log{Path: file, Mode: audit.Blocking, Policy: &auditv1.Policy{
+	config := filtered(t, memory.Store{}, auditing.Log{Path: file, Mode: auditing.Blocking, Policy: &auditv1.Policy{
 		Rules: []auditv1.PolicyRule{{Level: auditv1.LevelMetadata, Verbs: []string{"list"}, Users: []string{"system:apiserver"}}},
 	}})
 	admin := as(t, config, "")

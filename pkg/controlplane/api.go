@@ -180,14 +180,17 @@ type Resource struct {
 	// View says that another resource stores the objects: work on all stored objects
 	// skips this one.
 	View bool
-	// Build makes the REST storage for one plane: for each version the storage
-	// by path, "apples" and for example "apples/status". Versions usually share
-	// one storage, which keeps the hub version.
-	Build func(Env) (map[string]map[string]rest.Storage, error)
+	// Build makes the REST storage for one plane. Versions usually share one, which
+	// keeps the hub version.
+	Build func(BuildConfig) (ResourceStorage, error)
 }
 
-// Env is what a resource is built with: the plane it is built for.
-type Env struct {
+// ResourceStorage is the REST storage of resources: for each version, "v1", the storage
+// by path, "apples" and for example "apples/status".
+type ResourceStorage map[string]map[string]rest.Storage
+
+// BuildConfig is what a plane gives a resource to build its storage with.
+type BuildConfig struct {
 	// Scheme holds the API's types.
 	Scheme *runtime.Scheme
 	// Options makes the storage of a resource in the plane's storage.

@@ -32,7 +32,7 @@ func (p *Plan) check(storage Storage) error {
 	errs = append(errs, p.checkOutlets()...)
 	errs = append(errs, p.checkFlow()...)
 	errs = append(errs, p.checkFilters()...)
-	errs = append(errs, p.checkAnswers()...)
+	errs = append(errs, p.checkHosts()...)
 	errs = append(errs, checkWork("work", p.work)...)
 	for _, w := range p.middleware {
 		if w.slot < Outermost || w.slot > Innermost {

@@ -7,7 +7,8 @@ import (
 
 	restful "github.com/emicklei/go-restful/v3"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/documents"
+	"github.com/sailplane-dev/sailplane/pkg/openapi"
 )
 
 // caches are the document caches in use, by the APIs whose documents they keep.
@@ -15,13 +16,13 @@ import (
 // last of them.
 type caches struct {
 	mu    sync.Mutex
-	inUse map[string]weak.Pointer[openapi.Cache]
+	inUse map[string]weak.Pointer[documents.Cache]
 }
 
-var documentCaches = sync.OnceValue(func() *caches { return &caches{inUse: map[string]weak.Pointer[openapi.Cache]{}} })
+var documentCaches = sync.OnceValue(func() *caches { return &caches{inUse: map[string]weak.Pointer[documents.Cache]{}} })
 
 // of returns the cache of the plan's APIs.
-func (c *caches) of(p *Plan) *openapi.Cache {
+func (c *caches) of(p *Plan) *documents.Cache {
 	key := ""
 	for _, g := range p.groups() {
 		key += g.api.id + " "
@@ -36,7 +37,7 @@ func (c *caches) of(p *Plan) *openapi.Cache {
 			delete(c.inUse, key)
 		}
 	}
-	cache := &openapi.Cache{}
+	cache := &documents.Cache{}
 	c.inUse[key] = weak.Make(cache)
 	return cache
 }
@@ -49,7 +50,7 @@ func (p *Plane) installOpenAPI() error {
 		if l.Definitions == nil {
 			continue
 		}
-		config := openapi.StaticConfig{
+		config := documents.StaticConfig{
 			Key: fmt.Sprint(l.GroupVersions), Title: "Kubernetes", Version: kubernetesVersion,
 			WebServices: func() []*restful.WebService { return l.Server.Handler.GoRestfulContainer.RegisteredWebServices() },
 			Definitions: l.Definitions, Schemes: l.Schemes,
@@ -59,12 +60,12 @@ func (p *Plane) installOpenAPI() error {
 			config.WebServices = func() []*restful.WebService { return p.routes.whole(services()) }
 			config.Later, config.Make = p.routes.prints, p.routes.install
 		}
-		sources = append(sources, openapi.Static(config))
+		sources = append(sources, documents.Static(config))
 	}
 	for _, d := range p.plan.dynamic {
 		sources = append(sources, d.Documents())
 	}
-	service := openapi.NewService(documentCaches().of(p.plan), func() []openapi.Source { return sources })
+	service := documents.NewService(documentCaches().of(p.plan), func() []openapi.Source { return sources })
 	service.Install(p.top.Handler.NonGoRestfulMux)
 	return nil
 }

@@ -190,7 +190,7 @@ func (i *installer) install(g *planned) error {
 }
 
 // storage builds every resource of the group: version, path, storage.
-func (i *installer) storage(g *planned) (map[string]map[string]rest.Storage, error) {
+func (i *installer) storage(g *planned) (ResourceStorage, error) {
 	scheme, err := g.api.scheme()
 	if err != nil {
 		return nil, err
@@ -199,14 +199,14 @@ func (i *installer) storage(g *planned) (map[string]map[string]rest.Storage, err
 	if err != nil {
 		return nil, err
 	}
-	env := Env{
+	config := BuildConfig{
 		Scheme: scheme, Options: i.plane.RESTOptions(codecs.stored, codecs.storedAs),
 		Authenticator: i.config.Authentication.Authenticator, Authorizer: i.config.Authorization.Authorizer,
 		Audiences: i.plane.plan.audiences, Rules: i.plane.rules(),
 	}
-	all := map[string]map[string]rest.Storage{}
+	all := ResourceStorage{}
 	for _, r := range g.resources {
-		built, err := r.Build(env)
+		built, err := r.Build(config)
 		if err != nil {
 			return nil, fmt.Errorf("resource %q: %w", r.Name, err)
 		}
@@ -231,7 +231,7 @@ func (i *installer) destroyLater(paths map[string]rest.Storage) {
 // installVersion installs the handlers of one group version in a container, and
 // returns its discovery.
 func (i *installer) installVersion(
-	g *planned, version string, storage map[string]map[string]rest.Storage, container *restful.Container,
+	g *planned, version string, storage ResourceStorage, container *restful.Container,
 ) ([]apidiscoveryv2.APIResourceDiscovery, error) {
 	scheme, err := g.api.scheme()
 	if err != nil {

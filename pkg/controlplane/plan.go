@@ -12,7 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server/healthz"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/openapi"
 )
 
 // Plan is what the parts of one plane declare, and the only thing a part
@@ -36,7 +36,7 @@ type Plan struct {
 	outlets        []named[outlet]
 	flow           []named[FlowControlFunc]
 	filters        []named[listFilter]
-	answers        []named[*answer]
+	hosts []named[*hostServer]
 	reads          []func() error // of the part that is being installed
 }
 
@@ -114,7 +114,7 @@ func (p *Plan) Authenticate(name string, a authenticator.Request) {
 	p.authenticators = append(p.authenticators, named[authenticator.Request]{p.part, name, a})
 }
 
-// Audiences declares the audiences of tokens that log in here, see [Env.Audiences].
+// Audiences declares the audiences of tokens that log in here, see [BuildConfig.Audiences].
 // The audiences of several parts add up. Authenticators that know audiences check
 // their own and are given no others.
 func (p *Plan) Audiences(audiences ...string) {
@@ -184,18 +184,8 @@ type DynamicGroups interface {
 	// Subscribe has f called after every change, until the plane stops.
 	Subscribe(f func()) error
 	// Documents is the source of their OpenAPI documents.
-	Documents() OpenAPISource
+	Documents() openapi.Source
 }
-
-// OpenAPISource lists OpenAPI documents, which are built when a client asks
-// for them.
-type OpenAPISource = openapi.Source
-
-// OpenAPIDocument is one OpenAPI v3 document of an OpenAPISource.
-type OpenAPIDocument = openapi.Document
-
-// OpenAPISwagger is what an OpenAPISource adds to the OpenAPI v2 document.
-type OpenAPISwagger = openapi.Swagger
 
 // GroupVersion is a served group version and how it ranks in discovery, as
 // APIService priorities do: higher first.

@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -58,7 +58,7 @@ type Plane struct {
 	routes    *lazyRoutes
 	announcer *announcer
 	listed    listed
-	feed      *Feed
+	feed      *feed.Feed
 
 	built   bool // and must be stopped
 	stopped sync.Once
@@ -84,12 +84,6 @@ func prepare(h *host, plan *Plan, space string, in *inside) *Plane {
 	p.workers.plane = p
 	return p
 }
-
-// Feed mirrors the metadata of every object that a plane stores.
-type Feed = feed.Feed
-
-// FeedObject is the metadata of one object of a Feed.
-type FeedObject = feed.Object
 
 // Link is one server of a plane's delegation chain.
 type Link struct {
@@ -151,7 +145,7 @@ func (p *Plane) Dynamic() []DynamicGroups { return p.plan.dynamic }
 
 // Feed mirrors the metadata of every object that the plane stores; nil when no
 // part asked for it with [Plan.Feed]. It runs when work of the parts does.
-func (p *Plane) Feed() *Feed { return p.feed }
+func (p *Plane) Feed() *feed.Feed { return p.feed }
 
 // Stored tells whether the plane keeps the resource's objects in its own storage,
 // where its feed sees them, also when they are stored as those of another resource.
@@ -309,7 +303,7 @@ func (p *Plane) stop() error {
 	p.inside.transport.Close()
 	p.recorder.stop()
 	p.top.Destroy()
-	p.plan.closeAnswers()
+	p.plan.closeHosts()
 	return err
 }
 

@@ -37,8 +37,8 @@ type versionRoutes struct {
 	announce func()
 	root     *restful.WebService
 	// make makes the routes of some of the storage.
-	make    func(storage map[string]map[string]rest.Storage) (*restful.WebService, error)
-	storage map[string]map[string]rest.Storage
+	make    func(storage ResourceStorage) (*restful.WebService, error)
+	storage ResourceStorage
 	version string
 
 	mu   sync.Mutex
@@ -75,8 +75,8 @@ func (r *versionRoutes) whole() *restful.WebService {
 }
 
 // only returns the storage of one resource and its sub-resources.
-func only(storage map[string]map[string]rest.Storage, resource string) map[string]map[string]rest.Storage {
-	some := map[string]map[string]rest.Storage{}
+func only(storage ResourceStorage, resource string) ResourceStorage {
+	some := ResourceStorage{}
 	for version, paths := range storage {
 		some[version] = maps.Clone(paths)
 		maps.DeleteFunc(some[version], func(at string, _ rest.Storage) bool {
@@ -165,7 +165,7 @@ func (p *lazyRoutes) SelectRoute(services []*restful.WebService, r *http.Request
 // plane of the process with such resources installs them now, and other planes
 // later, by resource.
 func (i *installer) serve(
-	g *planned, version string, storage map[string]map[string]rest.Storage,
+	g *planned, version string, storage ResourceStorage,
 ) ([]apidiscoveryv2.APIResourceDiscovery, error) {
 	key := fingerprint(version, storage)
 	at := strings.TrimPrefix(path.Join(g.api.root(), g.api.group, version), "/")
@@ -184,13 +184,13 @@ func (i *installer) serve(
 }
 
 // routes returns the routes of a group version, none of which is made yet.
-func (i *installer) routes(g *planned, version string, storage map[string]map[string]rest.Storage) *versionRoutes {
+func (i *installer) routes(g *planned, version string, storage ResourceStorage) *versionRoutes {
 	root := new(restful.WebService)
 	r := &versionRoutes{root: root, storage: storage, version: version, made: map[string]*restful.WebService{}}
 	r.announce = sync.OnceFunc(func() {
 		i.server.Handler.GoRestfulContainer.Add(root.Path(path.Join(g.api.root(), g.api.group, version)))
 	})
-	r.make = func(storage map[string]map[string]rest.Storage) (*restful.WebService, error) {
+	r.make = func(storage ResourceStorage) (*restful.WebService, error) {
 		aside := restful.NewContainer()
 		if _, err := i.installVersion(g, version, storage, aside); err != nil {
 			return nil, fmt.Errorf("install %s: %w", root.RootPath(), err)
@@ -204,7 +204,7 @@ func (i *installer) routes(g *planned, version string, storage map[string]map[st
 
 // fingerprint tells the resources that an API serves in a version from any other
 // choice of resources and versions.
-func fingerprint(version string, storage map[string]map[string]rest.Storage) string {
+func fingerprint(version string, storage ResourceStorage) string {
 	var all []string
 	for v, paths := range storage {
 		for at, s := range paths {

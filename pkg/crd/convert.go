@@ -48,7 +48,7 @@ func (c Conversion) Install(p *controlplane.Plan) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	p.Answer(c.host(), c.Handler)
+	p.ServeHost(c.host(), c.Handler)
 	p.Admit("convert "+c.Kind.String()+" in the process", c)
 	return nil
 }

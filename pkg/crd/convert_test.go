@@ -78,7 +78,7 @@ func TestConversionByService(t *testing.T) {
 	t.Parallel()
 	paths := make(chan string, 100)
 	answer := controlplane.PartFunc(func(p *controlplane.Plan) error {
-		p.Answer("hooks.system.svc:8443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.ServeHost("hooks.system.svc:8443", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			paths <- r.Host + r.URL.Path
 			crd.ConvertFunc(shift).ServeHTTP(w, r)
 		}))

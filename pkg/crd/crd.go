@@ -30,6 +30,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
+	"github.com/sailplane-dev/sailplane/pkg/openapi"
 )
 
 // Definitions serves CustomResourceDefinitions.
@@ -52,7 +53,7 @@ func (Definitions) PartName() string { return "crds" }
 
 // Install declares the server of custom resources and the CRDs to apply.
 func (d Definitions) Install(p *controlplane.Plan) error {
-	g := &groups{webhooks: dialing.New(d.Deny), answer: p.Answering}
+	g := &groups{webhooks: dialing.New(d.Deny), answer: p.HostTransport}
 	if err := g.webhooks.Check(); err != nil {
 		return err
 	}
@@ -177,4 +178,4 @@ func (g *groups) tell() {
 }
 
 // Documents implements controlplane.DynamicGroups.
-func (g *groups) Documents() controlplane.OpenAPISource { return newOpenAPISource(g.lister) }
+func (g *groups) Documents() openapi.Source { return newOpenAPISource(g.lister) }

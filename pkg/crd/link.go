@@ -20,13 +20,13 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/documents"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 // models is the OpenAPI config of CRDs: the same for all planes, and half a megabyte.
 var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
-	return openapi.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
+	return documents.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
 		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme)))
 })
 
@@ -50,7 +50,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	generic.LoopbackClientConfig = p.ProtobufConfig()
 	generic.RESTOptionsGetter = p.RESTOptions(stored{codec}, encode)
 	generic.MergedResourceConfig = apiextensionsserver.DefaultAPIResourceConfigSource()
-	generic.OpenAPIV3Config = openapi.Own(models())
+	generic.OpenAPIV3Config = documents.Own(models())
 	// link.Start does what these hooks do, in order and without polling; the
 	// second also ends the process when the server stops while it starts.
 	generic.DisabledPostStartHooks.Insert("start-apiextensions-informers", "crd-informer-synced")
@@ -67,7 +67,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	if err != nil {
 		return nil, err
 	}
-	openapi.Forget(generic.OpenAPIV3Config)
+	documents.Forget(generic.OpenAPIV3Config)
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	g.plane, g.informer, g.lister = p, crds.Informer(), crds.Lister()

@@ -23,7 +23,8 @@ import (
 	"k8s.io/kube-openapi/pkg/spec3"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/documents"
+	"github.com/sailplane-dev/sailplane/pkg/openapi"
 )
 
 // openAPISource gives the OpenAPI documents of the established CRDs: one for
@@ -31,7 +32,7 @@ import (
 //
 // It keeps nothing but the lister. The object tree of one CRD version is some
 // 200 KiB of heap and 1 to 3 ms to build, less than encoding it takes, so only
-// the encoded document is worth keeping; the openapi.Service does, for as long
+// the encoded document is worth keeping; the documents.Service does, for as long
 // as the tag stands.
 type openAPISource struct {
 	lister  listers.CustomResourceDefinitionLister
@@ -47,7 +48,7 @@ func newOpenAPISource(lister listers.CustomResourceDefinitionLister) *openAPISou
 		lister: lister,
 		// The builder names types of client-go's scheme, which others may add to,
 		// with a namer that ends the process on a bad name.
-		checked: sync.OnceValue(func() error { return openapi.CheckNames(scheme.Scheme) }),
+		checked: sync.OnceValue(func() error { return documents.CheckNames(scheme.Scheme) }),
 	}
 }
 

@@ -34,7 +34,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/openapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/documents"
+	"github.com/sailplane-dev/sailplane/pkg/openapi"
 )
 
 // openAPIWidgets is an established CRD.
@@ -162,7 +163,7 @@ func newOpenAPIIndexer(t testing.TB, crds ...*apiextensionsv1.CustomResourceDefi
 
 func newOpenAPIHandler(sources ...openapi.Source) http.Handler {
 	m := mux.NewPathRecorderMux("test")
-	openapi.NewService(nil, func() []openapi.Source { return sources }).Install(m)
+	documents.NewService(nil, func() []openapi.Source { return sources }).Install(m)
 	return m
 }
 
@@ -350,7 +351,7 @@ func TestOpenAPIMergesWithStatic(t *testing.T) {
 		Operation("listFixtures").Produces("application/json").Writes(metav1.Status{}).Returns(200, "OK", metav1.Status{}))
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, metav1.SchemeGroupVersion)
-	static := openapi.Static(openapi.StaticConfig{
+	static := documents.Static(documents.StaticConfig{
 		WebServices: func() []*restful.WebService { return []*restful.WebService{ws} },
 		Definitions: func() (common.GetOpenAPIDefinitions, error) { return generatedopenapi.GetOpenAPIDefinitions, nil },
 		Schemes:     func() ([]*runtime.Scheme, error) { return []*runtime.Scheme{scheme}, nil },

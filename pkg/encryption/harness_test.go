@@ -22,17 +22,17 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
-	"github.com/sailplane-dev/sailplane/pkg/group"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
-	"github.com/sailplane-dev/sailplane/pkg/resource/resourcetest/fruit"
-	"github.com/sailplane-dev/sailplane/pkg/resource/resourcetest/fruit/v1alpha1"
+
+	"github.com/sailplane-dev/sailplane/pkg/apis/apitest/fruit"
+	"github.com/sailplane-dev/sailplane/pkg/apis/apitest/fruit/v1alpha1"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
@@ -138,8 +138,8 @@ func parts(file string) []controlplane.Part {
 		core.Secrets{},
 		core.ResourceQuotas{},
 		crd.Definitions{FS: fstest.MapFS{"crds.yaml": {Data: []byte(crds)}}},
-		group.New(fruit.GroupVersion(), nil, nil, resource.Of[fruit.Apple, fruit.AppleList]("apples",
-			resource.Version[v1alpha1.Apple, v1alpha1.AppleList]("v1alpha1", v1alpha1.ToHub, v1alpha1.FromHub))),
+		apis.NewGroup(fruit.GroupVersion(), nil, nil, apis.Resource[fruit.Apple, fruit.AppleList]("apples",
+			apis.Version[v1alpha1.Apple, v1alpha1.AppleList]("v1alpha1", v1alpha1.ToHub, v1alpha1.FromHub))),
 		lifecycle.GarbageCollection{},
 		quota.ResourceQuotas{},
 		encryption.AtRest{ConfigFile: file},

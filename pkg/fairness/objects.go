@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 )
 
@@ -67,8 +67,8 @@ func (c *counter) Write(p []byte) (int, error) {
 // number admits this many objects of a resource.
 type number struct {
 	limit int
-	feed  atomic.Pointer[controlplane.Feed] // nil until it is complete
-	since atomic.Int64                      // objects admitted since it was asked to catch up
+	feed  atomic.Pointer[feed.Feed] // nil until it is complete
+	since atomic.Int64              // objects admitted since it was asked to catch up
 }
 
 // near is how many objects below the limit, and after how many creates, the feed

@@ -16,9 +16,8 @@ import (
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
-	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
 // namespacedOwnerError is why an object is left alone for good.
@@ -64,13 +63,13 @@ func (c *collector) collect(ctx context.Context, id feed.UID) error {
 // abandoned tells whether to delete an object, as the feed has it, in the
 // background: the feed saw the deletion of all its owners. Owners of a
 // cluster-scoped object need a closer look.
-func (c *collector) abandoned(known *controlplane.FeedObject) bool {
+func (c *collector) abandoned(known *feed.Object) bool {
 	return known.Namespace != "" && known.Owned() && !known.Deleting && !known.Foreground && !known.Orphan &&
 		!slices.ContainsFunc(known.Owners(), func(o feed.Owner) bool { return !c.isGone(o.UID) })
 }
 
 // drop deletes an object without reading it, if it is as the feed has it.
-func (c *collector) drop(ctx context.Context, s *catalog.Served, known *controlplane.FeedObject) (done bool, err error) {
+func (c *collector) drop(ctx context.Context, s *catalog.Served, known *feed.Object) (done bool, err error) {
 	t, ok := s.Resources[known.Type.Resource]
 	if !ok {
 		return false, nil
@@ -89,7 +88,7 @@ func (c *collector) drop(ctx context.Context, s *catalog.Served, known *controlp
 }
 
 // item reads an object; nil when it is gone.
-func (c *collector) item(ctx context.Context, s *catalog.Served, known *controlplane.FeedObject) (*item, error) {
+func (c *collector) item(ctx context.Context, s *catalog.Served, known *feed.Object) (*item, error) {
 	t, ok := s.Resources[known.Type.Resource]
 	if !ok {
 		return nil, fmt.Errorf("nobody serves %s", known.Type.Resource)
@@ -167,12 +166,12 @@ func (c *collector) foreground(ctx context.Context, it *item) error {
 // circular tells whether an object waits for itself: each of a circle of objects
 // is deleted in the foreground and blocked by the next. The write that closes a
 // circle is to one of its objects, which is then checked.
-func (c *collector) circular(o *controlplane.FeedObject) bool {
+func (c *collector) circular(o *feed.Object) bool {
 	if !o.Deleting || !o.Foreground {
 		return false
 	}
 	seen := map[feed.UID]bool{}
-	for above := []*controlplane.FeedObject{o}; len(above) > 0; {
+	for above := []*feed.Object{o}; len(above) > 0; {
 		last := above[len(above)-1]
 		above = above[:len(above)-1]
 		for _, ref := range last.Owners() {

@@ -13,8 +13,8 @@ import (
 	"k8s.io/utils/lru"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
-	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
 // GarbageCollection is the part that deletes objects whose owners are all gone,
@@ -66,7 +66,7 @@ const (
 // collector works on objects by UID. The feed says when one needs a check, and
 // the answers of the API then decide.
 type collector struct {
-	feed    *controlplane.Feed
+	feed    *feed.Feed
 	objects metadata.Interface
 	events  typedcorev1.EventsGetter
 	catalog *catalog.Catalog
@@ -80,7 +80,7 @@ func (c *collector) run(ctx context.Context) error {
 		c.queue.ShutDown()
 		return nil // only the end of the context keeps it from being read
 	}
-	var wanting []*controlplane.FeedObject
+	var wanting []*feed.Object
 	for o := range c.feed.All() {
 		if o.Owned() || o.Deleting && (o.Foreground || o.Orphan) {
 			wanting = append(wanting, o)
@@ -127,7 +127,7 @@ func (c *collector) next(ctx context.Context) bool {
 }
 
 // changed decides which objects need a check after a write.
-func (c *collector) changed(before, after *controlplane.FeedObject) {
+func (c *collector) changed(before, after *feed.Object) {
 	if before != nil && (after == nil || after.UID != before.UID) {
 		c.vanished(before)
 		before = nil
@@ -147,7 +147,7 @@ func (c *collector) changed(before, after *controlplane.FeedObject) {
 }
 
 // vanished queues the objects that a deleted object owned or kept waiting.
-func (c *collector) vanished(o *controlplane.FeedObject) {
+func (c *collector) vanished(o *feed.Object) {
 	c.gone.Add(o.UID, struct{}{})
 	for _, d := range c.feed.Dependents(o.UID) {
 		c.queue.Add(d.UID)
@@ -157,7 +157,7 @@ func (c *collector) vanished(o *controlplane.FeedObject) {
 
 // unblocked queues owners that wait for this dependent, which is gone or may no
 // longer depend on them.
-func (c *collector) unblocked(o *controlplane.FeedObject) {
+func (c *collector) unblocked(o *feed.Object) {
 	for _, owner := range o.Owners() {
 		if c.waits(owner.UID) {
 			c.queue.Add(owner.UID)
@@ -167,7 +167,7 @@ func (c *collector) unblocked(o *controlplane.FeedObject) {
 
 // appeared queues an object that must be finished, or some of whose owners are
 // gone or wait for it.
-func (c *collector) appeared(o *controlplane.FeedObject) {
+func (c *collector) appeared(o *feed.Object) {
 	if o.Deleting {
 		if o.Foreground || o.Orphan {
 			c.queue.Add(o.UID)

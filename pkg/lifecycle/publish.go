@@ -15,7 +15,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 )
 
 // DefaultServiceAccounts is the part that keeps a ServiceAccount "default" in
@@ -128,7 +128,7 @@ type publisher struct {
 
 	server *controlplane.Server
 	core   typedcorev1.CoreV1Interface
-	feed   *controlplane.Feed
+	feed   *feed.Feed
 	queue  workqueue.TypedRateLimitingInterface[string]
 }
 
@@ -151,7 +151,7 @@ func publish(p *controlplane.Plan, b publisher) {
 }
 
 func (b *publisher) run(ctx context.Context) {
-	defer b.feed.OnChange(func(before, after *controlplane.FeedObject) {
+	defer b.feed.OnChange(func(before, after *feed.Object) {
 		if after == nil {
 			after = before
 		}

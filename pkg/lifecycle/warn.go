@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
-	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
 // warn records an event about an object whose owner is in another namespace and

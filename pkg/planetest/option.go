@@ -12,7 +12,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/discovery"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/endpoints"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -31,7 +31,7 @@ func Defaults() controlplane.Part {
 		rbac.All(),
 		serviceaccount.Tokens{},
 		preset.Standard(),
-		discovery.EndpointSlices{},
+		endpoints.EndpointSlices{},
 		kube.All(),
 		crd.Definitions{},
 		aggregator.APIServices{},

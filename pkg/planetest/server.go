@@ -15,6 +15,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
@@ -103,7 +104,7 @@ func (s *server) install(p *controlplane.Plan) error {
 	p.Feed()
 	p.Work(controlplane.Work{Name: "plane under test", Start: func(_ context.Context, plane *controlplane.Plane) error {
 		s.plane = plane
-		plane.Feed().OnChange(func(_, _ *controlplane.FeedObject) { s.changes.Announce() })
+		plane.Feed().OnChange(func(_, _ *feed.Object) { s.changes.Announce() })
 		return nil
 	}})
 	return nil

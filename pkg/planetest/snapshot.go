@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 )
 
 // Snapshot is the content of a plane, as YAML that is the same after the same actions:
@@ -34,7 +34,7 @@ func (p *Plane) Snapshot(t TB) Snapshot {
 		SetHeader("Accept", "application/json").Do(contextOf(t)).Error(); err != nil {
 		t.Fatalf("snapshot: list the groups: %v", err)
 	}
-	return p.snapshot(t, func(*controlplane.FeedObject) bool { return true }, func(*unstructured.Unstructured) bool { return true })
+	return p.snapshot(t, func(*feed.Object) bool { return true }, func(*unstructured.Unstructured) bool { return true })
 }
 
 // Content is the snapshot of objects written since the plane started, without
@@ -42,7 +42,7 @@ func (p *Plane) Snapshot(t TB) Snapshot {
 // APIServices of the plane's own groups, and default roles.
 func (p *Plane) Content(t TB) Snapshot {
 	t.Helper()
-	return p.snapshot(t, func(o *controlplane.FeedObject) bool {
+	return p.snapshot(t, func(o *feed.Object) bool {
 		return o.Revision > p.server.revision && o.Type.Resource.Resource != "events" &&
 			(o.Type.Resource.Resource != "leases" || o.Namespace != metav1.NamespaceSystem)
 	}, func(o *unstructured.Unstructured) bool {
@@ -53,7 +53,7 @@ func (p *Plane) Content(t TB) Snapshot {
 }
 
 // snapshot has the objects for which both functions hold.
-func (p *Plane) snapshot(t TB, which func(*controlplane.FeedObject) bool, also func(*unstructured.Unstructured) bool) Snapshot {
+func (p *Plane) snapshot(t TB, which func(*feed.Object) bool, also func(*unstructured.Unstructured) bool) Snapshot {
 	t.Helper()
 	ctx, cancel := p.within(contextOf(t))
 	defer cancel()
@@ -65,7 +65,7 @@ func (p *Plane) snapshot(t TB, which func(*controlplane.FeedObject) bool, also f
 }
 
 func (p *Plane) take(
-	ctx context.Context, s Snapshot, which func(*controlplane.FeedObject) bool, also func(*unstructured.Unstructured) bool,
+	ctx context.Context, s Snapshot, which func(*feed.Object) bool, also func(*unstructured.Unstructured) bool,
 ) error {
 	feed := p.server.plane.Feed()
 	if err := feed.CatchUp(ctx); err != nil {

@@ -89,7 +89,7 @@ func (w webhooks) declare(p *controlplane.Plan) error {
 		return errors.New("there is no ValidatingWebhookConfiguration and no MutatingWebhookConfiguration in the sources")
 	}
 	for _, host := range slices.Sorted(maps.Keys(hosts)) {
-		p.Answer(host, w.handler)
+		p.ServeHost(host, w.handler)
 	}
 	names := make([]string, 0, len(all))
 	probe := &probe{host: "probe." + all[0].GetName() + ".invalid", called: map[string]bool{}}
@@ -98,7 +98,7 @@ func (w webhooks) declare(p *controlplane.Plan) error {
 		probe.called[o.GetKind()] = false
 		p.Need("admissionregistration."+o.GetKind()+"s{}", o.GroupVersionKind())
 	}
-	p.Answer(probe.host, probe)
+	p.ServeHost(probe.host, probe)
 	name := "webhooks " + strings.Join(names, ", ")
 	p.Work(controlplane.Work{Name: name, Start: func(ctx context.Context, plane *controlplane.Plane) error {
 		client, err := dynamic.NewForConfig(plane.Config())

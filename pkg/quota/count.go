@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 )
 
 const (
@@ -62,7 +62,7 @@ func nothingGone() gone {
 // that of reservations whose object is not written yet, so a count alone does not
 // give it: a deletion subtracts what the object had reserved.
 type counter struct {
-	feed  *controlplane.Feed
+	feed  *feed.Feed
 	core  typedcorev1.CoreV1Interface
 	queue workqueue.TypedRateLimitingInterface[key]
 	// settle is how long a reservation may wait for its object.
@@ -151,7 +151,7 @@ func (c *counter) forget(obj any) {
 
 // changed counts deletions in a namespace with quotas. Measured usage may change
 // with any write.
-func (c *counter) changed(before, after *controlplane.FeedObject) {
+func (c *counter) changed(before, after *feed.Object) {
 	o := before
 	if o == nil {
 		o = after

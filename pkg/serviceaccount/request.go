@@ -65,8 +65,8 @@ func kind() schema.GroupVersionKind {
 }
 
 // build makes the storage of the sub-resource.
-func (i *issuer) build(controlplane.Env) (map[string]map[string]rest.Storage, error) {
-	return map[string]map[string]rest.Storage{
+func (i *issuer) build(controlplane.BuildConfig) (controlplane.ResourceStorage, error) {
+	return controlplane.ResourceStorage{
 		corev1.SchemeGroupVersion.Version: {subresource: tokenRequests{i}},
 	}, nil
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
-	"github.com/sailplane-dev/sailplane/pkg/audit"
+	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
@@ -352,7 +352,7 @@ func TestAudited(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "audit.log")
 	var token string
 	t.Run("serve", func(t *testing.T) {
-		s := serve(t, serviceaccount.Tokens{}, audit.Log{Path: file})
+		s := serve(t, serviceaccount.Tokens{}, auditing.Log{Path: file})
 		s.account(t, "builder")
 		token = s.token(t, "builder", authenticationv1.TokenRequestSpec{})
 	})

@@ -76,9 +76,9 @@ func TestMayImport(t *testing.T) {
 
 func TestPartsNeverImportEachOther(t *testing.T) {
 	// The table is written by hand: this keeps a row from undoing the rule.
-	core := []string{"pkg/controlplane", "pkg/resource", "pkg/group"}
+	core := []string{"pkg/controlplane", "pkg/apis", "pkg/feed", "pkg/openapi"}
 	for pkg, allowed := range mayImport {
-		if !below(pkg, "pkg") || below(pkg, "pkg/resource/resourcetest") || pkg == "pkg/planetest" || pkg == "pkg/preset" {
+		if !below(pkg, "pkg") || below(pkg, "pkg/apis/apitest") || pkg == "pkg/planetest" || pkg == "pkg/preset" {
 			continue // what tests import may import anything that is tested, and a bundle imports what it bundles
 		}
 		if below(pkg, "pkg/storage/kine") {
@@ -88,7 +88,7 @@ func TestPartsNeverImportEachOther(t *testing.T) {
 			if !below(a, "pkg/internal") && !slices.Contains(core, a) {
 				t.Errorf("mayImport lets %s import %s: parts import core, and never each other", pkg, a)
 			}
-			if pkg == "pkg/controlplane" && !below(a, "pkg/internal") {
+			if pkg == "pkg/controlplane" && !below(a, "pkg/internal") && !slices.Contains(core, a) {
 				t.Errorf("mayImport lets core import %s: core imports no part", a)
 			}
 		}

@@ -12,28 +12,29 @@ const module = "github.com/sailplane-dev/sailplane"
 // other, and programs import what a user of the library could import.
 var mayImport = map[string][]string{
 	// Core: the builder, the server, the plan.
+	"pkg/openapi": {},
+	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/controlplane": {
-		"pkg/internal/feed", "pkg/internal/loopback", "pkg/internal/metrics",
+		"pkg/feed", "pkg/openapi", "pkg/internal/loopback", "pkg/internal/metrics",
 		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
 	},
-	"pkg/resource":                        {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
-	"pkg/resource/resourcetest":           {"pkg/controlplane", "pkg/resource", "pkg/group"},
-	"pkg/resource/resourcetest/fruit/...": {"pkg/resource/resourcetest/fruit/..."}, // the types that tests serve
-	"pkg/group":                           {"pkg/controlplane", "pkg/resource", "pkg/internal/openapi/..."},
+	"pkg/apis":                   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
+	"pkg/apis/apitest":           {"pkg/controlplane", "pkg/apis"},
+	"pkg/apis/apitest/fruit/...": {"pkg/apis/apitest/fruit/..."}, // the types that tests serve
 
 	// Parts.
 	"pkg/builtin/core": {
-		"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/catalog", "pkg/internal/check",
+		"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/...", "pkg/internal/catalog", "pkg/internal/check",
 		"pkg/internal/terminator",
 	},
-	"pkg/builtin/coordination":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/check"},
-	"pkg/builtin/authentication":        {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/authorization":         {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/..."},
-	"pkg/builtin/certificates":          {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rules/...", "pkg/internal/check"},
-	"pkg/builtin/rbac":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/rbac", "pkg/internal/check"},
-	"pkg/builtin/discovery":             {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/openapi/...", "pkg/internal/check"},
-	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/group", "pkg/resource", "pkg/internal/rules/...", "pkg/internal/check"},
+	"pkg/builtin/coordination":          {"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/..."},
+	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/...", "pkg/internal/check"},
+	"pkg/builtin/authentication":        {"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/..."},
+	"pkg/builtin/authorization":         {"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/..."},
+	"pkg/builtin/certificates":          {"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/...", "pkg/internal/rules/...", "pkg/internal/check"},
+	"pkg/builtin/rbac":                  {"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/...", "pkg/internal/rbac", "pkg/internal/check"},
+	"pkg/builtin/endpoints":             {"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/...", "pkg/internal/check"},
+	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/apis", "pkg/internal/rules/...", "pkg/internal/check"},
 
 	"pkg/crd": {
 		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
@@ -44,12 +45,12 @@ var mayImport = map[string][]string{
 	"pkg/authn":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki"},
 	"pkg/authz":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac"},
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
-	"pkg/audit":          {"pkg/controlplane"},
+	"pkg/auditing":       {"pkg/controlplane"},
 	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
 	"pkg/fairness":       {"pkg/controlplane", "pkg/internal/loopback"},
-	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/internal/feed"},
+	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/feed"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
-	"pkg/quota":          {"pkg/controlplane", "pkg/internal/feed"},
+	"pkg/quota":          {"pkg/controlplane", "pkg/feed"},
 	"pkg/serviceaccount": {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/openapi/..."},
 	"pkg/tracing":        {"pkg/controlplane"},
 
@@ -77,10 +78,9 @@ var mayImport = map[string][]string{
 	// Inside.
 	"pkg/internal/catalog":           {},
 	"pkg/internal/check":             {},
-	"pkg/internal/terminator":        {"pkg/internal/catalog", "pkg/internal/feed"},
+	"pkg/internal/terminator":        {"pkg/internal/catalog", "pkg/feed"},
 	"pkg/internal/dialing":           {},
 	"pkg/internal/etcdclient":        {},
-	"pkg/internal/feed":              {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/internal/keys":              {},
 	"pkg/internal/signal":            {},
 	"pkg/internal/filelock":          {},
@@ -90,7 +90,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/leaktest":          {},
 	"pkg/internal/loopback":          {},
 	"pkg/internal/metrics":           {},
-	"pkg/internal/openapi":           {"pkg/internal/openapi/reflected"},
+	"pkg/internal/openapi/documents": {"pkg/openapi", "pkg/internal/openapi/reflected"},
 	"pkg/internal/openapi/meta":      {},
 	"pkg/internal/openapi/reflected": {},
 	"pkg/internal/pki":               {"pkg/internal/filelock"},
@@ -194,7 +194,7 @@ var onlyIn = map[string]home{
 		[]string{"cmd/...", "examples/...", "hack/..."}, "a library has no command line",
 	},
 	"testing": {
-		[]string{"pkg/internal/leaktest", "pkg/storage/storagetest", "pkg/planetest", "pkg/resource/resourcetest"},
+		[]string{"pkg/internal/leaktest", "pkg/storage/storagetest", "pkg/planetest", "pkg/apis/apitest"},
 		"a program must not link the test framework",
 	},
 }
@@ -210,7 +210,7 @@ type weight struct {
 var weights = map[string]weight{
 	"typed groups in memory": {
 		packages: []string{
-			"pkg/controlplane", "pkg/builtin/core", "pkg/builtin/kube", "pkg/group", "pkg/lifecycle", "pkg/resource", "pkg/storage/memory",
+			"pkg/controlplane", "pkg/builtin/core", "pkg/builtin/kube", "pkg/apis", "pkg/lifecycle", "pkg/storage/memory",
 			"pkg/authn", "pkg/authz", "pkg/admit", "pkg/middleware",
 		},
 		without: []string{

@@ -15,14 +15,14 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
-	"github.com/sailplane-dev/sailplane/pkg/resource/resourcetest/fruit"
+
+	"github.com/sailplane-dev/sailplane/pkg/apis/apitest/fruit"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
@@ -65,7 +65,7 @@ func start(t *testing.T, open func(dir string) controlplane.Storage) *server {
 		authn.Admin{Kubeconfig: kubeconfig},
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
 		coordination.Leases{},
-		group.New(fruit.GroupVersion(), nil, nil, resource.Of[fruit.Apple, fruit.AppleList]("apples")),
+		apis.NewGroup(fruit.GroupVersion(), nil, nil, apis.Resource[fruit.Apple, fruit.AppleList]("apples")),
 		crd.Definitions{FS: os.DirFS(filepath.Join("..", "..", "config"))},
 		aggregator.APIServices{},
 	).Build()

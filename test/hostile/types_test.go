@@ -8,9 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // Melon is an object of a typed group that has no protobuf form.
@@ -81,11 +80,11 @@ func (l *MelonList) DeepCopyObject() runtime.Object {
 
 // garden is the typed group: melons with a status, a validation and a verb less.
 func garden() controlplane.Part {
-	return group.New(schema.GroupVersion{Group: "garden.example.com", Version: "v1"}, nil, nil,
-		resource.Of[Melon, MelonList]("melons",
-			resource.Status(),
-			resource.Verbs("create", "get", "list", "watch", "update", "patch", "delete"),
-			resource.Validate(func(_ context.Context, m *Melon) field.ErrorList {
+	return apis.NewGroup(schema.GroupVersion{Group: "garden.example.com", Version: "v1"}, nil, nil,
+		apis.Resource[Melon, MelonList]("melons",
+			apis.Status(),
+			apis.Verbs("create", "get", "list", "watch", "update", "patch", "delete"),
+			apis.Validate(func(_ context.Context, m *Melon) field.ErrorList {
 				if m.Spec.Weight < 0 {
 					return field.ErrorList{field.Invalid(field.NewPath("spec", "weight"), m.Spec.Weight, "a melon weighs something")}
 				}

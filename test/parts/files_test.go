@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
-	"github.com/sailplane-dev/sailplane/pkg/audit"
+	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
@@ -31,8 +31,8 @@ func withFiles(dir string) []controlplane.Part {
 	return []controlplane.Part{
 		admit.ValidatingWebhooks{ConfigFile: missing},
 		admit.MutatingWebhooks{ConfigFile: missing},
-		audit.Log{PolicyFile: missing, Path: missing},
-		audit.Webhook{PolicyFile: missing, ConfigFile: missing},
+		auditing.Log{PolicyFile: missing, Path: missing},
+		auditing.Webhook{PolicyFile: missing, ConfigFile: missing},
 		authn.Admin{Dir: missing, Kubeconfig: missing},
 		authn.ServingCertificate{CertFile: missing, KeyFile: missing},
 		authn.ClientCA{File: missing},

@@ -14,7 +14,8 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
-	"github.com/sailplane-dev/sailplane/pkg/audit"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
+	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
@@ -23,13 +24,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/discovery"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/endpoints"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
-	"github.com/sailplane-dev/sailplane/pkg/group"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
@@ -43,7 +43,7 @@ func zeros() []controlplane.Part {
 	return []controlplane.Part{
 		controlplane.PartFunc(nil), controlplane.ServerPartFunc(nil),
 		controlplane.Parts{},
-		&group.Group{},
+		&apis.Group{},
 
 		core.Namespaces{},
 		core.ConfigMaps{},
@@ -55,7 +55,7 @@ func zeros() []controlplane.Part {
 		core.ResourceQuotas{},
 		core.LimitRanges{},
 		coordination.Leases{},
-		discovery.EndpointSlices{},
+		endpoints.EndpointSlices{},
 		rbac.Roles{},
 		rbac.ClusterRoles{},
 		rbac.RoleBindings{},
@@ -106,8 +106,8 @@ func zeros() []controlplane.Part {
 		authz.Webhook{},
 		authz.Config{},
 		authz.FilteredLists{},
-		audit.Log{},
-		audit.Webhook{},
+		auditing.Log{},
+		auditing.Webhook{},
 		fairness.PriorityAndFairness{},
 		fairness.Limits{},
 		encryption.AtRest{},

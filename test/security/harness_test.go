@@ -31,7 +31,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
-	"github.com/sailplane-dev/sailplane/pkg/audit"
+	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
@@ -140,7 +140,7 @@ func serve(tb testing.TB, more ...controlplane.Part) *world {
 		authn.Admin{Dir: filepath.Join(dir, "pki"), Kubeconfig: kubeconfig}, authn.Tokens{File: tokens},
 		authz.RBAC{}, rbac.All(), standard(more), aggregator.APIServices{},
 		crd.Definitions{FS: os.DirFS("testdata/crds"), Deny: admit.PrivateNetworks()},
-		fairness.PriorityAndFairness{}, kube.FlowControl(), audit.Log{Path: w.audit},
+		fairness.PriorityAndFairness{}, kube.FlowControl(), auditing.Log{Path: w.audit},
 	)
 	s, err := controlplane.New("security").Listen("127.0.0.1:0").Storage(memory.Store{}).With(parts...).Build()
 	if err != nil {

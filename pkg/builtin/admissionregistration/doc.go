@@ -19,8 +19,8 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
 )
 
 // All is every part of the package.
@@ -38,7 +38,7 @@ func All() controlplane.Parts {
 
 // shared is the group, made once per process: its scheme, codecs and
 // definitions are the same for every plane.
-var shared = sync.OnceValue(func() *group.Group {
-	return group.New(admissionv1.SchemeGroupVersion, nil, admissionregistrationDefinitions, validatingWebhooks(), mutatingWebhooks(),
+var shared = sync.OnceValue(func() *apis.Group {
+	return apis.NewGroup(admissionv1.SchemeGroupVersion, nil, admissionregistrationDefinitions, validatingWebhooks(), mutatingWebhooks(),
 		validatingPolicies(), validatingBindings(), mutatingPolicies(), mutatingBindings())
 })

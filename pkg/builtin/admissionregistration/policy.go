@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // ValidatingAdmissionPolicies is the part that serves
@@ -58,51 +58,51 @@ func (MutatingAdmissionPolicyBindings) Install(p *controlplane.Plan) error {
 	return shared().Serve(p, mutatingBindings())
 }
 
-func validatingPolicies() *resource.Definition {
+func validatingPolicies() *apis.Definition {
 	type policy = admissionv1.ValidatingAdmissionPolicy
-	return resource.Of[policy, admissionv1.ValidatingAdmissionPolicyList]("validatingadmissionpolicies",
-		options(validateValidatingPolicy, resource.Status(),
-			resource.Default(func(p *policy) {
+	return apis.Resource[policy, admissionv1.ValidatingAdmissionPolicyList]("validatingadmissionpolicies",
+		options(validateValidatingPolicy, apis.Status(),
+			apis.Default(func(p *policy) {
 				setDefault(&p.Spec.FailurePolicy, admissionv1.Fail)
 				defaultMatch(p.Spec.MatchConstraints)
 			}),
-			resource.Validate(func(_ context.Context, p *policy) field.ErrorList {
+			apis.Validate(func(_ context.Context, p *policy) field.ErrorList {
 				return validateStatus(&p.Status, field.NewPath("status"))
 			}),
-			resource.Columns(func(p *policy) []any {
+			apis.Columns(func(p *policy) []any {
 				return []any{int64(len(p.Spec.Validations)), paramKind(p.Spec.ParamKind)}
 			}, columns("Validations", "ParamKind")...))...)
 }
 
-func validatingBindings() *resource.Definition {
+func validatingBindings() *apis.Definition {
 	type binding = admissionv1.ValidatingAdmissionPolicyBinding
-	return resource.Of[binding, admissionv1.ValidatingAdmissionPolicyBindingList]("validatingadmissionpolicybindings",
+	return apis.Resource[binding, admissionv1.ValidatingAdmissionPolicyBindingList]("validatingadmissionpolicybindings",
 		options(validateValidatingBinding,
-			resource.Default(func(b *binding) { defaultMatch(b.Spec.MatchResources) }),
-			resource.Columns(func(b *binding) []any {
+			apis.Default(func(b *binding) { defaultMatch(b.Spec.MatchResources) }),
+			apis.Columns(func(b *binding) []any {
 				return []any{b.Spec.PolicyName, paramRef(b.Spec.ParamRef)}
 			}, columns("PolicyName", "ParamRef")...))...)
 }
 
-func mutatingPolicies() *resource.Definition {
+func mutatingPolicies() *apis.Definition {
 	type policy = admissionv1.MutatingAdmissionPolicy
-	return resource.Of[policy, admissionv1.MutatingAdmissionPolicyList]("mutatingadmissionpolicies",
+	return apis.Resource[policy, admissionv1.MutatingAdmissionPolicyList]("mutatingadmissionpolicies",
 		options(validateMutatingPolicy,
-			resource.Default(func(p *policy) {
+			apis.Default(func(p *policy) {
 				setDefault(&p.Spec.FailurePolicy, admissionv1.Fail)
 				defaultMatch(p.Spec.MatchConstraints)
 			}),
-			resource.Columns(func(p *policy) []any {
+			apis.Columns(func(p *policy) []any {
 				return []any{int64(len(p.Spec.Mutations)), paramKind(p.Spec.ParamKind)}
 			}, columns("Mutations", "ParamKind")...))...)
 }
 
-func mutatingBindings() *resource.Definition {
+func mutatingBindings() *apis.Definition {
 	type binding = admissionv1.MutatingAdmissionPolicyBinding
-	return resource.Of[binding, admissionv1.MutatingAdmissionPolicyBindingList]("mutatingadmissionpolicybindings",
+	return apis.Resource[binding, admissionv1.MutatingAdmissionPolicyBindingList]("mutatingadmissionpolicybindings",
 		options(validateMutatingBinding,
-			resource.Default(func(b *binding) { defaultMatch(b.Spec.MatchResources) }),
-			resource.Columns(func(b *binding) []any {
+			apis.Default(func(b *binding) { defaultMatch(b.Spec.MatchResources) }),
+			apis.Columns(func(b *binding) []any {
 				return []any{b.Spec.PolicyName, paramRef(b.Spec.ParamRef)}
 			}, columns("PolicyName", "ParamRef")...))...)
 }

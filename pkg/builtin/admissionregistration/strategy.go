@@ -11,22 +11,22 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"github.com/sailplane-dev/sailplane/pkg/resource"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 )
 
 // options are what all resources of the group have in common. check validates an
 // object that is created (old is nil) or that replaces an old one: a stored
 // expression is compiled with everything that this version knows, a new one only
 // with what the previous version knew too.
-func options[T any](check func(obj, old *T) field.ErrorList, more ...resource.Option) []resource.Option {
+func options[T any](check func(obj, old *T) field.ErrorList, more ...apis.Option) []apis.Option {
 	return append(more,
-		resource.ClusterScoped(),
-		resource.Categories("api-extensions"),
-		resource.ValidateCreate(func(_ context.Context, obj *T) field.ErrorList {
+		apis.ClusterScoped(),
+		apis.Categories("api-extensions"),
+		apis.ValidateCreate(func(_ context.Context, obj *T) field.ErrorList {
 			return append(reservedName(obj), check(obj, nil)...)
 		}),
-		resource.ValidateUpdate(func(_ context.Context, obj, old *T) field.ErrorList { return check(obj, old) }),
-		resource.Store(func(s *registry.Store) { s.UpdateStrategy = update{s.UpdateStrategy} }))
+		apis.ValidateUpdate(func(_ context.Context, obj, old *T) field.ErrorList { return check(obj, old) }),
+		apis.Store(func(s *registry.Store) { s.UpdateStrategy = update{s.UpdateStrategy} }))
 }
 
 // staticSuffix ends the names of objects that kube-apiserver reads from files (KEP-5793).

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/util/webhook"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // ValidatingWebhookConfigurations is the part that serves
@@ -39,28 +39,28 @@ func (MutatingWebhookConfigurations) Install(p *controlplane.Plan) error {
 	return shared().Serve(p, mutatingWebhooks())
 }
 
-func validatingWebhooks() *resource.Definition {
-	return resource.Of[admissionv1.ValidatingWebhookConfiguration, admissionv1.ValidatingWebhookConfigurationList](
+func validatingWebhooks() *apis.Definition {
+	return apis.Resource[admissionv1.ValidatingWebhookConfiguration, admissionv1.ValidatingWebhookConfigurationList](
 		"validatingwebhookconfigurations", webhookOptions(validatingHooks)...)
 }
 
-func mutatingWebhooks() *resource.Definition {
-	return resource.Of[admissionv1.MutatingWebhookConfiguration, admissionv1.MutatingWebhookConfigurationList](
+func mutatingWebhooks() *apis.Definition {
+	return apis.Resource[admissionv1.MutatingWebhookConfiguration, admissionv1.MutatingWebhookConfigurationList](
 		"mutatingwebhookconfigurations", webhookOptions(mutatingHooks)...)
 }
 
-func webhookOptions[T any](hooks func(*T) []hook) []resource.Option {
+func webhookOptions[T any](hooks func(*T) []hook) []apis.Option {
 	return options(func(c, old *T) field.ErrorList {
 		if old == nil {
 			return validateHooks(hooks(c), nil)
 		}
 		return validateHooks(hooks(c), hooks(old))
-	}, resource.Default(func(c *T) {
+	}, apis.Default(func(c *T) {
 		for _, h := range hooks(c) {
 			h.setDefaults()
 		}
-	}), resource.Warn(func(_ context.Context, c *T) []string { return withoutEffect(hooks(c)) }),
-		resource.Columns(func(c *T) []any { return []any{int64(len(hooks(c)))} }, columns("Webhooks")...))
+	}), apis.Warn(func(_ context.Context, c *T) []string { return withoutEffect(hooks(c)) }),
+		apis.Columns(func(c *T) []any { return []any{int64(len(hooks(c)))} }, columns("Webhooks")...))
 }
 
 // hook is a webhook of either kind: the fields of a MutatingWebhook are those of

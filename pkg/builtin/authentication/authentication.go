@@ -17,9 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // TokenReviews is the part that serves tokenreviews: servers that receive a
@@ -28,10 +27,10 @@ type TokenReviews struct{}
 
 // Install adds tokenreviews to the group.
 func (TokenReviews) Install(p *controlplane.Plan) error {
-	p.Serve(shared(), resource.Action(authenticationv1.SchemeGroupVersion, "tokenreviews", false,
-		func(env controlplane.Env) func(context.Context, *authenticationv1.TokenReview) error {
+	p.Serve(shared(), apis.Action(authenticationv1.SchemeGroupVersion, "tokenreviews", false,
+		func(config controlplane.BuildConfig) func(context.Context, *authenticationv1.TokenReview) error {
 			return func(ctx context.Context, r *authenticationv1.TokenReview) error {
-				return reviewToken(ctx, env, r)
+				return reviewToken(ctx, config, r)
 			}
 		}))
 	return nil
@@ -42,8 +41,8 @@ type SelfSubjectReviews struct{}
 
 // Install adds selfsubjectreviews to the group.
 func (SelfSubjectReviews) Install(p *controlplane.Plan) error {
-	p.Serve(shared(), resource.Action(authenticationv1.SchemeGroupVersion, "selfsubjectreviews", false,
-		func(controlplane.Env) func(context.Context, *authenticationv1.SelfSubjectReview) error {
+	p.Serve(shared(), apis.Action(authenticationv1.SchemeGroupVersion, "selfsubjectreviews", false,
+		func(controlplane.BuildConfig) func(context.Context, *authenticationv1.SelfSubjectReview) error {
 			return func(ctx context.Context, r *authenticationv1.SelfSubjectReview) error {
 				u, ok := request.UserFrom(ctx)
 				if !ok {
@@ -59,12 +58,12 @@ func (SelfSubjectReviews) Install(p *controlplane.Plan) error {
 // shared is the group, made once per process.
 var shared = sync.OnceValue(func() *controlplane.API {
 	gv := authenticationv1.SchemeGroupVersion
-	kinds := group.Kinds(gv, &authenticationv1.TokenReview{}, &authenticationv1.SelfSubjectReview{})
-	return group.New(gv, kinds, definitions).API()
+	kinds := apis.RegisterKinds(gv, &authenticationv1.TokenReview{}, &authenticationv1.SelfSubjectReview{})
+	return apis.NewGroup(gv, kinds, definitions).API()
 })
 
 // reviewToken authenticates a request that has the token and nothing else.
-func reviewToken(ctx context.Context, env controlplane.Env, r *authenticationv1.TokenReview) error {
+func reviewToken(ctx context.Context, config controlplane.BuildConfig, r *authenticationv1.TokenReview) error {
 	if r.Spec.Token == "" {
 		return apierrors.NewBadRequest("token is required for TokenReview in authentication")
 	}
@@ -74,7 +73,7 @@ func reviewToken(ctx context.Context, env controlplane.Env, r *authenticationv1.
 	r.Status = authenticationv1.TokenReviewStatus{}
 	// The request has no path: on a path open to all, any token would pass.
 	asked := &http.Request{URL: &url.URL{}, Header: http.Header{"Authorization": {"Bearer " + r.Spec.Token}}}
-	who, ok, err := env.Authenticator.AuthenticateRequest(asked.WithContext(ctx))
+	who, ok, err := config.Authenticator.AuthenticateRequest(asked.WithContext(ctx))
 	r.Status.Authenticated = ok && err == nil
 	if err != nil {
 		r.Status.Error = err.Error()
@@ -82,7 +81,7 @@ func reviewToken(ctx context.Context, env controlplane.Env, r *authenticationv1.
 	if !r.Status.Authenticated || who == nil {
 		return nil
 	}
-	audiences, fits := shares(who.Audiences, r.Spec.Audiences, env.Audiences)
+	audiences, fits := shares(who.Audiences, r.Spec.Audiences, config.Audiences)
 	if !fits {
 		r.Status = authenticationv1.TokenReviewStatus{Error: "the token is not for the audiences of the review"}
 		return nil

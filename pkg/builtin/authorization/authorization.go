@@ -20,9 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // All are the parts of this package.
@@ -35,14 +34,14 @@ type SubjectAccessReviews struct{}
 
 // Install adds subjectaccessreviews to the group.
 func (SubjectAccessReviews) Install(p *controlplane.Plan) error {
-	p.Serve(shared(), resource.Action(authorizationv1.SchemeGroupVersion, "subjectaccessreviews", false,
-		func(env controlplane.Env) func(context.Context, *authorizationv1.SubjectAccessReview) error {
+	p.Serve(shared(), apis.Action(authorizationv1.SchemeGroupVersion, "subjectaccessreviews", false,
+		func(config controlplane.BuildConfig) func(context.Context, *authorizationv1.SubjectAccessReview) error {
 			return func(ctx context.Context, r *authorizationv1.SubjectAccessReview) error {
 				if err := invalid("SubjectAccessReview", checkSpec(&r.Spec)); err != nil {
 					return err
 				}
 				asked, err := attributes(subject(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-				r.Status = decide(ctx, env.Authorizer, asked, err)
+				r.Status = decide(ctx, config.Authorizer, asked, err)
 				return nil
 			}
 		}))
@@ -55,8 +54,8 @@ type LocalSubjectAccessReviews struct{}
 
 // Install adds localsubjectaccessreviews to the group.
 func (LocalSubjectAccessReviews) Install(p *controlplane.Plan) error {
-	p.Serve(shared(), resource.Action(authorizationv1.SchemeGroupVersion, "localsubjectaccessreviews", true,
-		func(env controlplane.Env) func(context.Context, *authorizationv1.LocalSubjectAccessReview) error {
+	p.Serve(shared(), apis.Action(authorizationv1.SchemeGroupVersion, "localsubjectaccessreviews", true,
+		func(config controlplane.BuildConfig) func(context.Context, *authorizationv1.LocalSubjectAccessReview) error {
 			return func(ctx context.Context, r *authorizationv1.LocalSubjectAccessReview) error {
 				errs := checkSpec(&r.Spec)
 				if r.Spec.NonResourceAttributes != nil {
@@ -71,7 +70,7 @@ func (LocalSubjectAccessReviews) Install(p *controlplane.Plan) error {
 					return err
 				}
 				asked, err := attributes(subject(&r.Spec), r.Spec.ResourceAttributes, nil)
-				r.Status = decide(ctx, env.Authorizer, asked, err)
+				r.Status = decide(ctx, config.Authorizer, asked, err)
 				return nil
 			}
 		}))
@@ -83,8 +82,8 @@ type SelfSubjectAccessReviews struct{}
 
 // Install adds selfsubjectaccessreviews to the group.
 func (SelfSubjectAccessReviews) Install(p *controlplane.Plan) error {
-	p.Serve(shared(), resource.Action(authorizationv1.SchemeGroupVersion, "selfsubjectaccessreviews", false,
-		func(env controlplane.Env) func(context.Context, *authorizationv1.SelfSubjectAccessReview) error {
+	p.Serve(shared(), apis.Action(authorizationv1.SchemeGroupVersion, "selfsubjectaccessreviews", false,
+		func(config controlplane.BuildConfig) func(context.Context, *authorizationv1.SelfSubjectAccessReview) error {
 			return func(ctx context.Context, r *authorizationv1.SelfSubjectAccessReview) error {
 				errs := checkAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 				if err := invalid("SelfSubjectAccessReview", errs); err != nil {
@@ -95,7 +94,7 @@ func (SelfSubjectAccessReviews) Install(p *controlplane.Plan) error {
 					return apierrors.NewBadRequest("no user present on request")
 				}
 				asked, err := attributes(u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-				r.Status = decide(ctx, env.Authorizer, asked, err)
+				r.Status = decide(ctx, config.Authorizer, asked, err)
 				return nil
 			}
 		}))
@@ -108,8 +107,8 @@ type SelfSubjectRulesReviews struct{}
 
 // Install adds selfsubjectrulesreviews to the group.
 func (SelfSubjectRulesReviews) Install(p *controlplane.Plan) error {
-	p.Serve(shared(), resource.Action(authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", false,
-		func(env controlplane.Env) func(context.Context, *authorizationv1.SelfSubjectRulesReview) error {
+	p.Serve(shared(), apis.Action(authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", false,
+		func(config controlplane.BuildConfig) func(context.Context, *authorizationv1.SelfSubjectRulesReview) error {
 			return func(ctx context.Context, r *authorizationv1.SelfSubjectRulesReview) error {
 				u, ok := request.UserFrom(ctx)
 				if !ok {
@@ -118,7 +117,7 @@ func (SelfSubjectRulesReviews) Install(p *controlplane.Plan) error {
 				if r.Spec.Namespace == "" {
 					return apierrors.NewBadRequest("no namespace on request")
 				}
-				r.Status = rules(ctx, env.Rules, u, r.Spec.Namespace)
+				r.Status = rules(ctx, config.Rules, u, r.Spec.Namespace)
 				return nil
 			}
 		}))
@@ -128,9 +127,9 @@ func (SelfSubjectRulesReviews) Install(p *controlplane.Plan) error {
 // shared is the group, made once per process.
 var shared = sync.OnceValue(func() *controlplane.API {
 	gv := authorizationv1.SchemeGroupVersion
-	kinds := group.Kinds(gv, &authorizationv1.SubjectAccessReview{}, &authorizationv1.LocalSubjectAccessReview{},
+	kinds := apis.RegisterKinds(gv, &authorizationv1.SubjectAccessReview{}, &authorizationv1.LocalSubjectAccessReview{},
 		&authorizationv1.SelfSubjectAccessReview{}, &authorizationv1.SelfSubjectRulesReview{})
-	return group.New(gv, kinds, definitions).API()
+	return apis.NewGroup(gv, kinds, definitions).API()
 })
 
 func invalid(kind string, errs field.ErrorList) error {

@@ -12,9 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // ClusterTrustBundles is the part that serves clustertrustbundles
@@ -43,26 +43,26 @@ func (ClusterTrustBundles) Install(p *controlplane.Plan) error {
 
 type bundle = certificatesv1.ClusterTrustBundle
 
-func bundles() *resource.Definition {
+func bundles() *apis.Definition {
 	spec := certificatesv1.ClusterTrustBundleSpec{}.SwaggerDoc()
-	return resource.Of[bundle, certificatesv1.ClusterTrustBundleList]("clustertrustbundles",
-		resource.ClusterScoped(),
-		resource.NoGeneration(),
+	return apis.Resource[bundle, certificatesv1.ClusterTrustBundleList]("clustertrustbundles",
+		apis.ClusterScoped(),
+		apis.NoGeneration(),
 		// Which names are valid depends on the signer.
-		resource.NameValidation(func(string, bool) []string { return nil }),
-		resource.Validate(func(_ context.Context, b *bundle) field.ErrorList { return validateBundle(b) }),
-		resource.ValidateUpdate(func(_ context.Context, b, old *bundle) field.ErrorList {
+		apis.NameValidation(func(string, bool) []string { return nil }),
+		apis.Validate(func(_ context.Context, b *bundle) field.ErrorList { return validateBundle(b) }),
+		apis.ValidateUpdate(func(_ context.Context, b, old *bundle) field.ErrorList {
 			errs := apivalidation.ValidateImmutableField(b.Spec.SignerName, old.Spec.SignerName, field.NewPath("spec", "signerName"))
 			if b.Spec.TrustBundle == old.Spec.TrustBundle {
 				return errs
 			}
 			return append(errs, validateTrust(b)...)
 		}),
-		resource.ValidateCreate(func(_ context.Context, b *bundle) field.ErrorList { return validateTrust(b) }),
-		resource.SelectableFields(map[string]func(*bundle) string{
+		apis.ValidateCreate(func(_ context.Context, b *bundle) field.ErrorList { return validateTrust(b) }),
+		apis.SelectableFields(map[string]func(*bundle) string{
 			"spec.signerName": func(b *bundle) string { return b.Spec.SignerName },
 		}),
-		resource.Table(func(b *bundle) []any { return []any{b.Name, orNone(b.Spec.SignerName)} },
+		apis.Table(func(b *bundle) []any { return []any{b.Name, orNone(b.Spec.SignerName)} },
 			nameColumn(), metav1.TableColumnDefinition{Name: "SignerName", Type: "string", Description: spec["signerName"]}),
 	)
 }

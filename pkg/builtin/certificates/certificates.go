@@ -27,10 +27,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/kube-openapi/pkg/common"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
 	certificatesrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/certificates"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // CertificateSigningRequests is the part that serves certificatesigningrequests
@@ -61,8 +60,8 @@ func (CertificateSigningRequests) Install(p *controlplane.Plan) error {
 
 // shared is the group, made once per process: its scheme and definitions are
 // the same for every plane.
-var shared = sync.OnceValue(func() *group.Group {
-	return group.New(certificatesv1.SchemeGroupVersion, addToScheme, definitions, requests(), bundles(), podRequests(&signers{}))
+var shared = sync.OnceValue(func() *apis.Group {
+	return apis.NewGroup(certificatesv1.SchemeGroupVersion, addToScheme, definitions, requests(), bundles(), podRequests(&signers{}))
 })
 
 func addToScheme(s *runtime.Scheme) error {
@@ -79,24 +78,24 @@ func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefiniti
 // csr is the kind that most of this package handles.
 type csr = certificatesv1.CertificateSigningRequest
 
-func requests() *resource.Definition {
-	return resource.Of[csr, certificatesv1.CertificateSigningRequestList]("certificatesigningrequests",
-		resource.ClusterScoped(),
-		resource.ShortNames("csr"),
-		resource.NoGeneration(),
+func requests() *apis.Definition {
+	return apis.Resource[csr, certificatesv1.CertificateSigningRequestList]("certificatesigningrequests",
+		apis.ClusterScoped(),
+		apis.ShortNames("csr"),
+		apis.NoGeneration(),
 		// Any name is valid that can stand in a path.
-		resource.NameValidation(func(string, bool) []string { return nil }),
-		resource.PrepareForCreate(prepare),
-		resource.PrepareForUpdate(func(_ context.Context, r, old *csr) { r.Spec, r.Status = old.Spec, old.Status }),
-		resource.SelectableFields(map[string]func(*csr) string{
+		apis.NameValidation(func(string, bool) []string { return nil }),
+		apis.PrepareForCreate(prepare),
+		apis.PrepareForUpdate(func(_ context.Context, r, old *csr) { r.Spec, r.Status = old.Spec, old.Status }),
+		apis.SelectableFields(map[string]func(*csr) string{
 			"spec.signerName": func(r *csr) string { return r.Spec.SignerName },
 		}),
-		resource.Table(row, columns()...),
-		resource.ValidateCreate(func(_ context.Context, r *csr) field.ErrorList { return validateSpec(r) }),
-		resource.Ignores("spec", "status"),
-		// Not resource.StatusAndMetadata: the two share status.
-		resource.UpdateSubresource("status", status()),
-		resource.UpdateSubresource("approval", approval()),
+		apis.Table(row, columns()...),
+		apis.ValidateCreate(func(_ context.Context, r *csr) field.ErrorList { return validateSpec(r) }),
+		apis.Ignores("spec", "status"),
+		// Not apis.StatusAndMetadata: the two share status.
+		apis.UpdateSubresource("status", status()),
+		apis.UpdateSubresource("approval", approval()),
 	)
 }
 

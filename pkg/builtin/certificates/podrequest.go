@@ -19,11 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // PodCertificateRequests is the part that serves podcertificaterequests
@@ -45,8 +44,8 @@ func (PodCertificateRequests) Install(p *controlplane.Plan) error {
 		return err
 	}
 	served := d.Resource(certificatesv1.SchemeGroupVersion)
-	served.Build = func(env controlplane.Env) (map[string]map[string]rest.Storage, error) {
-		return podRequests(&signers{env.Authorizer}).Resource(certificatesv1.SchemeGroupVersion).Build(env)
+	served.Build = func(config controlplane.BuildConfig) (controlplane.ResourceStorage, error) {
+		return podRequests(&signers{config.Authorizer}).Resource(certificatesv1.SchemeGroupVersion).Build(config)
 	}
 	p.Serve(shared().API(), served)
 	return nil
@@ -54,29 +53,29 @@ func (PodCertificateRequests) Install(p *controlplane.Plan) error {
 
 type podRequest = certificatesv1.PodCertificateRequest
 
-func podRequests(s *signers) *resource.Definition {
-	return resource.Of[podRequest, certificatesv1.PodCertificateRequestList]("podcertificaterequests",
-		resource.NoGeneration(),
-		resource.Default(func(r *podRequest) {
+func podRequests(s *signers) *apis.Definition {
+	return apis.Resource[podRequest, certificatesv1.PodCertificateRequestList]("podcertificaterequests",
+		apis.NoGeneration(),
+		apis.Default(func(r *podRequest) {
 			if r.Spec.MaxExpirationSeconds == nil {
 				r.Spec.MaxExpirationSeconds = new(int32(24 * time.Hour / time.Second))
 			}
 		}),
-		resource.PrepareForCreate(func(_ context.Context, r *podRequest) { r.Status = certificatesv1.PodCertificateRequestStatus{} }),
-		resource.PrepareForUpdate(func(_ context.Context, r, old *podRequest) { old.Status.DeepCopyInto(&r.Status) }),
-		resource.ValidateUpdate(func(_ context.Context, r, old *podRequest) field.ErrorList {
+		apis.PrepareForCreate(func(_ context.Context, r *podRequest) { r.Status = certificatesv1.PodCertificateRequestStatus{} }),
+		apis.PrepareForUpdate(func(_ context.Context, r, old *podRequest) { old.Status.DeepCopyInto(&r.Status) }),
+		apis.ValidateUpdate(func(_ context.Context, r, old *podRequest) field.ErrorList {
 			return apivalidation.ValidateImmutableField(r.Spec, old.Spec, field.NewPath("spec"))
 		}),
-		resource.SelectableFields(map[string]func(*podRequest) string{
+		apis.SelectableFields(map[string]func(*podRequest) string{
 			"spec.signerName": func(r *podRequest) string { return r.Spec.SignerName },
 			"spec.podName":    func(r *podRequest) string { return r.Spec.PodName },
 			"spec.nodeName":   func(r *podRequest) string { return string(r.Spec.NodeName) },
 		}),
-		resource.Table(podRow, podColumns()...),
-		resource.ValidateCreate(func(_ context.Context, r *podRequest) field.ErrorList { return validatePodSpec(r) }),
-		resource.Ignores("status"),
-		// Not resource.Status: the error for a missing permission names a field of the spec.
-		resource.UpdateSubresource("status", resource.Update[podRequest]{
+		apis.Table(podRow, podColumns()...),
+		apis.ValidateCreate(func(_ context.Context, r *podRequest) field.ErrorList { return validatePodSpec(r) }),
+		apis.Ignores("status"),
+		// Not apis.Status: the error for a missing permission names a field of the spec.
+		apis.UpdateSubresource("status", apis.Update[podRequest]{
 			Keep: func(r, old *podRequest) {
 				old.Spec.DeepCopyInto(&r.Spec)
 				metav1.ResetObjectMetaForStatus(&r.ObjectMeta, &old.ObjectMeta)

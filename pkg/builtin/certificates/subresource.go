@@ -7,12 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/sailplane-dev/sailplane/pkg/resource"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 )
 
 // approval is /approval, which changes conditions and never the certificate.
-func approval() resource.Update[csr] {
-	return resource.Update[csr]{
+func approval() apis.Update[csr] {
+	return apis.Update[csr]{
 		Keep: func(r, old *csr) {
 			r.Spec, r.Status.Certificate = old.Spec, old.Status.Certificate
 			stamp(r, old, metav1.Now())
@@ -24,8 +24,8 @@ func approval() resource.Update[csr] {
 
 // status is /status, which changes the certificate, and the conditions that do
 // not say whether the request is approved.
-func status() resource.Update[csr] {
-	return resource.Update[csr]{
+func status() apis.Update[csr] {
+	return apis.Update[csr]{
 		Keep: func(r, old *csr) {
 			r.Spec = old.Spec
 			keepConditions(r, old, certificatesv1.CertificateApproved)

@@ -13,9 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // Leases is the part that serves leases (coordination.k8s.io/v1). Coordinated
@@ -28,17 +27,17 @@ func (Leases) Install(p *controlplane.Plan) error { return shared().Install(p) }
 
 // shared is the group, made once per process: its scheme and definitions are
 // the same for every plane.
-var shared = sync.OnceValue(func() *group.Group {
-	return group.New(coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme, leaseDefinitions, leases())
+var shared = sync.OnceValue(func() *apis.Group {
+	return apis.NewGroup(coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme, leaseDefinitions, leases())
 })
 
-func leases() *resource.Definition {
-	return resource.Of[coordinationv1.Lease, coordinationv1.LeaseList]("leases",
-		resource.NoGeneration(),
-		resource.CreateOnUpdate(),
-		resource.Drop(func(l, _ *coordinationv1.Lease) { dropCoordinated(l) }),
-		resource.Validate(validate),
-		resource.Columns(func(l *coordinationv1.Lease) []any {
+func leases() *apis.Definition {
+	return apis.Resource[coordinationv1.Lease, coordinationv1.LeaseList]("leases",
+		apis.NoGeneration(),
+		apis.CreateOnUpdate(),
+		apis.Drop(func(l, _ *coordinationv1.Lease) { dropCoordinated(l) }),
+		apis.Validate(validate),
+		apis.Columns(func(l *coordinationv1.Lease) []any {
 			return []any{ptr.Deref(l.Spec.HolderIdentity, "")}
 		}, metav1.TableColumnDefinition{
 			Name: "Holder", Type: "string", Description: coordinationv1.LeaseSpec{}.SwaggerDoc()["holderIdentity"],

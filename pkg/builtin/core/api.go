@@ -6,17 +6,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/sailplane-dev/sailplane/pkg/group"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
 )
 
 // shared is the core group, made once per process: its parts know nothing of
 // each other, and its scheme, codecs and definitions are the same for every plane.
-var shared = sync.OnceValue(func() *group.Group {
+var shared = sync.OnceValue(func() *apis.Group {
 	definitions := meta.And(
 		namespaceDefinitions, configMapDefinitions, secretDefinitions, eventDefinitions, serviceAccountDefinitions,
 		resourceQuotaDefinitions, limitRangeDefinitions, serviceDefinitions, endpointsDefinitions)
-	return group.New(corev1.SchemeGroupVersion, nil, definitions,
+	return apis.NewGroup(corev1.SchemeGroupVersion, nil, definitions,
 		namespaces(), configMaps(), secrets(), events(), serviceAccounts(), resourceQuotas(), limitRanges(), services(), endpoints())
 })
 

@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // ConfigMaps is the part that serves configmaps (v1).
@@ -22,13 +22,13 @@ type ConfigMaps struct{}
 // Install adds configmaps to the core group.
 func (ConfigMaps) Install(p *controlplane.Plan) error { return shared().Serve(p, configMaps()) }
 
-func configMaps() *resource.Definition {
-	return resource.Of[corev1.ConfigMap, corev1.ConfigMapList]("configmaps",
-		resource.ShortNames("cm"),
-		resource.NoGeneration(),
-		resource.Validate(validateConfigMap),
-		resource.ValidateUpdate(validateConfigMapUpdate),
-		resource.Columns(func(c *corev1.ConfigMap) []any {
+func configMaps() *apis.Definition {
+	return apis.Resource[corev1.ConfigMap, corev1.ConfigMapList]("configmaps",
+		apis.ShortNames("cm"),
+		apis.NoGeneration(),
+		apis.Validate(validateConfigMap),
+		apis.ValidateUpdate(validateConfigMapUpdate),
+		apis.Columns(func(c *corev1.ConfigMap) []any {
 			return []any{int64(len(c.Data) + len(c.BinaryData))}
 		}, metav1.TableColumnDefinition{
 			Name: "Data", Type: "string", Description: corev1.ConfigMap{}.SwaggerDoc()["data"],

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // Endpoints is the part that serves endpoints (v1). Every answer carries the
@@ -26,21 +26,21 @@ type Endpoints struct{}
 // Install adds endpoints to the core group.
 func (Endpoints) Install(p *controlplane.Plan) error { return shared().Serve(p, endpoints()) }
 
-func endpoints() *resource.Definition {
-	return resource.Of[corev1.Endpoints, corev1.EndpointsList]("endpoints",
-		resource.ShortNames("ep"),
-		resource.NoGeneration(),
-		resource.CreateOnUpdate(),
-		resource.Default(func(e *corev1.Endpoints) {
+func endpoints() *apis.Definition {
+	return apis.Resource[corev1.Endpoints, corev1.EndpointsList]("endpoints",
+		apis.ShortNames("ep"),
+		apis.NoGeneration(),
+		apis.CreateOnUpdate(),
+		apis.Default(func(e *corev1.Endpoints) {
 			for _, subset := range e.Subsets {
 				for i := range subset.Ports {
 					setDefault(&subset.Ports[i].Protocol, corev1.ProtocolTCP)
 				}
 			}
 		}),
-		resource.Validate(validateEndpoints),
-		resource.Warn(endpointsWarnings),
-		resource.Columns(func(e *corev1.Endpoints) []any { return []any{endpointsText(e)} }, metav1.TableColumnDefinition{
+		apis.Validate(validateEndpoints),
+		apis.Warn(endpointsWarnings),
+		apis.Columns(func(e *corev1.Endpoints) []any { return []any{endpointsText(e)} }, metav1.TableColumnDefinition{
 			Name: "Endpoints", Type: "string", Description: corev1.Endpoints{}.SwaggerDoc()["subsets"],
 		}),
 	)

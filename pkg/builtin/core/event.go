@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // Events is the part that serves events, which controllers record and kubectl
@@ -39,7 +39,7 @@ func (e Events) Install(p *controlplane.Plan) error {
 	if ttl < time.Second {
 		return fmt.Errorf("field TTL: %v: want a second or more", e.TTL)
 	}
-	d := events(resource.Store(func(s *registry.Store) {
+	d := events(apis.Store(func(s *registry.Store) {
 		s.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return uint64(ttl / time.Second), nil }
 	}))
 	if err := d.Err(); err != nil {
@@ -52,14 +52,14 @@ func (e Events) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-func events(more ...resource.Option) *resource.Definition {
+func events(more ...apis.Option) *apis.Definition {
 	doc := corev1.Event{}.SwaggerDoc()
-	return resource.Of[corev1.Event, corev1.EventList]("events", append([]resource.Option{
-		resource.ShortNames("ev"),
-		resource.NoGeneration(),
-		resource.CreateOnUpdate(),
-		resource.Validate(validateEvent),
-		resource.SelectableFields(map[string]func(*corev1.Event) string{
+	return apis.Resource[corev1.Event, corev1.EventList]("events", append([]apis.Option{
+		apis.ShortNames("ev"),
+		apis.NoGeneration(),
+		apis.CreateOnUpdate(),
+		apis.Validate(validateEvent),
+		apis.SelectableFields(map[string]func(*corev1.Event) string{
 			"involvedObject.kind":            func(e *corev1.Event) string { return e.InvolvedObject.Kind },
 			"involvedObject.namespace":       func(e *corev1.Event) string { return e.InvolvedObject.Namespace },
 			"involvedObject.name":            func(e *corev1.Event) string { return e.InvolvedObject.Name },
@@ -72,7 +72,7 @@ func events(more ...resource.Option) *resource.Definition {
 			"source":                         eventSource,
 			"type":                           func(e *corev1.Event) string { return e.Type },
 		}),
-		resource.Table(eventRow,
+		apis.Table(eventRow,
 			metav1.TableColumnDefinition{Name: "Last Seen", Type: "string", Description: doc["lastTimestamp"]},
 			metav1.TableColumnDefinition{Name: "Type", Type: "string", Description: doc["type"]},
 			metav1.TableColumnDefinition{Name: "Reason", Type: "string", Description: doc["reason"]},

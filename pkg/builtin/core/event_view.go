@@ -17,15 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
 )
 
 // newEventsAPI is the group events.k8s.io, the same for every plane.
 var newEventsAPI = sync.OnceValue(func() *controlplane.API {
 	gv := eventsv1.SchemeGroupVersion
-	return group.New(gv, func(s *runtime.Scheme) error {
-		return errors.Join(group.Kinds(gv, &eventsv1.Event{}, &eventsv1.EventList{})(s),
+	return apis.NewGroup(gv, func(s *runtime.Scheme) error {
+		return errors.Join(apis.RegisterKinds(gv, &eventsv1.Event{}, &eventsv1.EventList{})(s),
 			s.AddFieldLabelConversionFunc(gv.WithKind("Event"), newEventLabel))
 	}, newEventDefinitions).API()
 })
@@ -63,8 +63,8 @@ var (
 // of returns the resource; the view uses its storage once that is built.
 func (v *eventView) of(r controlplane.Resource) controlplane.Resource {
 	build := r.Build
-	r.Build = func(env controlplane.Env) (map[string]map[string]rest.Storage, error) {
-		built, err := build(env)
+	r.Build = func(config controlplane.BuildConfig) (controlplane.ResourceStorage, error) {
+		built, err := build(config)
 		if err != nil {
 			return nil, err
 		}
@@ -81,8 +81,8 @@ func (v *eventView) resource() controlplane.Resource {
 	version := eventsv1.SchemeGroupVersion.Version
 	return controlplane.Resource{
 		Name: "events", Kind: "Event", Versions: []string{version}, View: true,
-		Build: func(controlplane.Env) (map[string]map[string]rest.Storage, error) {
-			return map[string]map[string]rest.Storage{version: {"events": v}}, nil
+		Build: func(controlplane.BuildConfig) (controlplane.ResourceStorage, error) {
+			return controlplane.ResourceStorage{version: {"events": v}}, nil
 		},
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // LimitRanges is the part that serves limitranges (v1). It only stores them:
@@ -23,23 +23,23 @@ type LimitRanges struct{}
 // Install adds limitranges to the core group.
 func (LimitRanges) Install(p *controlplane.Plan) error { return shared().Serve(p, limitRanges()) }
 
-func limitRanges() *resource.Definition {
-	return resource.Of[corev1.LimitRange, corev1.LimitRangeList]("limitranges",
-		resource.ShortNames("limits"),
-		resource.NoGeneration(),
-		resource.CreateOnUpdate(),
-		resource.Default(func(l *corev1.LimitRange) {
+func limitRanges() *apis.Definition {
+	return apis.Resource[corev1.LimitRange, corev1.LimitRangeList]("limitranges",
+		apis.ShortNames("limits"),
+		apis.NoGeneration(),
+		apis.CreateOnUpdate(),
+		apis.Default(func(l *corev1.LimitRange) {
 			for i := range l.Spec.Limits {
 				defaultLimits(&l.Spec.Limits[i])
 			}
 		}),
-		resource.PrepareForCreate(func(_ context.Context, l *corev1.LimitRange) {
+		apis.PrepareForCreate(func(_ context.Context, l *corev1.LimitRange) {
 			// The only kind that can be created without a name.
 			if l.Name == "" {
 				l.Name = string(uuid.NewUUID())
 			}
 		}),
-		resource.Validate(validateLimitRange),
+		apis.Validate(validateLimitRange),
 	)
 }
 

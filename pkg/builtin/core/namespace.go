@@ -15,10 +15,10 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 	"github.com/sailplane-dev/sailplane/pkg/internal/terminator"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // Namespaces is the part that serves namespaces (v1) with their status and
@@ -119,41 +119,41 @@ func ensureNamespaces(ctx context.Context, client typedcorev1.NamespaceInterface
 	return nil
 }
 
-func namespaces(more ...resource.Option) *resource.Definition {
-	return resource.Of[corev1.Namespace, corev1.NamespaceList]("namespaces", append([]resource.Option{
-		resource.ClusterScoped(),
-		resource.ShortNames("ns"),
-		resource.NoGeneration(),
-		resource.NameValidation(apivalidation.ValidateNamespaceName),
-		resource.Default(defaultNamespace),
-		resource.PrepareForCreate(prepareNamespace),
-		resource.PrepareForUpdate(func(_ context.Context, ns, old *corev1.Namespace) {
+func namespaces(more ...apis.Option) *apis.Definition {
+	return apis.Resource[corev1.Namespace, corev1.NamespaceList]("namespaces", append([]apis.Option{
+		apis.ClusterScoped(),
+		apis.ShortNames("ns"),
+		apis.NoGeneration(),
+		apis.NameValidation(apivalidation.ValidateNamespaceName),
+		apis.Default(defaultNamespace),
+		apis.PrepareForCreate(prepareNamespace),
+		apis.PrepareForUpdate(func(_ context.Context, ns, old *corev1.Namespace) {
 			ns.Spec.Finalizers = old.Spec.Finalizers
 			ns.Status = old.Status
 		}),
-		resource.Validate(validateNamespace),
-		resource.SelectableFields(map[string]func(*corev1.Namespace) string{
+		apis.Validate(validateNamespace),
+		apis.SelectableFields(map[string]func(*corev1.Namespace) string{
 			"status.phase": func(ns *corev1.Namespace) string { return string(ns.Status.Phase) },
 		}),
-		resource.Columns(func(ns *corev1.Namespace) []any {
+		apis.Columns(func(ns *corev1.Namespace) []any {
 			return []any{string(ns.Status.Phase)}
 		}, metav1.TableColumnDefinition{
 			Name: "Status", Type: "string", Description: "The status of the namespace",
 		}),
-		// Not resource.StatusAndMetadata: the phase has rules here only.
-		resource.UpdateSubresource("status", resource.Update[corev1.Namespace]{
+		// Not apis.StatusAndMetadata: the phase has rules here only.
+		apis.UpdateSubresource("status", apis.Update[corev1.Namespace]{
 			Keep:     func(ns, old *corev1.Namespace) { ns.Spec = old.Spec },
 			Ignores:  []string{"spec"},
 			Validate: func(_ context.Context, ns, _ *corev1.Namespace) field.ErrorList { return validateNamespaceStatus(ns) },
 		}),
-		resource.UpdateSubresource("finalize", resource.Update[corev1.Namespace]{
+		apis.UpdateSubresource("finalize", apis.Update[corev1.Namespace]{
 			Keep:     func(ns, old *corev1.Namespace) { ns.Status = old.Status },
 			Ignores:  []string{"status"},
 			Validate: func(_ context.Context, ns, _ *corev1.Namespace) field.ErrorList { return validateNamespaceFinalize(ns) },
 			PutOnly:  true,
 		}),
-		resource.Ignores("status", "spec.finalizers"),
-		resource.Store(namespaceStore),
+		apis.Ignores("status", "spec.finalizers"),
+		apis.Store(namespaceStore),
 	}, more...)...)
 }
 

@@ -16,8 +16,8 @@ import (
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
 	"k8s.io/apiserver/pkg/util/dryrun"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // namespaceVerbs are the methods of the resource that stay as they are: not
@@ -46,10 +46,10 @@ var _ rest.GracefulDeleter = namespaceStorage{}
 // namespaceResource is the resource of namespaces, with a Delete of its own.
 func namespaceResource() controlplane.Resource {
 	r := namespaces().Resource(corev1.SchemeGroupVersion)
-	r.Build = func(env controlplane.Env) (map[string]map[string]rest.Storage, error) {
+	r.Build = func(config controlplane.BuildConfig) (controlplane.ResourceStorage, error) {
 		var store *registry.Store
-		d := namespaces(resource.Store(func(s *registry.Store) { store = s }))
-		versions, err := d.Resource(corev1.SchemeGroupVersion).Build(env)
+		d := namespaces(apis.Store(func(s *registry.Store) { store = s }))
+		versions, err := d.Resource(corev1.SchemeGroupVersion).Build(config)
 		if err != nil {
 			return nil, err
 		}

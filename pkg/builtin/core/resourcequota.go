@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // ResourceQuotas is the part that serves resourcequotas (v1) with their status
@@ -25,19 +25,19 @@ type ResourceQuotas struct{}
 // Install adds resourcequotas to the core group.
 func (ResourceQuotas) Install(p *controlplane.Plan) error { return shared().Serve(p, resourceQuotas()) }
 
-func resourceQuotas() *resource.Definition {
-	return resource.Of[corev1.ResourceQuota, corev1.ResourceQuotaList]("resourcequotas",
-		resource.StatusAndMetadata(),
-		resource.ShortNames("quota"),
-		resource.NoGeneration(),
-		resource.Default(func(q *corev1.ResourceQuota) {
+func resourceQuotas() *apis.Definition {
+	return apis.Resource[corev1.ResourceQuota, corev1.ResourceQuotaList]("resourcequotas",
+		apis.StatusAndMetadata(),
+		apis.ShortNames("quota"),
+		apis.NoGeneration(),
+		apis.Default(func(q *corev1.ResourceQuota) {
 			for _, list := range []corev1.ResourceList{q.Spec.Hard, q.Status.Hard, q.Status.Used} {
 				roundQuantities(list)
 			}
 		}),
-		resource.Validate(validateResourceQuota),
-		resource.ValidateUpdate(validateResourceQuotaUpdate),
-		resource.Columns(quotaRow,
+		apis.Validate(validateResourceQuota),
+		apis.ValidateUpdate(validateResourceQuotaUpdate),
+		apis.Columns(quotaRow,
 			metav1.TableColumnDefinition{
 				Name: "Request", Type: "string",
 				Description: "Request represents a minimum amount of cpu/memory that a container may consume.",

@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // Secrets is the part that serves secrets (v1). They are stored as they are
@@ -26,18 +26,18 @@ type Secrets struct{}
 // Install adds secrets to the core group.
 func (Secrets) Install(p *controlplane.Plan) error { return shared().Serve(p, secrets()) }
 
-func secrets() *resource.Definition {
+func secrets() *apis.Definition {
 	docs := corev1.Secret{}.SwaggerDoc()
-	return resource.Of[corev1.Secret, corev1.SecretList]("secrets",
-		resource.NoGeneration(),
-		resource.Default(defaultSecret),
-		resource.Validate(validateSecret),
-		resource.ValidateUpdate(validateSecretUpdate),
-		resource.Warn(secretWarnings),
-		resource.SelectableFields(map[string]func(*corev1.Secret) string{
+	return apis.Resource[corev1.Secret, corev1.SecretList]("secrets",
+		apis.NoGeneration(),
+		apis.Default(defaultSecret),
+		apis.Validate(validateSecret),
+		apis.ValidateUpdate(validateSecretUpdate),
+		apis.Warn(secretWarnings),
+		apis.SelectableFields(map[string]func(*corev1.Secret) string{
 			"type": func(s *corev1.Secret) string { return string(s.Type) },
 		}),
-		resource.Columns(func(s *corev1.Secret) []any {
+		apis.Columns(func(s *corev1.Secret) []any {
 			return []any{string(s.Type), int64(len(s.Data))}
 		},
 			metav1.TableColumnDefinition{Name: "Type", Type: "string", Description: docs["type"]},

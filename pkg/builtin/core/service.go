@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // Services is the part that serves services (v1) with their status
@@ -37,22 +37,22 @@ type Services struct{}
 // Install adds services to the core group.
 func (Services) Install(p *controlplane.Plan) error { return shared().Serve(p, services()) }
 
-func services() *resource.Definition {
-	return resource.Of[corev1.Service, corev1.ServiceList]("services",
-		resource.StatusAndMetadata(),
-		resource.ShortNames("svc"),
-		resource.Categories("all"),
-		resource.NoGeneration(),
-		resource.CreateOnUpdate(),
+func services() *apis.Definition {
+	return apis.Resource[corev1.Service, corev1.ServiceList]("services",
+		apis.StatusAndMetadata(),
+		apis.ShortNames("svc"),
+		apis.Categories("all"),
+		apis.NoGeneration(),
+		apis.CreateOnUpdate(),
 		// Since 1.36, a name may begin with a digit (KEP-5311).
-		resource.NameValidation(apivalidation.NameIsDNSLabel),
-		resource.Default(defaultService),
-		resource.PrepareForCreate(func(_ context.Context, s *corev1.Service) { fillClusterIPs(s) }),
-		resource.PrepareForUpdate(prepareServiceUpdate),
-		resource.Validate(validateService),
-		resource.ValidateUpdate(validateServiceUpdate),
-		resource.Warn(serviceWarnings),
-		resource.SelectableFields(map[string]func(*corev1.Service) string{
+		apis.NameValidation(apivalidation.NameIsDNSLabel),
+		apis.Default(defaultService),
+		apis.PrepareForCreate(func(_ context.Context, s *corev1.Service) { fillClusterIPs(s) }),
+		apis.PrepareForUpdate(prepareServiceUpdate),
+		apis.Validate(validateService),
+		apis.ValidateUpdate(validateServiceUpdate),
+		apis.Warn(serviceWarnings),
+		apis.SelectableFields(map[string]func(*corev1.Service) string{
 			"spec.clusterIP": func(s *corev1.Service) string { return s.Spec.ClusterIP },
 			"spec.type":      func(s *corev1.Service) string { return string(s.Spec.Type) },
 		}),
@@ -60,9 +60,9 @@ func services() *resource.Definition {
 	)
 }
 
-func serviceColumns() resource.Option {
+func serviceColumns() apis.Option {
 	docs := corev1.ServiceSpec{}.SwaggerDoc()
-	return resource.Columns(serviceRow,
+	return apis.Columns(serviceRow,
 		metav1.TableColumnDefinition{Name: "Type", Type: "string", Description: docs["type"]},
 		metav1.TableColumnDefinition{Name: "Cluster-IP", Type: "string", Description: docs["clusterIP"]},
 		metav1.TableColumnDefinition{Name: "External-IP", Type: "string", Description: docs["externalIPs"]},

@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // ServiceAccounts is the part that serves serviceaccounts (v1). They are names
@@ -28,16 +28,16 @@ func (ServiceAccounts) Install(p *controlplane.Plan) error {
 // enforceMountableSecrets was for the kubelet's sake, and is deprecated.
 const enforceMountableSecrets = "kubernetes.io/enforce-mountable-secrets"
 
-func serviceAccounts() *resource.Definition {
-	return resource.Of[corev1.ServiceAccount, corev1.ServiceAccountList]("serviceaccounts",
-		resource.ShortNames("sa"),
-		resource.NoGeneration(),
-		resource.Drop(func(sa, _ *corev1.ServiceAccount) { cleanSecretReferences(sa) }),
-		resource.Validate(func(_ context.Context, sa *corev1.ServiceAccount) field.ErrorList {
+func serviceAccounts() *apis.Definition {
+	return apis.Resource[corev1.ServiceAccount, corev1.ServiceAccountList]("serviceaccounts",
+		apis.ShortNames("sa"),
+		apis.NoGeneration(),
+		apis.Drop(func(sa, _ *corev1.ServiceAccount) { cleanSecretReferences(sa) }),
+		apis.Validate(func(_ context.Context, sa *corev1.ServiceAccount) field.ErrorList {
 			return validateMetaFinalizers(&sa.ObjectMeta)
 		}),
-		resource.Warn(serviceAccountWarnings),
-		resource.Columns(func(*corev1.ServiceAccount) []any { return nil }),
+		apis.Warn(serviceAccountWarnings),
+		apis.Columns(func(*corev1.ServiceAccount) []any { return nil }),
 	)
 }
 

@@ -11,26 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func apps() apiGroup {
-	return apiGroup{appsv1.SchemeGroupVersion, appsDefinitions, nil, nil, func() []*resource.Definition {
-		return []*resource.Definition{deployments(), replicaSets(), statefulSets(), daemonSets(), controllerRevisions()}
+	return apiGroup{appsv1.SchemeGroupVersion, appsDefinitions, nil, nil, func() []*apis.Definition {
+		return []*apis.Definition{deployments(), replicaSets(), statefulSets(), daemonSets(), controllerRevisions()}
 	}}
 }
 
-func deployments() *resource.Definition {
-	return resource.Of[appsv1.Deployment, appsv1.DeploymentList]("deployments",
-		resource.ShortNames("deploy"), resource.Categories("all"), resource.StatusAndMetadata("labels"),
-		resource.Scale(func(d *appsv1.Deployment) (*int32, int32, string) {
+func deployments() *apis.Definition {
+	return apis.Resource[appsv1.Deployment, appsv1.DeploymentList]("deployments",
+		apis.ShortNames("deploy"), apis.Categories("all"), apis.StatusAndMetadata("labels"),
+		apis.Scale(func(d *appsv1.Deployment) (*int32, int32, string) {
 			return d.Spec.Replicas, d.Status.Replicas, selectorText(d.Spec.Selector)
 		}, func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }),
-		resource.Default(defaultDeployment),
+		apis.Default(defaultDeployment),
 		gated[appsv1.Deployment](podSpecGates()),
-		resource.Validate(validateDeployment),
-		resource.ValidateUpdate(func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
+		apis.Validate(validateDeployment),
+		apis.ValidateUpdate(func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
 			return immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
 		}),
 		table(func(d *appsv1.Deployment) []any {
@@ -89,26 +89,26 @@ func isZero(v *intstr.IntOrString) bool {
 	return v != nil && (v.Type == intstr.Int && v.IntVal == 0 || v.Type == intstr.String && v.StrVal == "0%")
 }
 
-func replicaSets() *resource.Definition {
-	return resource.Of[appsv1.ReplicaSet, appsv1.ReplicaSetList]("replicasets",
-		resource.ShortNames("rs"), resource.Categories("all"), resource.StatusAndMetadata(),
-		resource.Scale(func(r *appsv1.ReplicaSet) (*int32, int32, string) {
+func replicaSets() *apis.Definition {
+	return apis.Resource[appsv1.ReplicaSet, appsv1.ReplicaSetList]("replicasets",
+		apis.ShortNames("rs"), apis.Categories("all"), apis.StatusAndMetadata(),
+		apis.Scale(func(r *appsv1.ReplicaSet) (*int32, int32, string) {
 			return r.Spec.Replicas, r.Status.Replicas, selectorText(r.Spec.Selector)
 		}, func(r *appsv1.ReplicaSet, n int32) { r.Spec.Replicas = &n }),
-		resource.Default(func(r *appsv1.ReplicaSet) {
+		apis.Default(func(r *appsv1.ReplicaSet) {
 			set(&r.Spec.Replicas, 1)
 			defaultPodSpec(&r.Spec.Template.Spec)
 		}),
 		gated[appsv1.ReplicaSet](podSpecGates()),
-		resource.Validate(func(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList {
+		apis.Validate(func(_ context.Context, r *appsv1.ReplicaSet) field.ErrorList {
 			return append(optionalNotNegative(field.NewPath("spec"), map[string]*int32{
 				"replicas": r.Spec.Replicas, "minReadySeconds": &r.Spec.MinReadySeconds,
 			}), validateWorkload("replicaset", r.Spec.Selector, &r.Spec.Template)...)
 		}),
-		resource.ValidateUpdate(func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
 			return immutable(field.NewPath("spec", "selector"), r.Spec.Selector, old.Spec.Selector)
 		}),
-		resource.SelectableFields(map[string]func(*appsv1.ReplicaSet) string{
+		apis.SelectableFields(map[string]func(*appsv1.ReplicaSet) string{
 			"status.replicas": func(r *appsv1.ReplicaSet) string { return strconv.Itoa(int(r.Status.Replicas)) },
 		}),
 		table(func(r *appsv1.ReplicaSet) []any {
@@ -121,15 +121,15 @@ func replicaSets() *resource.Definition {
 	)
 }
 
-func statefulSets() *resource.Definition {
-	return resource.Of[appsv1.StatefulSet, appsv1.StatefulSetList]("statefulsets",
-		resource.ShortNames("sts"), resource.Categories("all"), resource.StatusAndMetadata(),
+func statefulSets() *apis.Definition {
+	return apis.Resource[appsv1.StatefulSet, appsv1.StatefulSetList]("statefulsets",
+		apis.ShortNames("sts"), apis.Categories("all"), apis.StatusAndMetadata(),
 		gated[appsv1.StatefulSet](podSpecGates()),
-		resource.Scale(func(s *appsv1.StatefulSet) (*int32, int32, string) {
+		apis.Scale(func(s *appsv1.StatefulSet) (*int32, int32, string) {
 			return s.Spec.Replicas, s.Status.Replicas, selectorText(s.Spec.Selector)
 		}, func(s *appsv1.StatefulSet, n int32) { s.Spec.Replicas = &n }),
-		resource.Default(defaultStatefulSet),
-		resource.Validate(validateStatefulSet), resource.ValidateUpdate(validateStatefulSetUpdate),
+		apis.Default(defaultStatefulSet),
+		apis.Validate(validateStatefulSet), apis.ValidateUpdate(validateStatefulSetUpdate),
 		table(func(s *appsv1.StatefulSet) []any {
 			names, images := containers(s.Spec.Template.Spec)
 			return []any{ratio(s.Status.ReadyReplicas, value(s.Spec.Replicas)), names, images}

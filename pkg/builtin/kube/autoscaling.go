@@ -12,20 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	autoscalingrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/autoscaling"
-	sailplane "github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func autoscaling() apiGroup {
 	definitions, rules := autoscalingDefinitions, autoscalingrules.RegisterValidations
-	return apiGroup{autoscalingv2.SchemeGroupVersion, definitions, rules, nil, func() []*sailplane.Definition {
-		return []*sailplane.Definition{
-			sailplane.Of[autoscalingv2.HorizontalPodAutoscaler, autoscalingv2.HorizontalPodAutoscalerList]("horizontalpodautoscalers",
-				sailplane.ShortNames("hpa"), sailplane.Categories("all"), sailplane.StatusAndMetadata(),
-				sailplane.RuleOptions(map[string]bool{"HPAScaleToZero": true}),
-				sailplane.Default(defaultAutoscaler),
-				sailplane.Validate(validateAutoscaler),
+	return apiGroup{autoscalingv2.SchemeGroupVersion, definitions, rules, nil, func() []*apis.Definition {
+		return []*apis.Definition{
+			apis.Resource[autoscalingv2.HorizontalPodAutoscaler, autoscalingv2.HorizontalPodAutoscalerList]("horizontalpodautoscalers",
+				apis.ShortNames("hpa"), apis.Categories("all"), apis.StatusAndMetadata(),
+				apis.RuleOptions(map[string]bool{"HPAScaleToZero": true}),
+				apis.Default(defaultAutoscaler),
+				apis.Validate(validateAutoscaler),
 				table(autoscalerRow, "Reference", "Targets", "MinPods", "MaxPods#", "Replicas#"),
 			),
 		}

@@ -16,29 +16,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	batchrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/batch"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func batch() apiGroup {
-	return apiGroup{batchv1.SchemeGroupVersion, batchDefinitions, batchrules.RegisterValidations, nil, func() []*resource.Definition {
-		return []*resource.Definition{jobs(), cronJobs()}
+	return apiGroup{batchv1.SchemeGroupVersion, batchDefinitions, batchrules.RegisterValidations, nil, func() []*apis.Definition {
+		return []*apis.Definition{jobs(), cronJobs()}
 	}}
 }
 
-func jobs() *resource.Definition {
-	return resource.Of[batchv1.Job, batchv1.JobList]("jobs",
-		resource.Categories("all"), resource.StatusAndMetadata(),
-		resource.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
-		resource.Default(defaultJob),
+func jobs() *apis.Definition {
+	return apis.Resource[batchv1.Job, batchv1.JobList]("jobs",
+		apis.Categories("all"), apis.StatusAndMetadata(),
+		apis.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
+		apis.Default(defaultJob),
 		gated[batchv1.Job](podSpecGates()),
-		resource.PrepareForCreate(selectOwnPods),
-		resource.Validate(func(_ context.Context, j *batchv1.Job) field.ErrorList {
+		apis.PrepareForCreate(selectOwnPods),
+		apis.Validate(func(_ context.Context, j *batchv1.Job) field.ErrorList {
 			return validateJobSpec(&j.Spec, true, field.NewPath("spec"))
 		}),
-		resource.ValidateUpdate(validateJobUpdate),
-		resource.SelectableFields(map[string]func(*batchv1.Job) string{
+		apis.ValidateUpdate(validateJobUpdate),
+		apis.SelectableFields(map[string]func(*batchv1.Job) string{
 			"status.successful": func(j *batchv1.Job) string { return strconv.Itoa(int(j.Status.Succeeded)) },
 		}),
 		orphans(),

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"github.com/sailplane-dev/sailplane/pkg/resource"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 )
 
 const none = "<none>"
@@ -42,14 +42,14 @@ func columns(names ...string) []metav1.TableColumnDefinition {
 }
 
 // table is resource.Columns with the columns by name.
-func table[T any](row func(*T) []any, names ...string) resource.Option {
-	return resource.Columns(row, columns(names...)...)
+func table[T any](row func(*T) []any, names ...string) apis.Option {
+	return apis.Columns(row, columns(names...)...)
 }
 
 // ageAt moves the column Age from one index to another, and removes it if that
 // is negative: a few kinds do not print it where most do.
-func ageAt(from, to int) resource.Option {
-	return resource.Store(func(s *registry.Store) {
+func ageAt(from, to int) apis.Option {
+	return apis.Store(func(s *registry.Store) {
 		s.TableConvertor = movedAge{TableConvertor: s.TableConvertor, from: from, to: to}
 	})
 }

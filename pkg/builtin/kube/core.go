@@ -10,29 +10,29 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 
-	"github.com/sailplane-dev/sailplane/pkg/resource"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 )
 
 func core() apiGroup {
-	return apiGroup{corev1.SchemeGroupVersion, coreDefinitions, coreKinds, extendPods, func() []*resource.Definition {
-		return []*resource.Definition{
+	return apiGroup{corev1.SchemeGroupVersion, coreDefinitions, coreKinds, extendPods, func() []*apis.Definition {
+		return []*apis.Definition{
 			pods(), podTemplates(), replicationControllers(), nodes(), persistentVolumes(), persistentVolumeClaims(),
 		}
 	}}
 }
 
-func pods() *resource.Definition {
-	return resource.Of[corev1.Pod, corev1.PodList]("pods",
-		resource.ShortNames("po"), resource.Categories("all"), resource.StatusAndMetadata("ownerReferences", "deletionTimestamp"),
-		resource.Default(defaultPod),
+func pods() *apis.Definition {
+	return apis.Resource[corev1.Pod, corev1.PodList]("pods",
+		apis.ShortNames("po"), apis.Categories("all"), apis.StatusAndMetadata("ownerReferences", "deletionTimestamp"),
+		apis.Default(defaultPod),
 		gated[corev1.Pod](podGates()),
-		resource.PrepareForCreate(func(_ context.Context, p *corev1.Pod) {
+		apis.PrepareForCreate(func(_ context.Context, p *corev1.Pod) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qualityOfService(&p.Spec)}
 		}),
-		resource.Validate(validatePod), resource.ValidateUpdate(validatePodUpdate),
-		resource.SelectableFields(podFields()),
-		resource.Subresource("binding", newPodBinding),
-		resource.Store(func(s *registry.Store) { s.DeleteStrategy = gracefulPods{s.DeleteStrategy} }),
+		apis.Validate(validatePod), apis.ValidateUpdate(validatePodUpdate),
+		apis.SelectableFields(podFields()),
+		apis.Subresource("binding", newPodBinding),
+		apis.Store(func(s *registry.Store) { s.DeleteStrategy = gracefulPods{s.DeleteStrategy} }),
 		table(podRow, "Ready", "Status", "Restarts", "", "IP", "Node", "Nominated Node", "Readiness Gates"),
 	)
 }
@@ -51,11 +51,11 @@ func podFields() map[string]func(*corev1.Pod) string {
 	}
 }
 
-func podTemplates() *resource.Definition {
-	return resource.Of[corev1.PodTemplate, corev1.PodTemplateList]("podtemplates",
-		resource.Default(func(t *corev1.PodTemplate) { defaultPodSpec(&t.Template.Spec) }),
+func podTemplates() *apis.Definition {
+	return apis.Resource[corev1.PodTemplate, corev1.PodTemplateList]("podtemplates",
+		apis.Default(func(t *corev1.PodTemplate) { defaultPodSpec(&t.Template.Spec) }),
 		gated[corev1.PodTemplate](podSpecGates()),
-		resource.Validate(func(_ context.Context, t *corev1.PodTemplate) field.ErrorList {
+		apis.Validate(func(_ context.Context, t *corev1.PodTemplate) field.ErrorList {
 			return validatePodTemplate(&t.Template, field.NewPath("template"))
 		}),
 		table(func(t *corev1.PodTemplate) []any {
@@ -66,16 +66,16 @@ func podTemplates() *resource.Definition {
 	)
 }
 
-func replicationControllers() *resource.Definition {
-	return resource.Of[corev1.ReplicationController, corev1.ReplicationControllerList]("replicationcontrollers",
-		resource.ShortNames("rc"), resource.Categories("all"), resource.StatusAndMetadata(),
-		resource.Default(defaultController),
+func replicationControllers() *apis.Definition {
+	return apis.Resource[corev1.ReplicationController, corev1.ReplicationControllerList]("replicationcontrollers",
+		apis.ShortNames("rc"), apis.Categories("all"), apis.StatusAndMetadata(),
+		apis.Default(defaultController),
 		gated[corev1.ReplicationController](podSpecGates()),
-		resource.Scale(func(c *corev1.ReplicationController) (*int32, int32, string) {
+		apis.Scale(func(c *corev1.ReplicationController) (*int32, int32, string) {
 			return c.Spec.Replicas, c.Status.Replicas, labels.SelectorFromSet(c.Spec.Selector).String()
 		}, func(c *corev1.ReplicationController, n int32) { c.Spec.Replicas = &n }),
-		resource.Validate(validateController),
-		resource.SelectableFields(map[string]func(*corev1.ReplicationController) string{
+		apis.Validate(validateController),
+		apis.SelectableFields(map[string]func(*corev1.ReplicationController) string{
 			"status.replicas": func(c *corev1.ReplicationController) string { return strconv.Itoa(int(c.Status.Replicas)) },
 		}),
 		orphans(),
@@ -102,52 +102,52 @@ func validateController(_ context.Context, c *corev1.ReplicationController) fiel
 		&metav1.LabelSelector{MatchLabels: c.Spec.Selector}, spec.Child("template"))...)
 }
 
-func nodes() *resource.Definition {
-	return resource.Of[corev1.Node, corev1.NodeList]("nodes",
-		resource.ClusterScoped(), resource.ShortNames("no"), resource.StatusAndMetadata(), resource.NoGeneration(),
-		resource.RuleOptions(map[string]bool{"InPlacePodVerticalScalingSchedulerPreemption": false}),
-		resource.Default(defaultNode),
+func nodes() *apis.Definition {
+	return apis.Resource[corev1.Node, corev1.NodeList]("nodes",
+		apis.ClusterScoped(), apis.ShortNames("no"), apis.StatusAndMetadata(), apis.NoGeneration(),
+		apis.RuleOptions(map[string]bool{"InPlacePodVerticalScalingSchedulerPreemption": false}),
+		apis.Default(defaultNode),
 		gated[corev1.Node](nodeGates()),
-		resource.ValidateUpdate(func(_ context.Context, n, old *corev1.Node) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, n, old *corev1.Node) field.ErrorList {
 			if old.Spec.ProviderID != "" && n.Spec.ProviderID != old.Spec.ProviderID {
 				return field.ErrorList{field.Forbidden(field.NewPath("spec", "providerID"),
 					"node updates may not change providerID except from \"\" to valid")}
 			}
 			return nil
 		}),
-		resource.SelectableFields(map[string]func(*corev1.Node) string{
+		apis.SelectableFields(map[string]func(*corev1.Node) string{
 			"spec.unschedulable": func(n *corev1.Node) string { return strconv.FormatBool(n.Spec.Unschedulable) },
 		}),
-		resource.Store(func(s *registry.Store) { s.CreateStrategy = nodesWithStatus{s.CreateStrategy} }),
+		apis.Store(func(s *registry.Store) { s.CreateStrategy = nodesWithStatus{s.CreateStrategy} }),
 		table(nodeRow, "Status", "Roles", "Version",
 			"", "Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
 		ageAt(4, 3),
 	)
 }
 
-func persistentVolumes() *resource.Definition {
-	return resource.Of[corev1.PersistentVolume, corev1.PersistentVolumeList]("persistentvolumes",
-		resource.ClusterScoped(), resource.ShortNames("pv"), resource.StatusAndMetadata(), resource.NoGeneration(),
-		resource.Default(defaultVolumeObject),
-		resource.PrepareForCreate(func(_ context.Context, v *corev1.PersistentVolume) {
+func persistentVolumes() *apis.Definition {
+	return apis.Resource[corev1.PersistentVolume, corev1.PersistentVolumeList]("persistentvolumes",
+		apis.ClusterScoped(), apis.ShortNames("pv"), apis.StatusAndMetadata(), apis.NoGeneration(),
+		apis.Default(defaultVolumeObject),
+		apis.PrepareForCreate(func(_ context.Context, v *corev1.PersistentVolume) {
 			now := metav1.Now()
 			v.Status = corev1.PersistentVolumeStatus{Phase: corev1.VolumePending, LastPhaseTransitionTime: &now}
 		}),
-		resource.Validate(validateVolume), resource.ValidateUpdate(validateVolumeUpdate),
+		apis.Validate(validateVolume), apis.ValidateUpdate(validateVolumeUpdate),
 		table(volumeRow, "Capacity", "Access Modes", "Reclaim Policy", "Status", "Claim", "StorageClass",
 			"VolumeAttributesClass", "Reason", "", "VolumeMode"),
 	)
 }
 
-func persistentVolumeClaims() *resource.Definition {
-	return resource.Of[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]("persistentvolumeclaims",
-		resource.ShortNames("pvc"), resource.StatusAndMetadata(), resource.NoGeneration(),
-		resource.Default(defaultClaim),
+func persistentVolumeClaims() *apis.Definition {
+	return apis.Resource[corev1.PersistentVolumeClaim, corev1.PersistentVolumeClaimList]("persistentvolumeclaims",
+		apis.ShortNames("pvc"), apis.StatusAndMetadata(), apis.NoGeneration(),
+		apis.Default(defaultClaim),
 		gated[corev1.PersistentVolumeClaim](volumeClaimGates()),
-		resource.PrepareForCreate(func(_ context.Context, c *corev1.PersistentVolumeClaim) {
+		apis.PrepareForCreate(func(_ context.Context, c *corev1.PersistentVolumeClaim) {
 			c.Status = corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending}
 		}),
-		resource.Validate(validateClaim), resource.ValidateUpdate(validateClaimUpdate),
+		apis.Validate(validateClaim), apis.ValidateUpdate(validateClaimUpdate),
 		table(claimRow, "Status", "Volume", "Capacity", "Access Modes", "StorageClass", "VolumeAttributesClass", "", "VolumeMode"),
 	)
 }

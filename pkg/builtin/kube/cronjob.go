@@ -7,27 +7,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // cronJobName is how long the name of a cronjob may be: its jobs append a time
 // of 11 characters, and their names become labels.
 const cronJobName = 52
 
-func cronJobs() *resource.Definition {
-	return resource.Of[batchv1.CronJob, batchv1.CronJobList]("cronjobs",
-		resource.ShortNames("cj"), resource.Categories("all"), resource.StatusAndMetadata(),
-		resource.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
+func cronJobs() *apis.Definition {
+	return apis.Resource[batchv1.CronJob, batchv1.CronJobList]("cronjobs",
+		apis.ShortNames("cj"), apis.Categories("all"), apis.StatusAndMetadata(),
+		apis.RuleOptions(map[string]bool{"WorkloadWithJob": false}),
 		gated[batchv1.CronJob](podSpecGates()),
-		resource.Default(func(c *batchv1.CronJob) {
+		apis.Default(func(c *batchv1.CronJob) {
 			fill(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
 			set(&c.Spec.Suspend, false)
 			set(&c.Spec.SuccessfulJobsHistoryLimit, 3)
 			set(&c.Spec.FailedJobsHistoryLimit, 1)
 			defaultPodSpec(&c.Spec.JobTemplate.Spec.Template.Spec)
 		}),
-		resource.Validate(validateCronJob),
+		apis.Validate(validateCronJob),
 		table(cronJobRow, "Schedule", "Timezone", "Suspend", "Active#", "Last Schedule", "", "Containers", "Images", "Selector"),
 	)
 }

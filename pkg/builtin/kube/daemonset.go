@@ -11,17 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
-func daemonSets() *resource.Definition {
-	return resource.Of[appsv1.DaemonSet, appsv1.DaemonSetList]("daemonsets",
-		resource.ShortNames("ds"), resource.Categories("all"), resource.StatusAndMetadata(),
-		resource.Default(defaultDaemonSet),
+func daemonSets() *apis.Definition {
+	return apis.Resource[appsv1.DaemonSet, appsv1.DaemonSetList]("daemonsets",
+		apis.ShortNames("ds"), apis.Categories("all"), apis.StatusAndMetadata(),
+		apis.Default(defaultDaemonSet),
 		gated[appsv1.DaemonSet](podSpecGates()),
-		resource.Validate(validateDaemonSet),
-		resource.ValidateUpdate(func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
+		apis.Validate(validateDaemonSet),
+		apis.ValidateUpdate(func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
 			return immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
 		}),
 		table(func(d *appsv1.DaemonSet) []any {
@@ -62,17 +62,17 @@ func validateDaemonSet(_ context.Context, d *appsv1.DaemonSet) field.ErrorList {
 	return errs
 }
 
-func controllerRevisions() *resource.Definition {
-	return resource.Of[appsv1.ControllerRevision, appsv1.ControllerRevisionList]("controllerrevisions",
-		resource.NoGeneration(),
-		resource.Validate(func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
+func controllerRevisions() *apis.Definition {
+	return apis.Resource[appsv1.ControllerRevision, appsv1.ControllerRevisionList]("controllerrevisions",
+		apis.NoGeneration(),
+		apis.Validate(func(_ context.Context, r *appsv1.ControllerRevision) field.ErrorList {
 			errs := notNegative(field.NewPath("revision"), r.Revision)
 			if r.Data.Raw == nil && r.Data.Object == nil {
 				errs = append(errs, field.Required(field.NewPath("data"), "data is mandatory"))
 			}
 			return errs
 		}),
-		resource.ValidateUpdate(func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, r, old *appsv1.ControllerRevision) field.ErrorList {
 			if equality.Semantic.DeepEqual(r.Data, old.Data) {
 				return nil
 			}

@@ -7,36 +7,36 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	devicesrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/devices"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func devices() apiGroup {
 	definitions, rules := resourceDefinitions, devicesrules.RegisterValidations
-	return apiGroup{resourcev1.SchemeGroupVersion, definitions, rules, nil, func() []*resource.Definition {
-		return []*resource.Definition{
+	return apiGroup{resourcev1.SchemeGroupVersion, definitions, rules, nil, func() []*apis.Definition {
+		return []*apis.Definition{
 			deviceClasses(), deviceTaintRules(), resourceClaims(), resourceClaimTemplates(), resourceSlices(),
 		}
 	}}
 }
 
-func deviceClasses() *resource.Definition {
-	return resource.Of[resourcev1.DeviceClass, resourcev1.DeviceClassList]("deviceclasses",
-		resource.ClusterScoped(),
+func deviceClasses() *apis.Definition {
+	return apis.Resource[resourcev1.DeviceClass, resourcev1.DeviceClassList]("deviceclasses",
+		apis.ClusterScoped(),
 		table(func(*resourcev1.DeviceClass) []any { return nil }),
 	)
 }
 
-func resourceClaims() *resource.Definition {
-	return resource.Of[resourcev1.ResourceClaim, resourcev1.ResourceClaimList]("resourceclaims",
-		resource.Status(), resource.NoGeneration(),
-		resource.Default(func(c *resourcev1.ResourceClaim) { defaultDeviceClaim(&c.Spec.Devices) }),
+func resourceClaims() *apis.Definition {
+	return apis.Resource[resourcev1.ResourceClaim, resourcev1.ResourceClaimList]("resourceclaims",
+		apis.Status(), apis.NoGeneration(),
+		apis.Default(func(c *resourcev1.ResourceClaim) { defaultDeviceClaim(&c.Spec.Devices) }),
 		gated[resourcev1.ResourceClaim](deviceClaimGates()),
-		resource.Validate(func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
+		apis.Validate(func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
 			return validateDeviceClaim(&c.Spec.Devices, field.NewPath("spec", "devices"))
 		}),
-		resource.ValidateUpdate(func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
 			return immutable(field.NewPath("spec"), c.Spec, old.Spec)
 		}),
 		table(func(c *resourcev1.ResourceClaim) []any {
@@ -59,15 +59,15 @@ func resourceClaims() *resource.Definition {
 	)
 }
 
-func resourceClaimTemplates() *resource.Definition {
-	return resource.Of[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList]("resourceclaimtemplates",
-		resource.NoGeneration(),
-		resource.Default(func(t *resourcev1.ResourceClaimTemplate) { defaultDeviceClaim(&t.Spec.Spec.Devices) }),
+func resourceClaimTemplates() *apis.Definition {
+	return apis.Resource[resourcev1.ResourceClaimTemplate, resourcev1.ResourceClaimTemplateList]("resourceclaimtemplates",
+		apis.NoGeneration(),
+		apis.Default(func(t *resourcev1.ResourceClaimTemplate) { defaultDeviceClaim(&t.Spec.Spec.Devices) }),
 		gated[resourcev1.ResourceClaimTemplate](deviceClaimGates()),
-		resource.Validate(func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
+		apis.Validate(func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 			return validateDeviceClaim(&t.Spec.Spec.Devices, field.NewPath("spec", "spec", "devices"))
 		}),
-		resource.ValidateUpdate(func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
 			return immutable(field.NewPath("spec"), t.Spec, old.Spec)
 		}),
 		table(func(*resourcev1.ResourceClaimTemplate) []any { return nil }),
@@ -117,19 +117,19 @@ func validateDeviceClaim(c *resourcev1.DeviceClaim, path *field.Path) field.Erro
 	return errs
 }
 
-func resourceSlices() *resource.Definition {
-	return resource.Of[resourcev1.ResourceSlice, resourcev1.ResourceSliceList]("resourceslices",
-		resource.ClusterScoped(),
-		resource.RuleOptions(map[string]bool{"DRAPartitionableDevicesType": false}),
+func resourceSlices() *apis.Definition {
+	return apis.Resource[resourcev1.ResourceSlice, resourcev1.ResourceSliceList]("resourceslices",
+		apis.ClusterScoped(),
+		apis.RuleOptions(map[string]bool{"DRAPartitionableDevicesType": false}),
 		gated[resourcev1.ResourceSlice](sliceGates()),
-		resource.Default(func(s *resourcev1.ResourceSlice) {
+		apis.Default(func(s *resourcev1.ResourceSlice) {
 			for _, device := range s.Spec.Devices {
 				for i := range device.Taints {
 					defaultTaint(&device.Taints[i])
 				}
 			}
 		}),
-		resource.Validate(func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
+		apis.Validate(func(_ context.Context, s *resourcev1.ResourceSlice) field.ErrorList {
 			spec := field.NewPath("spec")
 			errs := check.Required(spec.Child("driver"), s.Spec.Driver)
 			errs = append(errs, check.Required(spec.Child("pool", "name"), s.Spec.Pool.Name)...)
@@ -147,13 +147,13 @@ func resourceSlices() *resource.Definition {
 			}
 			return errs
 		}),
-		resource.ValidateUpdate(func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
 			spec := field.NewPath("spec")
 			errs := immutable(spec.Child("driver"), s.Spec.Driver, old.Spec.Driver)
 			errs = append(errs, immutable(spec.Child("pool", "name"), s.Spec.Pool.Name, old.Spec.Pool.Name)...)
 			return append(errs, immutable(spec.Child("nodeName"), s.Spec.NodeName, old.Spec.NodeName)...)
 		}),
-		resource.SelectableFields(map[string]func(*resourcev1.ResourceSlice) string{
+		apis.SelectableFields(map[string]func(*resourcev1.ResourceSlice) string{
 			"spec.nodeName": func(s *resourcev1.ResourceSlice) string { return value(s.Spec.NodeName) },
 			"spec.driver":   func(s *resourcev1.ResourceSlice) string { return s.Spec.Driver },
 		}),

@@ -11,18 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
-func deviceTaintRules() *resource.Definition {
-	return resource.Of[resourcev1.DeviceTaintRule, resourcev1.DeviceTaintRuleList]("devicetaintrules",
-		resource.ClusterScoped(), resource.Status(),
-		resource.Default(func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) }),
-		resource.PrepareForUpdate(func(_ context.Context, r, old *resourcev1.DeviceTaintRule) {
+func deviceTaintRules() *apis.Definition {
+	return apis.Resource[resourcev1.DeviceTaintRule, resourcev1.DeviceTaintRuleList]("devicetaintrules",
+		apis.ClusterScoped(), apis.Status(),
+		apis.Default(func(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint) }),
+		apis.PrepareForUpdate(func(_ context.Context, r, old *resourcev1.DeviceTaintRule) {
 			renewTaint(&r.Spec.Taint, &old.Spec.Taint)
 		}),
-		resource.Validate(validateTaintRule),
+		apis.Validate(validateTaintRule),
 		table(func(r *resourcev1.DeviceTaintRule) []any {
 			taint := r.Spec.Taint
 			return []any{taint.Key, taint.Value, string(taint.Effect), since(taint.TimeAdded, "")}

@@ -14,7 +14,7 @@ func elsewhere() map[string]string {
 		"pkg/builtin/core": "namespaces configmaps secrets events events.events.k8s.io serviceaccounts resourcequotas " +
 			"limitranges services endpoints",
 		"pkg/builtin/coordination": "leases.coordination.k8s.io",
-		"pkg/builtin/discovery":    "endpointslices.discovery.k8s.io",
+		"pkg/builtin/endpoints":    "endpointslices.discovery.k8s.io",
 		"pkg/builtin/certificates": "certificatesigningrequests.certificates.k8s.io clustertrustbundles.certificates.k8s.io " +
 			"podcertificaterequests.certificates.k8s.io",
 		"pkg/builtin/rbac": "roles.rbac.authorization.k8s.io rolebindings.rbac.authorization.k8s.io " +

@@ -6,25 +6,25 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	flowcontrolrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/flowcontrol"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func flowControl() apiGroup {
 	definitions, rules := flowcontrolDefinitions, flowcontrolrules.RegisterValidations
-	return apiGroup{flowcontrolv1.SchemeGroupVersion, definitions, rules, nil, func() []*resource.Definition {
-		return []*resource.Definition{flowSchemas(), priorityLevels()}
+	return apiGroup{flowcontrolv1.SchemeGroupVersion, definitions, rules, nil, func() []*apis.Definition {
+		return []*apis.Definition{flowSchemas(), priorityLevels()}
 	}}
 }
 
-func flowSchemas() *resource.Definition {
-	return resource.Of[flowcontrolv1.FlowSchema, flowcontrolv1.FlowSchemaList]("flowschemas",
-		resource.ClusterScoped(), resource.Status(),
-		resource.Default(func(f *flowcontrolv1.FlowSchema) {
+func flowSchemas() *apis.Definition {
+	return apis.Resource[flowcontrolv1.FlowSchema, flowcontrolv1.FlowSchemaList]("flowschemas",
+		apis.ClusterScoped(), apis.Status(),
+		apis.Default(func(f *flowcontrolv1.FlowSchema) {
 			fill(&f.Spec.MatchingPrecedence, 1000)
 		}),
-		resource.Validate(validateFlowSchema),
+		apis.Validate(validateFlowSchema),
 		table(func(f *flowcontrolv1.FlowSchema) []any {
 			missing := "?"
 			for _, c := range f.Status.Conditions {
@@ -64,12 +64,12 @@ func validateFlowSchema(_ context.Context, f *flowcontrolv1.FlowSchema) field.Er
 	return errs
 }
 
-func priorityLevels() *resource.Definition {
-	return resource.Of[flowcontrolv1.PriorityLevelConfiguration, flowcontrolv1.PriorityLevelConfigurationList](
+func priorityLevels() *apis.Definition {
+	return apis.Resource[flowcontrolv1.PriorityLevelConfiguration, flowcontrolv1.PriorityLevelConfigurationList](
 		"prioritylevelconfigurations",
-		resource.ClusterScoped(), resource.Status(),
-		resource.Default(defaultPriorityLevel),
-		resource.Validate(validatePriorityLevel),
+		apis.ClusterScoped(), apis.Status(),
+		apis.Default(defaultPriorityLevel),
+		apis.Validate(validatePriorityLevel),
 		table(priorityLevelRow, "Type", "NominalConcurrencyShares", "Queues", "HandSize", "QueueLengthLimit"),
 	)
 }

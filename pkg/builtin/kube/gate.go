@@ -7,7 +7,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"github.com/sailplane-dev/sailplane/pkg/resource"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 )
 
 // Feature gates of Kubernetes that are off by default and guard fields.
@@ -90,8 +90,8 @@ func deviceClaimGates() gates {
 }
 
 // gated is the option for kinds that have fields of features that are off.
-func gated[T any](g gates) resource.Option {
-	return resource.Drop(func(obj, old *T) { drop(obj, old, g) })
+func gated[T any](g gates) apis.Option {
+	return apis.Drop(func(obj, old *T) { drop(obj, old, g) })
 }
 
 // drop empties guarded fields, except those of features that the old object uses.

@@ -12,9 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/common"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // apiGroup says what an API group is made of.
@@ -25,7 +24,7 @@ type apiGroup struct {
 	rules func(*runtime.Scheme) error
 	// extend adds what a resource needs beside its store; may be nil.
 	extend    func(*controlplane.Plan, controlplane.Resource) controlplane.Resource
-	resources func() []*resource.Definition
+	resources func() []*apis.Definition
 }
 
 // every is all groups, in the order in which kube-apiserver ranks them.
@@ -42,12 +41,12 @@ func every() []apiGroup {
 var shared sync.Map //nolint:gochecknoglobals // schema.GroupVersion -> *group.Group, each a constant
 
 // group is the group with its scheme and definitions, made once per process.
-func (g apiGroup) group() *group.Group {
+func (g apiGroup) group() *apis.Group {
 	made, ok := shared.Load(g.gv)
 	if !ok {
-		made, _ = shared.LoadOrStore(g.gv, group.New(g.gv, g.rules, g.definitions, g.resources()...))
+		made, _ = shared.LoadOrStore(g.gv, apis.NewGroup(g.gv, g.rules, g.definitions, g.resources()...))
 	}
-	return made.(*group.Group) //nolint:forcetypeassert // nothing else is stored
+	return made.(*apis.Group) //nolint:forcetypeassert // nothing else is stored
 }
 
 // name is what errors and [Groups] call the group.
@@ -73,7 +72,7 @@ func (p part) Install(plan *controlplane.Plan) error {
 	var errs []error
 	var served []controlplane.Resource
 	for _, name := range p.names {
-		if !slices.ContainsFunc(g.Resources(), func(d *resource.Definition) bool { return d.Name() == name }) {
+		if !slices.ContainsFunc(g.Resources(), func(d *apis.Definition) bool { return d.Name() == name }) {
 			errs = append(errs, p.group.unknown(name))
 		}
 	}

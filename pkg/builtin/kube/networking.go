@@ -12,22 +12,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	networkingrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/networking"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func networking() apiGroup {
 	definitions, rules := networkingDefinitions, networkingrules.RegisterValidations
-	return apiGroup{networkingv1.SchemeGroupVersion, definitions, rules, nil, func() []*resource.Definition {
-		return []*resource.Definition{ingresses(), ingressClasses(), networkPolicies(), ipAddresses(), serviceCIDRs()}
+	return apiGroup{networkingv1.SchemeGroupVersion, definitions, rules, nil, func() []*apis.Definition {
+		return []*apis.Definition{ingresses(), ingressClasses(), networkPolicies(), ipAddresses(), serviceCIDRs()}
 	}}
 }
 
-func ingresses() *resource.Definition {
-	return resource.Of[networkingv1.Ingress, networkingv1.IngressList]("ingresses",
-		resource.ShortNames("ing"), resource.StatusAndMetadata(),
-		resource.Validate(validateIngress),
+func ingresses() *apis.Definition {
+	return apis.Resource[networkingv1.Ingress, networkingv1.IngressList]("ingresses",
+		apis.ShortNames("ing"), apis.StatusAndMetadata(),
+		apis.Validate(validateIngress),
 		table(ingressRow, "Class", "Hosts", "Address", "Ports"),
 	)
 }
@@ -129,18 +129,18 @@ func hostsText(hosts []string, rules int) string {
 	return strings.Join(hosts, ",")
 }
 
-func ingressClasses() *resource.Definition {
-	return resource.Of[networkingv1.IngressClass, networkingv1.IngressClassList]("ingressclasses",
-		resource.ClusterScoped(),
-		resource.Default(func(c *networkingv1.IngressClass) {
+func ingressClasses() *apis.Definition {
+	return apis.Resource[networkingv1.IngressClass, networkingv1.IngressClassList]("ingressclasses",
+		apis.ClusterScoped(),
+		apis.Default(func(c *networkingv1.IngressClass) {
 			if c.Spec.Parameters != nil {
 				set(&c.Spec.Parameters.Scope, networkingv1.IngressClassParametersReferenceScopeCluster)
 			}
 		}),
-		resource.Validate(func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList {
+		apis.Validate(func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList {
 			return check.Required(field.NewPath("spec", "controller"), c.Spec.Controller)
 		}),
-		resource.ValidateUpdate(func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
 			return immutable(field.NewPath("spec", "controller"), c.Spec.Controller, old.Spec.Controller)
 		}),
 		table(func(c *networkingv1.IngressClass) []any {
@@ -157,10 +157,10 @@ func ingressClasses() *resource.Definition {
 	)
 }
 
-func networkPolicies() *resource.Definition {
-	return resource.Of[networkingv1.NetworkPolicy, networkingv1.NetworkPolicyList]("networkpolicies",
-		resource.ShortNames("netpol"),
-		resource.Default(defaultNetworkPolicy),
+func networkPolicies() *apis.Definition {
+	return apis.Resource[networkingv1.NetworkPolicy, networkingv1.NetworkPolicyList]("networkpolicies",
+		apis.ShortNames("netpol"),
+		apis.Default(defaultNetworkPolicy),
 		table(func(n *networkingv1.NetworkPolicy) []any {
 			return []any{metav1.FormatLabelSelector(&n.Spec.PodSelector)}
 		}, "Pod-Selector"),
@@ -186,16 +186,16 @@ func defaultNetworkPolicy(n *networkingv1.NetworkPolicy) {
 	}
 }
 
-func ipAddresses() *resource.Definition {
-	return resource.Of[networkingv1.IPAddress, networkingv1.IPAddressList]("ipaddresses",
-		resource.ClusterScoped(), resource.ShortNames("ip"), resource.NoGeneration(),
-		resource.NameValidation(func(name string, _ bool) []string {
+func ipAddresses() *apis.Definition {
+	return apis.Resource[networkingv1.IPAddress, networkingv1.IPAddressList]("ipaddresses",
+		apis.ClusterScoped(), apis.ShortNames("ip"), apis.NoGeneration(),
+		apis.NameValidation(func(name string, _ bool) []string {
 			if ip, err := netip.ParseAddr(name); err != nil || ip.String() != name {
 				return []string{"must be an IP address in canonical form"}
 			}
 			return nil
 		}),
-		resource.ValidateUpdate(func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
 			return immutable(field.NewPath("spec", "parentRef"), a.Spec.ParentRef, old.Spec.ParentRef)
 		}),
 		table(func(a *networkingv1.IPAddress) []any {
@@ -205,10 +205,10 @@ func ipAddresses() *resource.Definition {
 	)
 }
 
-func serviceCIDRs() *resource.Definition {
-	return resource.Of[networkingv1.ServiceCIDR, networkingv1.ServiceCIDRList]("servicecidrs",
-		resource.ClusterScoped(), resource.Status(), resource.NoGeneration(),
-		resource.Validate(func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
+func serviceCIDRs() *apis.Definition {
+	return apis.Resource[networkingv1.ServiceCIDR, networkingv1.ServiceCIDRList]("servicecidrs",
+		apis.ClusterScoped(), apis.Status(), apis.NoGeneration(),
+		apis.Validate(func(_ context.Context, c *networkingv1.ServiceCIDR) field.ErrorList {
 			at := field.NewPath("spec", "cidrs")
 			if n := len(c.Spec.CIDRs); n == 0 {
 				return field.ErrorList{field.Required(at, "at least one CIDR required")}
@@ -223,7 +223,7 @@ func serviceCIDRs() *resource.Definition {
 			}
 			return errs
 		}),
-		resource.ValidateUpdate(func(_ context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, c, old *networkingv1.ServiceCIDR) field.ErrorList {
 			if len(old.Spec.CIDRs) == 1 && len(c.Spec.CIDRs) == 2 && c.Spec.CIDRs[0] == old.Spec.CIDRs[0] {
 				return nil // the other IP family is added
 			}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
-	"github.com/sailplane-dev/sailplane/pkg/resource"
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 )
 
 // gracefulPods gives a pod that runs on a node time to end: the delete marks
@@ -43,8 +43,8 @@ func (gracefulPods) CheckGracefulDelete(_ context.Context, obj runtime.Object, o
 
 // orphans makes a delete without a policy orphan the dependents, as Kubernetes
 // does for its oldest workloads.
-func orphans() resource.Option {
-	return resource.Store(func(s *registry.Store) { s.DeleteStrategy = orphaning{s.DeleteStrategy} })
+func orphans() apis.Option {
+	return apis.Store(func(s *registry.Store) { s.DeleteStrategy = orphaning{s.DeleteStrategy} })
 }
 
 type orphaning struct{ rest.RESTDeleteStrategy }

@@ -13,12 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
-	"k8s.io/apiserver/pkg/registry/rest"
 	apistorage "k8s.io/apiserver/pkg/storage"
 	storeerr "k8s.io/apiserver/pkg/storage/errors"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
 	corerules "github.com/sailplane-dev/sailplane/pkg/internal/rules/core"
 )
 
@@ -28,8 +27,8 @@ import (
 func coreKinds(s *runtime.Scheme) error {
 	s.AddKnownTypes(policyv1beta1.SchemeGroupVersion, &policyv1beta1.Eviction{})
 	return errors.Join(corerules.RegisterValidations(s),
-		group.Kinds(corev1.SchemeGroupVersion, &corev1.Binding{})(s),
-		group.Kinds(policyv1.SchemeGroupVersion, &policyv1.Eviction{})(s),
+		apis.RegisterKinds(corev1.SchemeGroupVersion, &corev1.Binding{})(s),
+		apis.RegisterKinds(policyv1.SchemeGroupVersion, &policyv1.Eviction{})(s),
 		s.AddConversionFunc(&policyv1beta1.Eviction{}, &policyv1.Eviction{}, func(a, b any, _ conversion.Scope) error {
 			from, isOld := a.(*policyv1beta1.Eviction)
 			to, isHub := b.(*policyv1.Eviction)
@@ -49,8 +48,8 @@ func extendPods(p *controlplane.Plan, r controlplane.Resource) controlplane.Reso
 	budgets := &budgets{}
 	p.Work(controlplane.Work{Name: "pod disruption budgets", Start: budgets.start})
 	build := r.Build
-	r.Build = func(env controlplane.Env) (map[string]map[string]rest.Storage, error) {
-		versions, err := build(env)
+	r.Build = func(config controlplane.BuildConfig) (controlplane.ResourceStorage, error) {
+		versions, err := build(config)
 		if err != nil {
 			return nil, err
 		}

@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	noderules "github.com/sailplane-dev/sailplane/pkg/internal/rules/node"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func policy() apiGroup {
-	return apiGroup{policyv1.SchemeGroupVersion, policyDefinitions, nil, nil, func() []*resource.Definition {
-		return []*resource.Definition{
-			resource.Of[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]("poddisruptionbudgets",
-				resource.ShortNames("pdb"), resource.StatusAndMetadata(),
-				resource.Validate(validateBudget),
+	return apiGroup{policyv1.SchemeGroupVersion, policyDefinitions, nil, nil, func() []*apis.Definition {
+		return []*apis.Definition{
+			apis.Resource[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]("poddisruptionbudgets",
+				apis.ShortNames("pdb"), apis.StatusAndMetadata(),
+				apis.Validate(validateBudget),
 				table(func(b *policyv1.PodDisruptionBudget) []any {
 					return []any{limit(b.Spec.MinAvailable), limit(b.Spec.MaxUnavailable), b.Status.DisruptionsAllowed}
 				}, "Min Available", "Max Unavailable", "Allowed Disruptions#"),
@@ -55,13 +55,13 @@ func validateBudget(_ context.Context, b *policyv1.PodDisruptionBudget) field.Er
 }
 
 func scheduling() apiGroup {
-	return apiGroup{schedulingv1.SchemeGroupVersion, schedulingDefinitions, nil, nil, func() []*resource.Definition {
-		return []*resource.Definition{
-			resource.Of[schedulingv1.PriorityClass, schedulingv1.PriorityClassList]("priorityclasses",
-				resource.ClusterScoped(), resource.ShortNames("pc"),
-				resource.Default(func(c *schedulingv1.PriorityClass) { set(&c.PreemptionPolicy, corev1.PreemptLowerPriority) }),
-				resource.Validate(validatePriorityClass),
-				resource.ValidateUpdate(func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
+	return apiGroup{schedulingv1.SchemeGroupVersion, schedulingDefinitions, nil, nil, func() []*apis.Definition {
+		return []*apis.Definition{
+			apis.Resource[schedulingv1.PriorityClass, schedulingv1.PriorityClassList]("priorityclasses",
+				apis.ClusterScoped(), apis.ShortNames("pc"),
+				apis.Default(func(c *schedulingv1.PriorityClass) { set(&c.PreemptionPolicy, corev1.PreemptLowerPriority) }),
+				apis.Validate(validatePriorityClass),
+				apis.ValidateUpdate(func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
 					var errs field.ErrorList
 					if c.Value != old.Value {
 						errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
@@ -91,11 +91,11 @@ func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) fie
 }
 
 func node() apiGroup {
-	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, noderules.RegisterValidations, nil, func() []*resource.Definition {
-		return []*resource.Definition{
-			resource.Of[nodev1.RuntimeClass, nodev1.RuntimeClassList]("runtimeclasses",
-				resource.ClusterScoped(), resource.NoGeneration(),
-				resource.ValidateUpdate(func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
+	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, noderules.RegisterValidations, nil, func() []*apis.Definition {
+		return []*apis.Definition{
+			apis.Resource[nodev1.RuntimeClass, nodev1.RuntimeClassList]("runtimeclasses",
+				apis.ClusterScoped(), apis.NoGeneration(),
+				apis.ValidateUpdate(func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
 					return immutable(field.NewPath("handler"), c.Handler, old.Handler)
 				}),
 				table(func(c *nodev1.RuntimeClass) []any { return []any{c.Handler} }, "Handler"),

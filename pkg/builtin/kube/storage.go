@@ -10,33 +10,33 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	storagerules "github.com/sailplane-dev/sailplane/pkg/internal/rules/storage"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 func storage() apiGroup {
-	return apiGroup{storagev1.SchemeGroupVersion, storageDefinitions, storagerules.RegisterValidations, nil, func() []*resource.Definition {
-		return []*resource.Definition{
+	return apiGroup{storagev1.SchemeGroupVersion, storageDefinitions, storagerules.RegisterValidations, nil, func() []*apis.Definition {
+		return []*apis.Definition{
 			storageClasses(), volumeAttachments(), volumeAttributesClasses(), csiDrivers(), csiNodes(), csiStorageCapacities(),
 		}
 	}}
 }
 
-func storageClasses() *resource.Definition {
-	return resource.Of[storagev1.StorageClass, storagev1.StorageClassList]("storageclasses",
-		resource.ClusterScoped(), resource.ShortNames("sc"), resource.NoGeneration(),
-		resource.Default(func(c *storagev1.StorageClass) {
+func storageClasses() *apis.Definition {
+	return apis.Resource[storagev1.StorageClass, storagev1.StorageClassList]("storageclasses",
+		apis.ClusterScoped(), apis.ShortNames("sc"), apis.NoGeneration(),
+		apis.Default(func(c *storagev1.StorageClass) {
 			set(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 			set(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
 		}),
-		resource.Validate(func(_ context.Context, c *storagev1.StorageClass) field.ErrorList {
+		apis.Validate(func(_ context.Context, c *storagev1.StorageClass) field.ErrorList {
 			errs := check.OneOf(field.NewPath("reclaimPolicy"), value(c.ReclaimPolicy),
 				corev1.PersistentVolumeReclaimDelete, corev1.PersistentVolumeReclaimRetain)
 			return append(errs, check.OneOf(field.NewPath("volumeBindingMode"), value(c.VolumeBindingMode),
 				storagev1.VolumeBindingImmediate, storagev1.VolumeBindingWaitForFirstConsumer)...)
 		}),
-		resource.ValidateUpdate(func(_ context.Context, c, old *storagev1.StorageClass) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, c, old *storagev1.StorageClass) field.ErrorList {
 			errs := sameParameters(c.Parameters, old.Parameters)
 			if c.Provisioner != old.Provisioner {
 				errs = append(errs, field.Forbidden(field.NewPath("provisioner"), "updates to provisioner are forbidden."))
@@ -59,10 +59,10 @@ func sameParameters(is, was map[string]string) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("parameters"), "updates to parameters are forbidden.")}
 }
 
-func volumeAttachments() *resource.Definition {
-	return resource.Of[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList]("volumeattachments",
-		resource.ClusterScoped(), resource.Status(), resource.NoGeneration(),
-		resource.Validate(func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
+func volumeAttachments() *apis.Definition {
+	return apis.Resource[storagev1.VolumeAttachment, storagev1.VolumeAttachmentList]("volumeattachments",
+		apis.ClusterScoped(), apis.Status(), apis.NoGeneration(),
+		apis.Validate(func(_ context.Context, a *storagev1.VolumeAttachment) field.ErrorList {
 			spec := field.NewPath("spec")
 			errs := check.Required(spec.Child("nodeName"), a.Spec.NodeName)
 			source, one := a.Spec.Source, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
@@ -74,7 +74,7 @@ func volumeAttachments() *resource.Definition {
 			}
 			return errs
 		}),
-		resource.ValidateUpdate(func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
 			return immutable(field.NewPath("spec"), a.Spec, old.Spec)
 		}),
 		table(func(a *storagev1.VolumeAttachment) []any {
@@ -83,17 +83,17 @@ func volumeAttachments() *resource.Definition {
 	)
 }
 
-func volumeAttributesClasses() *resource.Definition {
-	return resource.Of[storagev1.VolumeAttributesClass, storagev1.VolumeAttributesClassList]("volumeattributesclasses",
-		resource.ClusterScoped(), resource.ShortNames("vac"), resource.NoGeneration(),
-		resource.Validate(func(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
+func volumeAttributesClasses() *apis.Definition {
+	return apis.Resource[storagev1.VolumeAttributesClass, storagev1.VolumeAttributesClassList]("volumeattributesclasses",
+		apis.ClusterScoped(), apis.ShortNames("vac"), apis.NoGeneration(),
+		apis.Validate(func(_ context.Context, c *storagev1.VolumeAttributesClass) field.ErrorList {
 			errs := check.Required(field.NewPath("driverName"), c.DriverName)
 			if len(c.Parameters) == 0 {
 				errs = append(errs, field.Required(field.NewPath("parameters"), "must contain at least one key/value pair"))
 			}
 			return errs
 		}),
-		resource.ValidateUpdate(func(_ context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 			errs := sameParameters(c.Parameters, old.Parameters)
 			if c.DriverName != old.DriverName {
 				errs = append(errs, field.Forbidden(field.NewPath("driverName"), "updates to driverName are forbidden."))
@@ -104,10 +104,10 @@ func volumeAttributesClasses() *resource.Definition {
 	)
 }
 
-func csiDrivers() *resource.Definition {
-	return resource.Of[storagev1.CSIDriver, storagev1.CSIDriverList]("csidrivers",
-		resource.ClusterScoped(), resource.NoGeneration(),
-		resource.Default(func(d *storagev1.CSIDriver) {
+func csiDrivers() *apis.Definition {
+	return apis.Resource[storagev1.CSIDriver, storagev1.CSIDriverList]("csidrivers",
+		apis.ClusterScoped(), apis.NoGeneration(),
+		apis.Default(func(d *storagev1.CSIDriver) {
 			set(&d.Spec.AttachRequired, true)
 			set(&d.Spec.PodInfoOnMount, false)
 			set(&d.Spec.StorageCapacity, false)
@@ -118,11 +118,11 @@ func csiDrivers() *resource.Definition {
 				d.Spec.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 			}
 		}),
-		resource.Validate(func(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
+		apis.Validate(func(_ context.Context, d *storagev1.CSIDriver) field.ErrorList {
 			return check.OneOf(field.NewPath("spec", "fsGroupPolicy"), value(d.Spec.FSGroupPolicy), storagev1.FileFSGroupPolicy,
 				storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 		}),
-		resource.ValidateUpdate(func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
 			spec, is, was := field.NewPath("spec"), &d.Spec, &old.Spec
 			errs := immutable(spec.Child("attachRequired"), is.AttachRequired, was.AttachRequired)
 			return append(errs, immutable(spec.Child("volumeLifecycleModes"), is.VolumeLifecycleModes, was.VolumeLifecycleModes)...)
@@ -149,11 +149,11 @@ func csiDriverRow(d *storagev1.CSIDriver) []any {
 	}
 }
 
-func csiNodes() *resource.Definition {
-	return resource.Of[storagev1.CSINode, storagev1.CSINodeList]("csinodes",
-		resource.ClusterScoped(), resource.Status(), resource.NoGeneration(),
+func csiNodes() *apis.Definition {
+	return apis.Resource[storagev1.CSINode, storagev1.CSINodeList]("csinodes",
+		apis.ClusterScoped(), apis.Status(), apis.NoGeneration(),
 		gated[storagev1.CSINode](csiNodeGates()),
-		resource.Validate(func(_ context.Context, n *storagev1.CSINode) field.ErrorList {
+		apis.Validate(func(_ context.Context, n *storagev1.CSINode) field.ErrorList {
 			var errs field.ErrorList
 			names := map[string]bool{}
 			for i, d := range n.Spec.Drivers {
@@ -171,13 +171,13 @@ func csiNodes() *resource.Definition {
 	)
 }
 
-func csiStorageCapacities() *resource.Definition {
-	return resource.Of[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList]("csistoragecapacities",
-		resource.NoGeneration(),
-		resource.Validate(func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
+func csiStorageCapacities() *apis.Definition {
+	return apis.Resource[storagev1.CSIStorageCapacity, storagev1.CSIStorageCapacityList]("csistoragecapacities",
+		apis.NoGeneration(),
+		apis.Validate(func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
 			return check.Required(field.NewPath("storageClassName"), c.StorageClassName)
 		}),
-		resource.ValidateUpdate(func(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
+		apis.ValidateUpdate(func(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 			errs := immutable(field.NewPath("nodeTopology"), c.NodeTopology, old.NodeTopology)
 			return append(errs, immutable(field.NewPath("storageClassName"), c.StorageClassName, old.StorageClassName)...)
 		}),

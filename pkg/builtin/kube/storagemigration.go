@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	storagemigrationrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/storagemigration"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // migration is the kind of the group.
@@ -21,12 +21,12 @@ type migration = storagemigrationv1.StorageVersionMigration
 
 func storageMigration() apiGroup {
 	definitions, rules := storageMigrationDefinitions, storagemigrationrules.RegisterValidations
-	return apiGroup{storagemigrationv1.SchemeGroupVersion, definitions, rules, nil, func() []*resource.Definition {
-		return []*resource.Definition{
-			resource.Of[migration, storagemigrationv1.StorageVersionMigrationList]("storageversionmigrations",
-				resource.ClusterScoped(), resource.Status(), resource.NoGeneration(),
-				resource.Validate(validateMigration),
-				resource.ValidateUpdate(validateMigrationUpdate),
+	return apiGroup{storagemigrationv1.SchemeGroupVersion, definitions, rules, nil, func() []*apis.Definition {
+		return []*apis.Definition{
+			apis.Resource[migration, storagemigrationv1.StorageVersionMigrationList]("storageversionmigrations",
+				apis.ClusterScoped(), apis.Status(), apis.NoGeneration(),
+				apis.Validate(validateMigration),
+				apis.ValidateUpdate(validateMigrationUpdate),
 				table(func(m *migration) []any { return []any{m.Spec.Resource.String(), migrationState(m)} }, "Resource", "Status"),
 				ageAt(3, -1),
 			),

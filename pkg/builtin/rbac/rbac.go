@@ -31,9 +31,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/group"
-	"github.com/sailplane-dev/sailplane/pkg/resource"
 )
 
 // Roles is the part that serves roles, with the admission plugin RoleEscalation.
@@ -79,55 +78,55 @@ const (
 
 // shared is the group, made once per process: its scheme and definitions are
 // the same for every plane.
-var shared = sync.OnceValue(func() *group.Group {
-	return group.New(rbacv1.SchemeGroupVersion, rbacv1.AddToScheme, rbacDefinitions,
+var shared = sync.OnceValue(func() *apis.Group {
+	return apis.NewGroup(rbacv1.SchemeGroupVersion, rbacv1.AddToScheme, rbacDefinitions,
 		defineRoles(), defineClusterRoles(), defineRoleBindings(), defineClusterRoleBindings())
 })
 
 // serve adds one resource of the group to a plane, and its guard.
 func serve(p *controlplane.Plan, name string) error {
 	g := shared()
-	i := slices.IndexFunc(g.Resources(), func(d *resource.Definition) bool { return d.Name() == name })
+	i := slices.IndexFunc(g.Resources(), func(d *apis.Definition) bool { return d.Name() == name })
 	d := g.Resources()[i]
 	p.Admit(d.Kind()+"Escalation", newGuard(name))
 	return g.Serve(p, d)
 }
 
 // options are what all resources of the group have in common.
-func options(more ...resource.Option) []resource.Option {
-	return append(more, resource.NameValidation(pathSegment), resource.NoGeneration(), resource.CreateOnUpdate())
+func options(more ...apis.Option) []apis.Option {
+	return append(more, apis.NameValidation(pathSegment), apis.NoGeneration(), apis.CreateOnUpdate())
 }
 
-func defineRoles() *resource.Definition {
-	return resource.Of[rbacv1.Role, rbacv1.RoleList](roles, options(resource.Validate(validateRole))...)
+func defineRoles() *apis.Definition {
+	return apis.Resource[rbacv1.Role, rbacv1.RoleList](roles, options(apis.Validate(validateRole))...)
 }
 
-func defineClusterRoles() *resource.Definition {
-	return resource.Of[rbacv1.ClusterRole, rbacv1.ClusterRoleList](clusterRoles,
-		options(resource.ClusterScoped(), resource.Validate(validateClusterRole))...)
+func defineClusterRoles() *apis.Definition {
+	return apis.Resource[rbacv1.ClusterRole, rbacv1.ClusterRoleList](clusterRoles,
+		options(apis.ClusterScoped(), apis.Validate(validateClusterRole))...)
 }
 
-func defineRoleBindings() *resource.Definition {
-	return resource.Of[rbacv1.RoleBinding, rbacv1.RoleBindingList](roleBindings, options(
-		resource.Default(func(b *rbacv1.RoleBinding) { fillIn(&b.RoleRef, b.Subjects) }),
-		resource.Validate(validateRoleBinding),
-		resource.ValidateUpdate(func(_ context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
+func defineRoleBindings() *apis.Definition {
+	return apis.Resource[rbacv1.RoleBinding, rbacv1.RoleBindingList](roleBindings, options(
+		apis.Default(func(b *rbacv1.RoleBinding) { fillIn(&b.RoleRef, b.Subjects) }),
+		apis.Validate(validateRoleBinding),
+		apis.ValidateUpdate(func(_ context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
 			return validateSameRole(b.RoleRef, old.RoleRef)
 		}),
-		resource.Columns(func(b *rbacv1.RoleBinding) []any { return row(b.RoleRef, b.Subjects) },
+		apis.Columns(func(b *rbacv1.RoleBinding) []any { return row(b.RoleRef, b.Subjects) },
 			columns("roleBinding", rbacv1.RoleBinding{}.SwaggerDoc()["roleRef"])...),
 	)...)
 }
 
-func defineClusterRoleBindings() *resource.Definition {
-	return resource.Of[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList](clusterRoleBindings, options(
-		resource.ClusterScoped(),
-		resource.Default(func(b *rbacv1.ClusterRoleBinding) { fillIn(&b.RoleRef, b.Subjects) }),
-		resource.Validate(validateClusterRoleBinding),
-		resource.ValidateUpdate(func(_ context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+func defineClusterRoleBindings() *apis.Definition {
+	return apis.Resource[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList](clusterRoleBindings, options(
+		apis.ClusterScoped(),
+		apis.Default(func(b *rbacv1.ClusterRoleBinding) { fillIn(&b.RoleRef, b.Subjects) }),
+		apis.Validate(validateClusterRoleBinding),
+		apis.ValidateUpdate(func(_ context.Context, b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
 			return validateSameRole(b.RoleRef, old.RoleRef)
 		}),
-		resource.Columns(func(b *rbacv1.ClusterRoleBinding) []any { return row(b.RoleRef, b.Subjects) },
+		apis.Columns(func(b *rbacv1.ClusterRoleBinding) []any { return row(b.RoleRef, b.Subjects) },
 			columns("clusterRoleBinding", rbacv1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"])...),
 	)...)
 }

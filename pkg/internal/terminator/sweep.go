@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
-	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
 // requestsEnd is how long after a namespace was removed a request that was admitted

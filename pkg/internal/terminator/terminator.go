@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
-	"github.com/sailplane-dev/sailplane/pkg/internal/feed"
 )
 
 // Run deletes everything in a namespace that is Terminating, of every resource in

@@ -16,7 +16,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
-	"github.com/sailplane-dev/sailplane/pkg/audit"
+	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
@@ -50,7 +50,7 @@ func choose(name, dir, collector string) (choice, error) {
 	case "rbac":
 		return choice{controlplane.Parts{authz.RBAC{}, rbac.All()}, bind}, nil
 	case "audit":
-		return with(audit.Log{Path: filepath.Join(dir, "audit.log")})
+		return with(auditing.Log{Path: filepath.Join(dir, "audit.log")})
 	case "fairness":
 		return with(fairness.PriorityAndFairness{}, kube.FlowControl())
 	case "limits":

@@ -25,7 +25,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/coordination"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/discovery"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/endpoints"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -102,7 +102,7 @@ func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, er
 		rbac.All(),
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.ServiceAccounts{}, core.Services{}, core.Endpoints{},
 		core.Events{}, core.ResourceQuotas{}, core.LimitRanges{},
-		coordination.Leases{}, discovery.EndpointSlices{},
+		coordination.Leases{}, endpoints.EndpointSlices{},
 		certificates.CertificateSigningRequests{}, certificates.ClusterTrustBundles{}, certificates.PodCertificateRequests{},
 		authentication.TokenReviews{}, authentication.SelfSubjectReviews{}, authorization.All(),
 		admissionregistration.All(), kube.All(),

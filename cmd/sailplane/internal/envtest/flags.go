@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/sailplane-dev/sailplane/pkg/audit"
+	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
@@ -44,7 +44,7 @@ type apiServer struct {
 	garbage            bool
 	fairness           bool
 	requests, mutating int
-	audit              audit.Log
+	audit              auditing.Log
 	features           []string
 }
 

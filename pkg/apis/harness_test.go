@@ -1,0 +1,262 @@
+package apis_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	restful "github.com/emicklei/go-restful/v3"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
+	"k8s.io/apiserver/pkg/endpoints"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/kube-openapi/pkg/builder3"
+	"k8s.io/kube-openapi/pkg/common"
+	openapiutil "k8s.io/kube-openapi/pkg/util"
+
+	"github.com/sailplane-dev/sailplane/pkg/apis"
+	"github.com/sailplane-dev/sailplane/pkg/apis/apitest/fruit"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	metadefinitions "github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/reflected"
+	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+)
+
+// server is one API group behind the real handlers, over a real etcd.
+type server struct {
+	t   *testing.T
+	url string
+}
+
+// serve starts a server for the definition in the group fruit.example.com.
+func serve(t *testing.T, d *apis.Definition) *server {
+	t.Helper()
+	hub := fruit.GroupVersion()
+	scheme := runtime.NewScheme()
+	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
+	must(t, d.Register(scheme, hub))
+	res := d.Resource(hub)
+	var served []schema.GroupVersion
+	for _, v := range res.Versions {
+		served = append(served, schema.GroupVersion{Group: hub.Group, Version: v})
+		metav1.AddToGroupVersion(scheme, served[len(served)-1])
+	}
+	must(t, scheme.SetVersionPriority(served...))
+
+	factory := serializer.NewCodecFactory(scheme)
+	codec, versioner, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
+		StorageMediaType: runtime.ContentTypeJSON, StorageSerializer: factory, StorageVersion: hub,
+		MemoryVersion: schema.GroupVersion{Group: hub.Group, Version: runtime.APIVersionInternal},
+	})
+	must(t, err)
+	backend := &store.Stores{Backend: &store.Backend{Client: startEtcd(t), Prefix: "/registry"}}
+	storages, err := res.Build(controlplane.BuildConfig{Scheme: scheme, Options: backend.Getter(codec, versioner)})
+	must(t, err)
+	container := restful.NewContainer()
+	container.Router(restful.CurlyRouter{})
+	for _, gv := range served {
+		_, _, err := apiGroupVersion(scheme, gv, factory, storages[gv.Version], typeConverter(t, scheme, d)).InstallREST(container)
+		must(t, err)
+	}
+	http := httptest.NewServer(withFilters(container))
+	t.Cleanup(func() {
+		http.CloseClientConnections()
+		http.Close()
+		for _, paths := range storages {
+			for _, s := range paths {
+				s.Destroy()
+			}
+		}
+	})
+	return &server{t: t, url: http.URL + "/apis/fruit.example.com/"}
+}
+
+func apiGroupVersion(scheme *runtime.Scheme, gv schema.GroupVersion, codecs serializer.CodecFactory, storage map[string]rest.Storage, converter managedfields.TypeConverter) *endpoints.APIGroupVersion {
+	return &endpoints.APIGroupVersion{
+		Root: "/apis", GroupVersion: gv, Storage: storage,
+		OptionsExternalVersion: &schema.GroupVersion{Version: "v1"},
+		Serializer:             codecs, ParameterCodec: runtime.NewParameterCodec(scheme),
+		Typer: scheme, Creater: scheme, Convertor: scheme, ConvertabilityChecker: scheme, Defaulter: scheme,
+		UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme), Namer: meta.NewAccessor(), TypeConverter: converter,
+		EquivalentResourceRegistry: runtime.NewEquivalentResourceRegistry(),
+		Authorizer:                 authorizerfactory.NewAlwaysAllowAuthorizer(), Admit: admission.NewChainHandler(),
+		MinRequestTimeout: time.Minute, MaxRequestBodyBytes: 1 << 20,
+	}
+}
+
+func withFilters(h http.Handler) http.Handler {
+	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+	return filters.WithAuditInit(filters.WithRequestInfo(filters.WithWarningRecorder(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "gardener"})))
+	})), resolver))
+}
+
+func typeConverter(t *testing.T, scheme *runtime.Scheme, d *apis.Definition) managedfields.TypeConverter {
+	t.Helper()
+	own, err := reflected.Build(metadefinitions.Definitions, d.GoTypes())
+	must(t, err)
+	all := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
+		merged := metadefinitions.Definitions(ref)
+		maps.Copy(merged, own(ref))
+		return merged
+	}
+	config := &common.OpenAPIV3Config{
+		GetDefinitions:    all,
+		GetDefinitionName: reflected.Namer(apiopenapi.NewDefinitionNamer(scheme).GetDefinitionName),
+	}
+	names := []string{"io.k8s.api.autoscaling.v1.Scale"}
+	for gvk := range scheme.AllKnownTypes() {
+		if gvk.Kind == d.Kind() && gvk.Version != runtime.APIVersionInternal {
+			obj, err := scheme.New(gvk)
+			must(t, err)
+			names = append(names, openapiutil.GetCanonicalTypeName(obj))
+		}
+	}
+	models, err := builder3.BuildOpenAPIDefinitionsForResources(config, names...)
+	must(t, err)
+	converter, err := managedfields.NewTypeConverter(models, false)
+	must(t, err)
+	return converter
+}
+
+// startEtcd runs etcd without a socket and returns what makes clients of it.
+func startEtcd(t *testing.T) func() (*clientv3.Client, error) {
+	t.Helper()
+	c := embed.NewConfig()
+	c.Dir, c.LogLevel, c.UnsafeNoFsync = t.TempDir(), "error", true
+	c.ListenClientUrls, c.ListenPeerUrls = nil, nil
+	e, err := embed.StartEtcd(c)
+	must(t, err)
+	t.Cleanup(e.Close)
+	<-e.Server.ReadyNotify()
+	return func() (*clientv3.Client, error) { return v3client.New(e.Server), nil }
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer is what a request got.
+type answer struct {
+	t        *testing.T
+	code     int
+	warnings []string
+	body     string
+	unstructured.Unstructured
+}
+
+// call sends a request to a path below the group; the content type of a patch
+// is its kind: "merge-patch+json". It fails unless the answer has the code.
+func (s *server) call(code int, method, path, body string, header ...string) *answer {
+	s.t.Helper()
+	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
+	must(s.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(header); i += 2 {
+		req.Header.Set(header[i], header[i+1])
+	}
+	resp, err := http.DefaultClient.Do(req)
+	must(s.t, err)
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	must(s.t, err)
+	a := &answer{t: s.t, code: resp.StatusCode, warnings: resp.Header.Values("Warning"), body: string(data)}
+	if json.Unmarshal(data, &a.Object) != nil {
+		a.Object = map[string]any{}
+	}
+	if a.code != code {
+		s.t.Fatalf("%s %s: got %d, want %d: %s", method, path, a.code, code, data)
+	}
+	return a
+}
+
+func (s *server) patch(code int, kind, path, body string) *answer {
+	s.t.Helper()
+	return s.call(code, "PATCH", path, body, "Content-Type", "application/"+kind)
+}
+
+// at is the value of a field, as JSON; "" when there is none.
+func (a *answer) at(path string) string {
+	a.t.Helper()
+	v, ok, err := unstructured.NestedFieldNoCopy(a.Object, strings.Split(path, ".")...)
+	if err != nil || !ok {
+		return ""
+	}
+	data, err := json.Marshal(v)
+	must(a.t, err)
+	return string(data)
+}
+
+// has compares fields with their JSON values, given in pairs.
+func (a *answer) has(reason string, pairs ...string) {
+	a.t.Helper()
+	for i := 0; i < len(pairs); i += 2 {
+		if got := a.at(pairs[i]); got != pairs[i+1] {
+			a.t.Errorf("%s: %s is %s, not %s, in %s", reason, pairs[i], got, pairs[i+1], a.body)
+		}
+	}
+}
+
+// watch sends every event, as TYPE NAME, until the test ends.
+func (s *server) watch(path string) <-chan string {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	req, err := http.NewRequestWithContext(ctx, "GET", s.url+path, nil)
+	must(s.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	must(s.t, err)
+	events, done := make(chan string, 100), make(chan struct{})
+	s.t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		defer resp.Body.Close()
+		decoder := json.NewDecoder(resp.Body)
+		for {
+			var e struct {
+				Type   string
+				Object metav1.PartialObjectMetadata
+			}
+			if decoder.Decode(&e) != nil {
+				return
+			}
+			events <- e.Type + " " + e.Object.Name
+		}
+	}()
+	return events
+}
+
+func next(t *testing.T, events <-chan string) string {
+	t.Helper()
+	select {
+	case e := <-events:
+		return e
+	case <-time.After(30 * time.Second):
+		t.Fatal("no event in 30 s")
+		return ""
+	}
+}

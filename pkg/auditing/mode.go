@@ -1,0 +1,70 @@
+package auditing
+
+import (
+	"fmt"
+	"time"
+
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/plugin/pkg/audit/buffered"
+)
+
+// Mode says whether requests wait until their events are delivered.
+type Mode string
+
+const (
+	// Batch delivers events later, several at once. Events are lost, and counted
+	// in a metric, while the buffer of 10,000 is full.
+	Batch Mode = "batch"
+	// Blocking delivers before a request is answered. A request whose event
+	// cannot be delivered is answered all the same.
+	Blocking Mode = "blocking"
+	// BlockingStrict is Blocking, and refuses a request whose event of the stage
+	// RequestReceived cannot be delivered. It needs a policy that records that
+	// stage; the default one does not.
+	BlockingStrict Mode = "blocking-strict"
+)
+
+// bufferSize is how many events Batch holds.
+const bufferSize = 10000
+
+// check refuses unknown modes.
+func (m Mode) check() error {
+	switch m {
+	case Batch, Blocking, BlockingStrict:
+		return nil
+	}
+	return fmt.Errorf("mode %q: want %s, %s or %s", m, Batch, Blocking, BlockingStrict)
+}
+
+// wrap delivers to a back end in this mode.
+func (m Mode) wrap(b audit.Backend, config buffered.BatchConfig) audit.Backend {
+	switch m {
+	case Batch:
+		return buffered.NewBackend(b, config)
+	case Blocking:
+		return lenient{b}
+	default:
+		return b
+	}
+}
+
+// lenient hides the errors of a back end, which reported them, from the request.
+type lenient struct{ audit.Backend }
+
+// ProcessEvents implements audit.Sink.
+func (l lenient) ProcessEvents(events ...*auditinternal.Event) bool {
+	l.Backend.ProcessEvents(events...)
+	return true
+}
+
+// positive is the value, or what empty stands for.
+func positive[T int | time.Duration](value, empty T, field string) (T, error) {
+	switch {
+	case value < 0:
+		return 0, fmt.Errorf("%s is %v: want more than 0", field, value)
+	case value == 0:
+		return empty, nil
+	}
+	return value, nil
+}

@@ -1,0 +1,91 @@
+package auditing
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/apis/audit/validation"
+	"k8s.io/apiserver/pkg/audit"
+	"k8s.io/apiserver/pkg/audit/policy"
+)
+
+// Default is the policy of parts that have none. It records, when a request is
+// answered, at level Metadata (user, verb, object, time and outcome; no body):
+// every write of an object and of a sub-resource (create, update, patch, delete,
+// deletecollection), reviews such as SubjectAccessReviews included.
+//
+// It does not record reads and watches, health checks, discovery, OpenAPI and
+// the renewal of Leases.
+func Default() *auditv1.Policy {
+	return &auditv1.Policy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
+		OmitStages: []auditv1.Stage{auditv1.StageRequestReceived},
+		Rules: []auditv1.PolicyRule{
+			{Level: auditv1.LevelNone, NonResourceURLs: []string{
+				"/healthz*", "/livez*", "/readyz*", "/api*", "/openapi*", "/version*",
+			}},
+			{Level: auditv1.LevelNone, Resources: []auditv1.GroupResources{
+				{Group: "coordination.k8s.io", Resources: []string{"leases"}},
+			}},
+			{Level: auditv1.LevelMetadata, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"}},
+		},
+	}
+}
+
+// evaluator evaluates the given policy, from Go or a file.
+func evaluator(given *auditv1.Policy, file string) (audit.PolicyRuleEvaluator, error) {
+	p := &auditinternal.Policy{}
+	switch {
+	case given != nil && file != "":
+		return nil, fmt.Errorf("it has a Policy and the PolicyFile %q: give one of them", file)
+	case file != "":
+		if err := readPolicy(file, p); err != nil {
+			return nil, fmt.Errorf("policy file %q: %w", file, err)
+		}
+		return policy.NewPolicyRuleEvaluator(p), nil
+	case given == nil:
+		given = Default()
+	}
+	if err := auditv1.Convert_v1_Policy_To_audit_Policy(given.DeepCopy(), p, nil); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	if err := validate(p); err != nil {
+		return nil, fmt.Errorf("policy: %w", err)
+	}
+	return policy.NewPolicyRuleEvaluator(p), nil
+}
+
+// readPolicy reads a file strictly: the reader of the published package accepts
+// unknown fields, and so records less or more than its author meant.
+func readPolicy(file string, into *auditinternal.Policy) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return errors.Unwrap(err) // without repeating the path
+	}
+	codecs := serializer.NewCodecFactory(audit.Scheme, serializer.EnableStrict)
+	obj, kind, err := codecs.UniversalDeserializer().Decode(data, nil, nil)
+	if err != nil {
+		return fmt.Errorf("%w: want apiVersion %s, kind Policy", err, auditv1.SchemeGroupVersion)
+	}
+	read, ok := obj.(*auditv1.Policy)
+	if !ok {
+		return fmt.Errorf("it is a %s: want apiVersion %s, kind Policy", kind, auditv1.SchemeGroupVersion)
+	}
+	if err := auditv1.Convert_v1_Policy_To_audit_Policy(read, into, nil); err != nil {
+		return err
+	}
+	return validate(into)
+}
+
+// validate names every field that is wrong.
+func validate(p *auditinternal.Policy) error {
+	if len(p.Rules) == 0 {
+		return errors.New("rules: there is none, so nothing would be recorded: add one, such as {level: Metadata}")
+	}
+	return validation.ValidatePolicy(p).ToAggregate()
+}
