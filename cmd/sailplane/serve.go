@@ -23,7 +23,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
@@ -133,7 +132,7 @@ func (s *serve) run(ctx context.Context, out, log io.Writer) error {
 		History(s.history).
 		With(
 			authn.Admin{Dir: filepath.Join(s.dataDir, "pki"), Kubeconfig: s.kubeconfig},
-			authz.RBAC{}, rbac.All(),
+			authz.RBAC{},
 			serviceaccount.Tokens{Dir: filepath.Join(s.dataDir, "pki")},
 			preset.Custom{WebhookDeny: s.deny}.Parts(),
 			definitions,

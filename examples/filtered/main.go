@@ -16,7 +16,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
@@ -32,7 +31,7 @@ func main() {
 		With(
 			authn.Admin{Kubeconfig: "admin.kubeconfig"},
 			authz.Func("drafts are of who writes them", ownDrafts),
-			authz.RBAC{}, rbac.All(),
+			authz.RBAC{},
 			authz.FilteredLists{Resources: []schema.GroupResource{{Resource: "configmaps"}}},
 			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
 		).

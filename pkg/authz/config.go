@@ -63,7 +63,9 @@ func (c Config) declare(p *controlplane.Plan) error {
 	configmetrics.RegisterMetrics()
 	f := &followed{file: c.ConfigFile, dialer: newDialer(nil)}
 	if hasRBAC(entries) {
-		f.roles = newRoles(p)
+		if f.roles, err = newRoles(p); err != nil {
+			return err
+		}
 	}
 	name := "authorization configuration " + c.ConfigFile
 	p.Authorize(name, &f.current)

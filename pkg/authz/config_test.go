@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/authz"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
@@ -246,8 +245,7 @@ func TestConfigFile(t *testing.T) {
 	}{
 		"no file": {"there is no default", []controlplane.Part{authz.Config{}}, "field ConfigFile: is empty"},
 		"missing": {"it is not there", []controlplane.Part{authz.Config{ConfigFile: "none"}}, "field ConfigFile: open none"},
-		"roles":   {"RBAC needs roles", []controlplane.Part{authz.Config{ConfigFile: file}}, "rbac.All()"},
-		"twice":   {"roles are looked after once", []controlplane.Part{authz.RBAC{}, authz.Config{ConfigFile: file}, rbac.All()}, `part "authz.Config": work "clusterrole-aggregation": part "authz.RBAC" has one of that name`},
+		"twice":   {"roles are looked after once", []controlplane.Part{authz.RBAC{}, authz.Config{ConfigFile: file}}, `part "authz.Config": work "clusterrole-aggregation": part "authz.RBAC" has one of that name`},
 	}
 	for name, tc := range parts {
 		_, err := controlplane.New("test").Storage(memory.Store{}).With(tc.parts...).Build()

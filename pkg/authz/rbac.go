@@ -4,17 +4,17 @@ import (
 	"context"
 	"sync/atomic"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	builtinrbac "github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/rbac"
 )
 
 // RBAC allows what roles and their bindings allow, as Kubernetes does:
-// https://kubernetes.io/docs/reference/access-authn-authz/rbac/. It needs
-// rbac.All of pkg/builtin/rbac, which serves them.
+// https://kubernetes.io/docs/reference/access-authn-authz/rbac/. It serves them: the
+// parts of pkg/builtin/rbac.
 //
 // At each start it makes sure that the default ClusterRoles and their bindings
 // exist with at least their default rules: cluster-admin, admin, edit, view,
@@ -28,21 +28,19 @@ type RBAC struct{}
 // PartName implements the name errors use.
 func (RBAC) PartName() string { return "authz.RBAC" }
 
-// Install declares the authorizer, the informers it reads, and the work on the
-// default and the aggregated roles.
+// Install declares the authorizer, the resources and informers it reads, and the work
+// on the default and the aggregated roles.
 func (RBAC) Install(p *controlplane.Plan) error {
-	p.Authorize("rbac", counted(string(typeRBAC), "rbac", newRoles(p)))
-	return nil
+	r, err := newRoles(p)
+	p.Authorize("rbac", counted(string(typeRBAC), "rbac", r))
+	return err
 }
 
 // newRoles declares what the authorizer needs. A plane has one.
-func newRoles(p *controlplane.Plan) *roles {
-	for _, kind := range []string{"Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"} {
-		p.Need("rbac.All()", rbacv1.SchemeGroupVersion.WithKind(kind))
-	}
+func newRoles(p *controlplane.Plan) (*roles, error) {
 	r := &roles{}
 	p.Work(controlplane.Work{Name: "clusterrole-aggregation", Start: r.start, Run: r.aggregate, Elected: true})
-	return r
+	return r, p.Include(builtinrbac.All())
 }
 
 // roles is the authorizer of one plane.

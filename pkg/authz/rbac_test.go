@@ -291,10 +291,3 @@ func checkBindings(t *testing.T, bindings typed.ClusterRoleBindingInterface) {
 		}
 	}
 }
-
-func TestRBACNeedsRoles(t *testing.T) {
-	_, err := controlplane.New("x").Storage(memory.Store{}).With(authz.RBAC{}).Build()
-	if err == nil || !strings.Contains(err.Error(), "rbac.All()") {
-		t.Errorf("Build: %v", err)
-	}
-}

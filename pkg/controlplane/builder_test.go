@@ -6,9 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
@@ -74,6 +76,13 @@ func TestBuildErrors(t *testing.T) {
 			build:  controlplane.New("x").Storage(memory.Store{}).With(core.ConfigMaps{}, core.ConfigMaps{}),
 			want:   []string{`part "core.ConfigMaps": resource "configmaps.": part "core.ConfigMaps" serves it already`},
 		},
+		"an included part": {
+			reason: "its mistakes are those of the part that includes it",
+			build: controlplane.New("x").Storage(memory.Store{}).With(controlplane.PartFunc(func(p *controlplane.Plan) error {
+				return p.Include(authz.Groups{Admins: []string{""}})
+			})),
+			want: []string{`part "controlplane.PartFunc": part "authz.Groups": `},
+		},
 		"group in two parts": {
 			reason: "a group's objects have one form in the storage",
 			build: controlplane.New("x").Storage(memory.Store{}).With(core.ConfigMaps{}, controlplane.PartFunc(func(p *controlplane.Plan) error {
@@ -135,6 +144,25 @@ func TestServesBuildsAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		run(t, s)
+	}
+}
+
+// TestInclude lists a part beside one that includes it, before and after it.
+func TestInclude(t *testing.T) {
+	t.Parallel()
+	maps := controlplane.PartFunc(func(p *controlplane.Plan) error { return p.Include(core.ConfigMaps{}) })
+	for name, parts := range map[string]controlplane.Parts{
+		"alone": {maps}, "listed before": {core.ConfigMaps{}, maps}, "listed after": {maps, core.ConfigMaps{}}, "by two": {maps, maps},
+	} {
+		s, err := controlplane.New("include").Storage(memory.Store{}).With(core.Namespaces{}, parts).Build()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		run(t, s)
+		client := kubernetes.NewForConfigOrDie(s.ClientConfig())
+		if _, err := client.CoreV1().ConfigMaps("default").List(t.Context(), metav1.ListOptions{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

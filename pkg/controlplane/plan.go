@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,6 +39,8 @@ type Plan struct {
 	filters        []named[listFilter]
 	hosts []named[*hostServer]
 	reads          []func() error // of the part that is being installed
+	installed      map[Part]bool  // comparable parts; true: another part included it
+	including      bool
 }
 
 // named is something a part declared, with its name in errors.
@@ -57,6 +60,34 @@ func (p *Plan) install(parts []Part) error {
 	return p.installEach(parts, func(part Part) error { return part.Install(p) })
 }
 
+// Include installs parts that the calling part is useless without. A program may list
+// them too: one that is equal to a part of the plane counts once. Its error names the
+// parts; return it from Install.
+func (p *Plan) Include(parts ...Part) error {
+	reads, including := p.reads, p.including
+	p.reads, p.including = nil, true
+	defer func() { p.reads, p.including = reads, including }()
+	return p.install(parts)
+}
+
+// counted tells whether the plane has a part already, by itself or by another one.
+// A part that a program lists twice is installed twice: what it declares then has
+// names that are taken, which the builder says.
+func (p *Plan) counted(part Part) bool {
+	if !reflect.ValueOf(part).Comparable() {
+		return false
+	}
+	included, found := p.installed[part]
+	if found && (included || p.including) {
+		return true
+	}
+	if p.installed == nil {
+		p.installed = map[Part]bool{}
+	}
+	p.installed[part] = p.including
+	return false
+}
+
 // installEach installs parts in order, and of bundles the parts in them.
 func (p *Plan) installEach(parts []Part, install func(Part) error) error {
 	outer := p.part
@@ -69,6 +100,9 @@ func (p *Plan) installEach(parts []Part, install func(Part) error) error {
 		}
 		if part == nil {
 			errs = append(errs, errors.New("a part is nil"))
+			continue
+		}
+		if p.counted(part) {
 			continue
 		}
 		p.part = partName(part)

@@ -136,7 +136,6 @@ func parts(file string) []controlplane.Part {
 		core.Namespaces{},
 		core.ConfigMaps{},
 		core.Secrets{},
-		core.ResourceQuotas{},
 		crd.Definitions{FS: fstest.MapFS{"crds.yaml": {Data: []byte(crds)}}},
 		apis.NewGroup(fruit.GroupVersion(), nil, nil, apis.Resource[fruit.Apple, fruit.AppleList]("apples",
 			apis.Version[v1alpha1.Apple, v1alpha1.AppleList]("v1alpha1", v1alpha1.ToHub, v1alpha1.FromHub))),

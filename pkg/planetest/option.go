@@ -14,7 +14,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/endpoints"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
@@ -28,7 +27,6 @@ import (
 func Defaults() controlplane.Part {
 	return controlplane.Parts{
 		authz.RBAC{},
-		rbac.All(),
 		serviceaccount.Tokens{},
 		preset.Standard(),
 		endpoints.EndpointSlices{},

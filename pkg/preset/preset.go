@@ -44,8 +44,6 @@ func (c Custom) Parts() controlplane.Parts {
 		core.ServiceAccounts{},
 		core.Services{},
 		core.Events{},
-		core.ResourceQuotas{},
-		core.LimitRanges{},
 		coordination.Leases{},
 		certificates.CertificateSigningRequests{},
 		certificates.ClusterTrustBundles{},

@@ -21,12 +21,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/lru"
 
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// LimitRanges is the part that applies LimitRanges to the pods and
-// persistentvolumeclaims of their namespace. It needs core.LimitRanges, which
-// serves them. It is the admission plugin LimitRanger:
+// LimitRanges is the part that applies LimitRanges, which it serves too, to the pods
+// and persistentvolumeclaims of their namespace. It is the admission plugin LimitRanger:
 // https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#limitranger
 //
 // A created pod gets the defaults that its containers lack, and is refused when
@@ -39,10 +39,9 @@ type LimitRanges struct{}
 // Install adds the admission plugin and the work that watches.
 func (LimitRanges) Install(p *controlplane.Plan) error {
 	l := newLimitRanger()
-	p.Need("core.LimitRanges{}", corev1.SchemeGroupVersion.WithKind("LimitRange"))
 	p.Admit("LimitRanger", l)
 	p.Work(controlplane.Work{Name: "limit ranges", Run: l.follow})
-	return nil
+	return p.Include(core.LimitRanges{})
 }
 
 const (

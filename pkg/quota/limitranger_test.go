@@ -23,7 +23,7 @@ import (
 func limited(t *testing.T, items ...corev1.LimitRangeItem) *kubernetes.Clientset {
 	t.Helper()
 	s, err := controlplane.New("limits").Storage(memory.Store{}).With(
-		core.Namespaces{}, core.LimitRanges{}, kube.Core("pods", "persistentvolumeclaims"), quota.LimitRanges{},
+		core.Namespaces{}, kube.Core("pods", "persistentvolumeclaims"), quota.LimitRanges{},
 	).Build()
 	if err != nil {
 		t.Fatal(err)
@@ -165,11 +165,3 @@ func TestLimitedClaims(t *testing.T) {
 }
 
 // TestLimitRangesNeedsThemServed: Build says what to add.
-func TestLimitRangesNeedsThemServed(t *testing.T) {
-	t.Parallel()
-	_, err := controlplane.New("limits").Storage(memory.Store{}).With(core.Namespaces{}, quota.LimitRanges{}).Build()
-	const want = `part "quota.LimitRanges": it needs LimitRange, which no part serves: add core.LimitRanges{}`
-	if err == nil || err.Error() != want {
-		t.Errorf("got error %v, want %s", err, want)
-	}
-}

@@ -17,11 +17,11 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// ResourceQuotas is the part that enforces ResourceQuotas. It needs
-// core.ResourceQuotas, which serves them.
+// ResourceQuotas is the part that enforces ResourceQuotas, which it serves too.
 //
 // Admission reserves what an object uses in the status of the quota, by
 // optimistic concurrency, before the object is written. The number of objects
@@ -40,22 +40,21 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 		return fmt.Errorf("admission plugin %s: %w", resourcequota.PluginName, err)
 	}
 	p.Feed()
-	p.Need("core.ResourceQuotas{}", corev1.SchemeGroupVersion.WithKind("ResourceQuota"))
 	p.Admit(resourcequota.PluginName, &plugin{published})
 	p.Work(controlplane.Work{Name: "quota", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
-		core, err := typedcorev1.NewForConfig(plane.Config())
+		client, err := typedcorev1.NewForConfig(plane.Config())
 		if err != nil {
 			return err
 		}
 		c := &counter{
-			feed: plane.Feed(), core: core,
+			feed: plane.Feed(), core: client,
 			queue: workqueue.NewTypedRateLimitingQueue(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[key](firstRetry, lastRetry)),
 			quotas: map[string]map[string]*state{}, settle: cmp.Or(r.settle, settle),
 		}
 		return c.run(ctx, plane.Informers().Core().V1().ResourceQuotas().Informer())
 	}})
-	return nil
+	return p.Include(core.ResourceQuotas{})
 }
 
 // plugin is the published admission plugin, which gets its evaluators once it

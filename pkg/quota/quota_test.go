@@ -74,7 +74,7 @@ func onEveryStorage(t *testing.T, settled time.Duration, test func(*testing.T, *
 func start(t *testing.T, d controlplane.Storage, settled time.Duration) *plane {
 	t.Helper()
 	s, err := controlplane.New("quota").Storage(d).With(
-		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Services{}, core.ResourceQuotas{},
+		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Services{},
 		crd.Definitions{FS: fstest.MapFS{"gadgets.yaml": {Data: []byte(gadgets)}}},
 		quota.SettledAfter(settled),
 	).Build()

@@ -25,7 +25,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
@@ -47,7 +46,7 @@ func serve(t *testing.T, tokens serviceaccount.Tokens, more ...controlplane.Part
 	t.Helper()
 	s, err := controlplane.New("tokens").Storage(memory.Store{}).With(
 		core.Namespaces{}, core.ServiceAccounts{}, core.Secrets{}, kube.Resources("pods", "nodes"),
-		authentication.TokenReviews{}, authentication.SelfSubjectReviews{}, rbac.All(), authz.RBAC{}, tokens,
+		authentication.TokenReviews{}, authentication.SelfSubjectReviews{}, authz.RBAC{}, tokens,
 	).With(more...).Build()
 	if err != nil {
 		t.Fatal(err)

@@ -76,11 +76,15 @@ func TestMayImport(t *testing.T) {
 
 func TestPartsNeverImportEachOther(t *testing.T) {
 	// The table is written by hand: this keeps a row from undoing the rule.
+	includes := map[string]string{ // what a part is useless without, which it gives to Plan.Include
+		"pkg/authz": "pkg/builtin/rbac", "pkg/quota": "pkg/builtin/core",
+	}
 	core := []string{"pkg/controlplane", "pkg/apis", "pkg/feed", "pkg/openapi"}
 	for pkg, allowed := range mayImport {
 		if !below(pkg, "pkg") || below(pkg, "pkg/apis/apitest") || pkg == "pkg/planetest" || pkg == "pkg/preset" {
 			continue // what tests import may import anything that is tested, and a bundle imports what it bundles
 		}
+		allowed = slices.DeleteFunc(slices.Clone(allowed), func(a string) bool { return a == includes[pkg] })
 		if below(pkg, "pkg/storage/kine") {
 			allowed = slices.DeleteFunc(slices.Clone(allowed), func(a string) bool { return a == "pkg/storage/kine" }) // what its drivers share
 		}

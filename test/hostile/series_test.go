@@ -10,7 +10,6 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 )
 
@@ -18,7 +17,7 @@ import (
 // of resources that do not exist and with methods that do not: no metric keeps
 // what a caller can make up.
 func TestSeriesDoNotGrow(t *testing.T) {
-	w := start(t, authz.RBAC{}, rbac.All(), fairness.PriorityAndFairness{}, kube.FlowControl(), fairness.Limits{})
+	w := start(t, authz.RBAC{}, fairness.PriorityAndFairness{}, kube.FlowControl(), fairness.Limits{})
 	w.round(t, 10)
 	series := w.series(t)
 	if len(series) < 100 {

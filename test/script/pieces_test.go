@@ -21,7 +21,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
@@ -51,7 +50,7 @@ func pieces(script string) controlplane.Parts {
 		return controlplane.Parts{core.Namespaces{}, kube.Core("pods"), kube.Policy()}
 	case "limits":
 		return controlplane.Parts{
-			core.Namespaces{}, core.LimitRanges{}, kube.Core("pods", "persistentvolumeclaims"), quota.LimitRanges{},
+			core.Namespaces{}, kube.Core("pods", "persistentvolumeclaims"), quota.LimitRanges{},
 		}
 	case "namespace-delete":
 		return controlplane.Parts{
@@ -68,7 +67,7 @@ func pieces(script string) controlplane.Parts {
 		}
 	case "quota":
 		return controlplane.Parts{
-			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.ResourceQuotas{}, crd.Definitions{}, quota.ResourceQuotas{},
+			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, crd.Definitions{}, quota.ResourceQuotas{},
 		}
 	case "tokens":
 		return controlplane.Parts{
@@ -77,7 +76,6 @@ func pieces(script string) controlplane.Parts {
 			core.Secrets{},
 			authentication.SelfSubjectReviews{},
 			authz.RBAC{},
-			rbac.All(),
 			serviceaccount.Tokens{},
 		}
 	}

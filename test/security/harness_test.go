@@ -35,7 +35,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
@@ -138,7 +137,7 @@ func serve(tb testing.TB, more ...controlplane.Part) *world {
 	}
 	parts = append(parts,
 		authn.Admin{Dir: filepath.Join(dir, "pki"), Kubeconfig: kubeconfig}, authn.Tokens{File: tokens},
-		authz.RBAC{}, rbac.All(), standard(more), aggregator.APIServices{},
+		authz.RBAC{}, standard(more), aggregator.APIServices{},
 		crd.Definitions{FS: os.DirFS("testdata/crds"), Deny: admit.PrivateNetworks()},
 		fairness.PriorityAndFairness{}, kube.FlowControl(), auditing.Log{Path: w.audit},
 	)

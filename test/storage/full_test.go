@@ -12,7 +12,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
@@ -96,7 +95,6 @@ func TestStartOnFull(t *testing.T) {
 				return []controlplane.Part{
 					authn.Admin{Dir: keys},
 					authz.RBAC{},
-					rbac.All(),
 					serviceaccount.Tokens{Dir: keys},
 					preset.Standard(),
 					crd.Definitions{},

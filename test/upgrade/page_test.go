@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -51,7 +52,7 @@ func (r row) apply(source []byte) ([]byte, bool, error) {
 	var err error
 	switch r.kind {
 	case "Import paths":
-		changed = bytes.ReplaceAll(source, []byte(`"`+r.old+`"`), []byte(`"`+r.new+`"`))
+		changed = importOnce(bytes.ReplaceAll(source, []byte(`"`+r.old+`"`), []byte(`"`+r.new+`"`)), r.new)
 	case "Names", "Expressions":
 		changed, err = gofmt(r.rule(), source)
 	default:
@@ -61,6 +62,16 @@ func (r row) apply(source []byte) ([]byte, bool, error) {
 		return nil, false, fmt.Errorf("%s | %s: %w", r.old, r.new, err)
 	}
 	return changed, !bytes.Equal(source, changed), nil
+}
+
+// importOnce leaves the first import of a package where two became one.
+func importOnce(source []byte, path string) []byte {
+	line := []byte("\t\"" + path + "\"\n")
+	before, after, found := bytes.Cut(source, line)
+	if !found {
+		return source
+	}
+	return slices.Concat(before, line, bytes.ReplaceAll(after, line, nil))
 }
 
 // rule is the row as gofmt takes it: a field goes by its name alone.

@@ -20,7 +20,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
@@ -42,7 +41,6 @@ const (
 func parts() controlplane.Parts {
 	return controlplane.Parts{
 		authz.RBAC{},
-		rbac.All(),
 		serviceaccount.Tokens{},
 		preset.Standard(),
 		crd.Definitions{},

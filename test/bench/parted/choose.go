@@ -21,7 +21,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
@@ -48,7 +47,7 @@ func choose(name, dir, collector string) (choice, error) {
 	case "none":
 		return with()
 	case "rbac":
-		return choice{controlplane.Parts{authz.RBAC{}, rbac.All()}, bind}, nil
+		return choice{controlplane.Parts{authz.RBAC{}}, bind}, nil
 	case "audit":
 		return with(auditing.Log{Path: filepath.Join(dir, "audit.log")})
 	case "fairness":

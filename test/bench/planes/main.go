@@ -20,7 +20,6 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
@@ -63,7 +62,7 @@ func run(ctx context.Context, n int, added bool) (err error) {
 	for i := range n {
 		begun := time.Now()
 		parts := []controlplane.Part{
-			authz.RBAC{}, rbac.All(), serviceaccount.Tokens{}, preset.Standard(), crd.Definitions{}, aggregator.APIServices{},
+			authz.RBAC{}, serviceaccount.Tokens{}, preset.Standard(), crd.Definitions{}, aggregator.APIServices{},
 		}
 		if added && first != nil {
 			if _, err := first.Plane(ctx, fmt.Sprint("plane-", i), parts...); err != nil {

@@ -24,7 +24,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
-	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
@@ -67,7 +66,7 @@ func run(ctx context.Context) error {
 		Storage(datastore).
 		With( // as cmd/sailplane has them
 			authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: filepath.Join(*dir, "admin.kubeconfig")},
-			authz.RBAC{}, rbac.All(),
+			authz.RBAC{},
 			serviceaccount.Tokens{Dir: filepath.Join(*dir, "pki")},
 			preset.Standard(),
 			crd.Definitions{},
