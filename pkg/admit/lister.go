@@ -50,7 +50,7 @@ func (l listing) Install(p *controlplane.Plan) error {
 	if l.build == nil {
 		return errors.New("the admission function is nil")
 	}
-	kept := &mirrors{asked: make(chan question), over: make(chan struct{})}
+	kept := &resourceCaches{asked: make(chan question), over: make(chan struct{})}
 	f := l.build(kept.lister)
 	if l.mutates {
 		l.mutate = f
@@ -64,9 +64,9 @@ func (l listing) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// mirrors are the caches of one function. Once asked for, a cache lives as long
+// resourceCaches are the caches of one function. Once asked for, a cache lives as long
 // as the plane.
-type mirrors struct {
+type resourceCaches struct {
 	asked chan question
 	over  chan struct{}
 }
@@ -86,7 +86,7 @@ type mirror struct {
 }
 
 // run answers questions until the plane stops.
-func (k *mirrors) run(ctx context.Context, p *controlplane.Plane) error {
+func (k *resourceCaches) run(ctx context.Context, p *controlplane.Plane) error {
 	defer close(k.over)
 	client, err := dynamic.NewForConfig(p.Config())
 	if err != nil {
@@ -147,7 +147,7 @@ func (m *mirror) isOver() bool {
 }
 
 // lister is the Lister of the function.
-func (k *mirrors) lister(ctx context.Context, r schema.GroupVersionResource) (cache.GenericLister, error) {
+func (k *resourceCaches) lister(ctx context.Context, r schema.GroupVersionResource) (cache.GenericLister, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	q := question{resource: r, answer: make(chan *mirror, 1)}

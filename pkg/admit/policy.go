@@ -165,7 +165,7 @@ func (p *policies[H]) ValidateInitialization() error {
 }
 
 func (p *policies[H]) dispatch(ctx context.Context, a Attributes, o admission.ObjectInterfaces) error {
-	if p.startup.passes(a) || unjudged(a.GetResource().GroupResource()) {
+	if p.startup.passes(a) || exempt(a.GetResource().GroupResource()) {
 		return nil
 	}
 	// It also makes sure that the plugin reads what its start has set.
@@ -199,11 +199,11 @@ func (p *policies[H]) await(ctx context.Context) error {
 	return p.start()
 }
 
-// unjudged tells whether policies are not asked about a resource: policies, since
+// exempt tells whether policies are not asked about a resource: policies, since
 // one that denied changes of policies would stay for ever, and reviews. As in
 // kube-apiserver:
 // https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/kubeapiserver/admission/exclusion/resources.go
-func unjudged(r schema.GroupResource) bool {
+func exempt(r schema.GroupResource) bool {
 	return controlplane.IsReview(r) || r.Group == admissionv1.GroupName && slices.Contains([]string{
 		"validatingadmissionpolicies", "validatingadmissionpolicybindings",
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings",

@@ -23,7 +23,7 @@ func TestUnjudged(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if got := unjudged(schema.GroupResource{Group: c.group, Resource: c.resource}); got != c.want {
+			if got := exempt(schema.GroupResource{Group: c.group, Resource: c.resource}); got != c.want {
 				t.Errorf("%s: got %t", c.reason, got)
 			}
 		})

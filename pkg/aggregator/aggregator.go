@@ -69,7 +69,7 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 
 // models is the OpenAPI config of APIServices: the same for all planes.
 var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
-	return documents.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
+	return documents.ShareConfig(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
 		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme)))
 })
 
@@ -87,10 +87,10 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 		return nil, err
 	}
 	generic := p.ServerConfig(aggregatorscheme.Codecs)
-	generic.LoopbackClientConfig = own(p.ProtobufConfig())
+	generic.LoopbackClientConfig = asAggregator(p.ProtobufConfig())
 	generic.RESTOptionsGetter = p.RESTOptions(codec, encode)
 	generic.MergedResourceConfig = aggregatorserver.DefaultAPIResourceConfigSource()
-	generic.OpenAPIV3Config = documents.Own(models())
+	generic.OpenAPIV3Config = documents.CloneConfig(models())
 	// link.Start starts the informers and waits for them, so that the hooks'
 	// controllers find them synced.
 	generic.DisabledPostStartHooks.Insert("start-kube-aggregator-informers")
@@ -107,7 +107,7 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	if err != nil {
 		return nil, err
 	}
-	documents.Forget(generic.OpenAPIV3Config)
+	documents.ReleaseConfig(generic.OpenAPIV3Config)
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	r.informers = server.APIRegistrationInformers
 	return &controlplane.Link{

@@ -14,7 +14,7 @@ import (
 // not wait for the registration that they make.
 const ownAgent = " (aggregator)"
 
-func own(c *rest.Config) *rest.Config {
+func asAggregator(c *rest.Config) *rest.Config {
 	if c.UserAgent == "" {
 		c.UserAgent = rest.DefaultKubernetesUserAgent()
 	}
@@ -28,7 +28,7 @@ func own(c *rest.Config) *rest.Config {
 // takes groups from the servers.
 func (r *registration) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if tells(req) && !strings.HasSuffix(req.UserAgent(), ownAgent) {
+		if needsAPIServices(req) && !strings.HasSuffix(req.UserAgent(), ownAgent) {
 			select {
 			case <-r.begun:
 				if err := r.await(req.Context()); err != nil {
@@ -42,9 +42,9 @@ func (r *registration) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// tells whether the answer to a request is made of APIServices: requests for
+// needsAPIServices tells whether the answer to a request is made of APIServices: requests for
 // these, for the index of paths, and for the lists of groups or of a group's versions.
-func tells(r *http.Request) bool {
+func needsAPIServices(r *http.Request) bool {
 	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
 		return info.APIGroup == apiregistrationv1.GroupName
 	}

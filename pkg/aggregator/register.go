@@ -104,7 +104,7 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	case <-ctx.Done():
 		return nil
 	}
-	client, err := clientset.NewForConfig(own(p.ProtobufConfig()))
+	client, err := clientset.NewForConfig(asAggregator(p.ProtobufConfig()))
 	if err != nil {
 		return err
 	}

@@ -86,12 +86,12 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	for _, check := range s.d.validateCreate {
 		errs = append(errs, check(ctx, obj)...)
 	}
-	return declared(errs, s.Scheme.Validate(ctx, s.d.ruleOptions, obj))
+	return addRuleErrors(errs, s.Scheme.Validate(ctx, s.d.ruleOptions, obj))
 }
 
-// declared adds the errors of rules that the types declare, whose validation
+// addRuleErrors adds the errors of rules that the types declare, whose validation
 // functions are in the scheme. It does not repeat errors that a check has found.
-func declared(errs, found field.ErrorList) field.ErrorList {
+func addRuleErrors(errs, found field.ErrorList) field.ErrorList {
 	for _, err := range found {
 		if !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Type == err.Type && e.Field == err.Field }) {
 			errs = append(errs, err)
@@ -111,7 +111,7 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 		errs = append(errs, check(ctx, obj, old)...)
 	}
 	found := s.Scheme.ValidateUpdate(ctx, s.d.ruleOptions, obj, old)
-	return declared(errs, slices.DeleteFunc(found, func(err *field.Error) bool { return strings.HasPrefix(err.Field, "metadata.") }))
+	return addRuleErrors(errs, slices.DeleteFunc(found, func(err *field.Error) bool { return strings.HasPrefix(err.Field, "metadata.") }))
 }
 
 func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
@@ -164,15 +164,15 @@ func (s statusStrategy) PrepareForUpdate(_ context.Context, obj, old runtime.Obj
 func (s statusStrategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	var errs field.ErrorList
 	for _, err := range s.strategy.ValidateUpdate(ctx, obj, old) {
-		if below("status", err.Field) || s.d.statusMetadata && below("metadata", err.Field) {
+		if isWithin("status", err.Field) || s.d.statusMetadata && isWithin("metadata", err.Field) {
 			errs = append(errs, err)
 		}
 	}
 	return errs
 }
 
-// below tells whether the path of an error is a field or a part of it.
-func below(name, path string) bool {
+// isWithin tells whether the path of an error is a field or a part of it.
+func isWithin(name, path string) bool {
 	return path == name || strings.HasPrefix(path, name+".") || strings.HasPrefix(path, name+"[")
 }
 

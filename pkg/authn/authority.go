@@ -27,11 +27,11 @@ var _ dynamiccertificates.CAContentProvider = (*authority)(nil)
 // the file.
 func (a *authority) install(p *controlplane.ServerPlan) {
 	p.Trust(a.Name(), a)
-	p.Root().Work(following(&follow.File{Source: follow.Source{What: a.what, File: a.file, Read: os.ReadFile, Use: a.use}}))
+	p.Root().Work(followWork(&follow.File{Source: follow.Source{What: a.what, File: a.file, Read: os.ReadFile, Use: a.use}}))
 }
 
-// following is the work that puts a file and its changes into effect.
-func following(f *follow.File) controlplane.Work {
+// followWork is the work that puts a file and its changes into effect.
+func followWork(f *follow.File) controlplane.Work {
 	return controlplane.Work{
 		Name:  f.Name(),
 		Start: func(ctx context.Context, _ *controlplane.Plane) error { return f.Begin(ctx) },

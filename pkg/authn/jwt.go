@@ -49,7 +49,7 @@ func (j JWT) Install(p *controlplane.Plan) error {
 		file := &follow.File{Source: follow.Source{
 			What: "authentication configuration", File: j.ConfigFile, Read: os.ReadFile, Use: known.load,
 		}}
-		p.Work(following(file))
+		p.Work(followWork(file))
 		p.Authenticate(file.Name(), bearer(known))
 		return nil
 	}

@@ -47,7 +47,7 @@ func (s ServingCertificate) InstallServer(p *controlplane.ServerPlan) error {
 	p.Certify(file.Name(), func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error) {
 		return c, file.Begin(ctx)
 	})
-	p.Root().Work(following(file)) // also without a listener: files that cannot be used are a mistake
+	p.Root().Work(followWork(file)) // also without a listener: files that cannot be used are a mistake
 	return nil
 }
 

@@ -50,7 +50,7 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 		return nil
 	}
 	file := &follow.File{Source: follow.Source{What: "token file", File: t.File, Read: secretfile.Read, Use: use}}
-	p.Work(following(file))
+	p.Work(followWork(file))
 	p.Authenticate(file.Name(), bearer(&known))
 	return nil
 }

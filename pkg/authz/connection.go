@@ -28,10 +28,10 @@ type connection struct {
 }
 
 // open makes the authorizer. It connects when it is asked, through the dialer.
-func (c connection) open(dialer *connrotation.Dialer) (ruled, error) {
+func (c connection) open(dialer *connrotation.Dialer) (countedWithRules, error) {
 	config, err := c.config()
 	if err != nil {
-		return ruled{}, err
+		return countedWithRules{}, err
 	}
 	config.Dial = dialer.DialContext
 	config.Timeout = c.timeout
@@ -40,9 +40,9 @@ func (c connection) open(dialer *connrotation.Dialer) (ruled, error) {
 	a, err := plugin.New(config, c.version, c.authorized, c.unauthorized, *plugin.DefaultRetryBackoff(), c.onError,
 		c.conditions, c.name, newMeasured(), compilerOf(c.conditions))
 	if err != nil {
-		return ruled{}, err
+		return countedWithRules{}, err
 	}
-	return ruled{Authorizer: counted(string(apiserver.TypeWebhook), c.name, a), RuleResolver: a}, nil
+	return countedWithRules{Authorizer: countDecisions(string(apiserver.TypeWebhook), c.name, a), RuleResolver: a}, nil
 }
 
 // config is where the other server is, and how to log in there.

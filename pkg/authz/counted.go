@@ -5,18 +5,18 @@ import (
 	"k8s.io/apiserver/pkg/authorization/metrics"
 )
 
-// ruled is an authorizer that can list what it allows, or says that it cannot.
-type ruled struct {
+// countedWithRules is an authorizer that can list what it allows, or says that it cannot.
+type countedWithRules struct {
 	authorizer.Authorizer
 	authorizer.RuleResolver
 }
 
-// counted is the authorizer with kube-apiserver's metric of its decisions,
+// countDecisions is the authorizer with kube-apiserver's metric of its decisions,
 // apiserver_authorization_decisions_total. It lists its rules if a does.
-func counted(kind, name string, a authorizer.UnconditionalAuthorizer) authorizer.Authorizer {
+func countDecisions(kind, name string, a authorizer.UnconditionalAuthorizer) authorizer.Authorizer {
 	measured := metrics.InstrumentedAuthorizer(kind, name, authorizer.AuthorizerFunc(a.Authorize))
 	if rules, ok := a.(authorizer.RuleResolver); ok {
-		return ruled{Authorizer: measured, RuleResolver: rules}
+		return countedWithRules{Authorizer: measured, RuleResolver: rules}
 	}
 	return measured
 }

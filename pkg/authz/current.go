@@ -10,7 +10,9 @@ import (
 
 // current is an authorizer that is known when a plane starts and may be
 // replaced while it runs.
-type current struct{ known atomic.Pointer[ruled] }
+type current struct {
+	known atomic.Pointer[countedWithRules]
+}
 
 var (
 	_ authorizer.UnconditionalAuthorizer = &current{}

@@ -30,12 +30,12 @@ type followed struct {
 
 // source is the file, which this plane follows.
 func (f *followed) source() follow.Source {
-	return follow.Source{What: "authorization configuration", File: f.file, Read: os.ReadFile, Use: f.use}
+	return follow.Source{What: "authorization configuration", File: f.file, Read: os.ReadFile, Use: f.reload}
 }
 
-// use puts content in force, or returns why it cannot, and counts.
-func (f *followed) use(_ context.Context, content []byte) error {
-	err := f.put(content)
+// reload puts content in force, or returns why it cannot, and counts.
+func (f *followed) reload(_ context.Context, content []byte) error {
+	err := f.apply(content)
 	switch {
 	case f.begun && err != nil:
 		configmetrics.RecordAuthorizationConfigAutomaticReloadFailure(noID)
@@ -48,8 +48,8 @@ func (f *followed) use(_ context.Context, content []byte) error {
 	return err
 }
 
-// put puts content in force, or returns why it cannot.
-func (f *followed) put(content []byte) error {
+// apply puts content in force, or returns why it cannot.
+func (f *followed) apply(content []byte) error {
 	entries, err := parse(content)
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.file, err)
@@ -69,13 +69,13 @@ func (f *followed) put(content []byte) error {
 }
 
 // open joins the authorizers of a configuration.
-func (f *followed) open(entries []entry) (ruled, error) {
+func (f *followed) open(entries []entry) (countedWithRules, error) {
 	var asked []union.NamedAuthorizer
 	var listed []authorizer.RuleResolver
 	var errs []error
 	for _, e := range entries {
 		if e.webhook == nil {
-			roles := counted(string(typeRBAC), e.name, f.roles)
+			roles := countDecisions(string(typeRBAC), e.name, f.roles)
 			asked = append(asked, union.NamedAuthorizer{AuthorizerName: e.name, Authorizer: roles})
 			listed = append(listed, f.roles)
 			continue
@@ -88,5 +88,5 @@ func (f *followed) open(entries []entry) (ruled, error) {
 		listed = append(listed, a)
 	}
 	all, err := union.New(asked...)
-	return ruled{Authorizer: all, RuleResolver: union.NewRuleResolvers(listed...)}, errors.Join(append(errs, err)...)
+	return countedWithRules{Authorizer: all, RuleResolver: union.NewRuleResolvers(listed...)}, errors.Join(append(errs, err)...)
 }

@@ -60,6 +60,6 @@ func (f function) Install(p *controlplane.Plan) error {
 	case f.decide == nil:
 		return errors.New("the function is nil")
 	}
-	p.Authorize(f.name, counted("Func", f.name, f.decide))
+	p.Authorize(f.name, countDecisions("Func", f.name, f.decide))
 	return nil
 }

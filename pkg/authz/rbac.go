@@ -32,7 +32,7 @@ func (RBAC) PartName() string { return "authz.RBAC" }
 // on the default and the aggregated roles.
 func (RBAC) Install(p *controlplane.Plan) error {
 	r, err := newRoles(p)
-	p.Authorize("rbac", counted(string(typeRBAC), "rbac", r))
+	p.Authorize("rbac", countDecisions(string(typeRBAC), "rbac", r))
 	return err
 }
 

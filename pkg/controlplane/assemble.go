@@ -118,13 +118,13 @@ func (p *Plane) discard() {
 	defer p.recorder.stop()
 	if p.top == nil {
 		p.endFlow()
-		p.inside.transport.Close()
+		p.loopback.transport.Close()
 		return
 	}
 	life, end := context.WithCancel(context.Background())
 	settled, cancel := context.WithTimeout(life, hooksTimeout)
 	defer cancel()
-	p.inside.transport.Serve(p.top.Handler)
+	p.loopback.transport.Serve(p.top.Handler)
 	// Hooks that do not settle in time end with the process: the error that led here
 	// is the one to report.
 	if p.startLinks(settled, life) == nil {
@@ -137,7 +137,7 @@ func (p *Plane) discard() {
 		}
 	}
 	p.signals.markStopping()
-	p.inside.transport.Close()
+	p.loopback.transport.Close()
 	p.top.Destroy()
 }
 
@@ -158,7 +158,7 @@ func (p *Plane) RESTOptions(codec runtime.Codec, encode runtime.GroupVersioner) 
 func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.RecommendedConfig, error) {
 	c := genericapiserver.NewRecommendedConfig(unversionedCodecs())
 	c.ExternalAddress = p.host.address
-	c.LoopbackClientConfig = p.inside.config
+	c.LoopbackClientConfig = p.loopback.config
 	c.SharedInformerFactory = p.informers
 	c.EffectiveVersion = effectiveVersion()
 	c.SkipOpenAPIInstallation = true
@@ -169,7 +169,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.BuildHandlerChainFunc = (&chain{
 		middleware: p.plan.middleware, signals: p.signals, routes: p.routes, tracing: p.host.tracer.provider != nil, lists: p.lists(),
 	}).build
-	c.AggregatedDiscoveryGroupManager = listing{discoveryendpoint.NewResourceManager("apis"), discoveryendpoint.BuiltinSource, &p.listed}
+	c.AggregatedDiscoveryGroupManager = discoveryManager{discoveryendpoint.NewResourceManager("apis"), discoveryendpoint.BuiltinSource, &p.discoveryIndex}
 	c.StorageObjectCountTracker = p.stores.Objects
 	// Clipped: the servers of the chain share this slice and append to it.
 	c.HealthzChecks = slices.Clip(append(c.HealthzChecks, p.host.stored...))

@@ -21,7 +21,7 @@ import (
 // Discovers tells whether discovery lists all the resources, of any group but the
 // core group, so that clients find them.
 func (p *Plane) Discovers(resources ...schema.GroupVersionResource) bool {
-	if len(p.listed.missing(resources)) > 0 {
+	if len(p.discoveryIndex.missing(resources)) > 0 {
 		return false
 	}
 	p.announcer.announce()
@@ -39,7 +39,7 @@ func (p *Plane) AwaitDiscovery(ctx context.Context, resources []schema.GroupVers
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return fmt.Errorf("discovery does not list %v: %w", p.listed.missing(resources), context.Cause(ctx))
+			return fmt.Errorf("discovery does not list %v: %w", p.discoveryIndex.missing(resources), context.Cause(ctx))
 		}
 	}
 }
@@ -48,7 +48,7 @@ func (p *Plane) AwaitDiscovery(ctx context.Context, resources []schema.GroupVers
 func (p *Plane) AwaitUnlisted(ctx context.Context, resources []schema.GroupVersionResource) error {
 	for {
 		changed := p.DiscoveryChanged()
-		if len(p.listed.missing(resources)) == len(resources) {
+		if len(p.discoveryIndex.missing(resources)) == len(resources) {
 			p.announcer.announce()
 			return nil
 		}
@@ -62,11 +62,11 @@ func (p *Plane) AwaitUnlisted(ctx context.Context, resources []schema.GroupVersi
 
 // DiscoveryChanged returns a channel that is closed when discovery may have changed
 // since the call. Call it before reading discovery, to miss no change.
-func (p *Plane) DiscoveryChanged() <-chan struct{} { return p.listed.changed.Next() }
+func (p *Plane) DiscoveryChanged() <-chan struct{} { return p.discoveryIndex.changed.Next() }
 
-// listed is what the aggregated discovery document lists: a wait for a resource
+// discoveryIndex is what the aggregated discovery document lists: a wait for a resource
 // need not read the document at each change.
-type listed struct {
+type discoveryIndex struct {
 	changed signal.Change
 
 	mu       sync.Mutex
@@ -79,7 +79,7 @@ type listedVersion struct {
 }
 
 // missing returns the resources that no source lists.
-func (l *listed) missing(resources []schema.GroupVersionResource) []schema.GroupVersionResource {
+func (l *discoveryIndex) missing(resources []schema.GroupVersionResource) []schema.GroupVersionResource {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	has := map[schema.GroupVersionResource]bool{}
@@ -93,32 +93,32 @@ func (l *listed) missing(resources []schema.GroupVersionResource) []schema.Group
 	return slices.DeleteFunc(slices.Clone(resources), func(r schema.GroupVersionResource) bool { return has[r] })
 }
 
-func (l *listed) change(f func()) {
+func (l *discoveryIndex) change(f func()) {
 	l.mu.Lock()
 	f()
 	l.mu.Unlock()
 	l.changed.Announce()
 }
 
-func (l *listed) remove(source discoveryendpoint.Source, gone func(metav1.GroupVersion) bool) {
+func (l *discoveryIndex) remove(source discoveryendpoint.Source, gone func(metav1.GroupVersion) bool) {
 	maps.DeleteFunc(l.versions, func(v listedVersion, _ map[string]bool) bool { return v.source == source && gone(v.GroupVersion) })
 }
 
-// listing is the manager of the aggregated discovery document, and notes what it
+// discoveryManager is the manager of the aggregated discovery document, and notes what it
 // lists. Nobody calls its SetGroups.
-type listing struct {
+type discoveryManager struct {
 	discoveryendpoint.ResourceManager
 	source discoveryendpoint.Source
-	listed *listed
+	listed *discoveryIndex
 }
 
 // WithSource implements discoveryendpoint.ResourceManager.
-func (l listing) WithSource(source discoveryendpoint.Source) discoveryendpoint.ResourceManager {
-	return listing{l.ResourceManager.WithSource(source), source, l.listed}
+func (l discoveryManager) WithSource(source discoveryendpoint.Source) discoveryendpoint.ResourceManager {
+	return discoveryManager{l.ResourceManager.WithSource(source), source, l.listed}
 }
 
 // AddGroupVersion implements discoveryendpoint.ResourceManager.
-func (l listing) AddGroupVersion(group string, v apidiscoveryv2.APIVersionDiscovery) {
+func (l discoveryManager) AddGroupVersion(group string, v apidiscoveryv2.APIVersionDiscovery) {
 	l.ResourceManager.AddGroupVersion(group, v)
 	names := map[string]bool{}
 	for _, r := range v.Resources {
@@ -129,13 +129,13 @@ func (l listing) AddGroupVersion(group string, v apidiscoveryv2.APIVersionDiscov
 }
 
 // RemoveGroupVersion implements discoveryendpoint.ResourceManager.
-func (l listing) RemoveGroupVersion(version metav1.GroupVersion) {
+func (l discoveryManager) RemoveGroupVersion(version metav1.GroupVersion) {
 	l.ResourceManager.RemoveGroupVersion(version)
 	l.listed.change(func() { l.listed.remove(l.source, func(v metav1.GroupVersion) bool { return v == version }) })
 }
 
 // RemoveGroup implements discoveryendpoint.ResourceManager.
-func (l listing) RemoveGroup(group string) {
+func (l discoveryManager) RemoveGroup(group string) {
 	l.ResourceManager.RemoveGroup(group)
 	l.listed.change(func() { l.listed.remove(l.source, func(v metav1.GroupVersion) bool { return v.Group == group }) })
 }

@@ -40,7 +40,7 @@ func (p *Plan) checkElected(storage Storage) error {
 // elect wraps work to run only while this process holds the Lease of its name.
 func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
 	return func(ctx context.Context, _ *Plane) error {
-		client, err := coordination.NewForConfig(p.inside.config)
+		client, err := coordination.NewForConfig(p.loopback.config)
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
 			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
 		}
 		for ctx.Err() == nil {
-			if err := p.term(ctx, lock, work); err != nil {
+			if err := p.holdLease(ctx, lock, work); err != nil {
 				return err
 			}
 		}
@@ -59,13 +59,13 @@ func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
 	}
 }
 
-// term waits for the Lease, works, and returns when the Lease is lost or the
+// holdLease waits for the Lease, works, and returns when the Lease is lost or the
 // context ends, and the work with it. It does not release the Lease: a request of
 // the work may still be under way.
-func (p *Plane) term(ctx context.Context, lock *resourcelock.LeaseLock, work WorkFunc) error {
+func (p *Plane) holdLease(ctx context.Context, lock *resourcelock.LeaseLock, work WorkFunc) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var shift shift
+	var shift leaseWork
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: leaseRenewal, RetryPeriod: leaseRetry,
 		Name: lock.LeaseMeta.Name,
@@ -94,15 +94,15 @@ func (p *Plane) term(ctx context.Context, lock *resourcelock.LeaseLock, work Wor
 	return nil
 }
 
-// shift is the work during one hold of the Lease. The elector starts the work in
+// leaseWork is the work during one hold of the Lease. The elector starts the work in
 // its own goroutine, which may begin after the elector ended.
-type shift struct {
+type leaseWork struct {
 	mu      sync.Mutex
 	over    bool
 	working sync.WaitGroup
 }
 
-func (s *shift) begin() bool {
+func (s *leaseWork) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.over {
@@ -112,7 +112,7 @@ func (s *shift) begin() bool {
 }
 
 // end waits for the work.
-func (s *shift) end() {
+func (s *leaseWork) end() {
 	s.mu.Lock()
 	s.over = true
 	s.mu.Unlock()

@@ -5,13 +5,13 @@ import (
 	"runtime"
 )
 
-// gathering is a listener whose connections gather writes that come at about the
+// coalescingListener is a listener whose connections gather writes that come at about the
 // same time. An event goes to many watches at once, several of them on one client's
 // connection: with a packet for each, most of an event's cost is system calls.
-type gathering struct{ net.Listener }
+type coalescingListener struct{ net.Listener }
 
 // Accept implements net.Listener.
-func (l gathering) Accept() (net.Conn, error) {
+func (l coalescingListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ func TestGatheringKeepsOrder(t *testing.T) {
 	parts := []string{"short,", strings.Repeat("long", littleToWrite) + ",", "short again"}
 	sent := make(chan error, 1)
 	go func() {
-		conn, err := gathering{plain}.Accept()
+		conn, err := coalescingListener{plain}.Accept()
 		if err != nil {
 			sent <- err
 			return
@@ -58,7 +58,7 @@ func TestGatheringTellsOfTheEnd(t *testing.T) {
 	if err := plain.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (gathering{plain}).Accept(); err == nil {
+	if _, err := (coalescingListener{plain}).Accept(); err == nil {
 		t.Error("a closed listener accepts nothing: want its error")
 	}
 }

@@ -216,7 +216,7 @@ func (i *installer) storage(g *planned) (ResourceStorage, error) {
 			}
 			maps.Copy(all[version], paths)
 			i.destroyLater(paths)
-			i.plane.remember(g.api.group, paths)
+			i.plane.keepReaders(g.api.group, paths)
 		}
 	}
 	return all, nil

@@ -82,7 +82,7 @@ func (h *host) add(ctx context.Context, name string, parts []Part) (*Plane, erro
 	}()
 	if err = p.build(); err == nil {
 		p.gate.open(p.top.Handler)
-		err = p.start(ctx, life, nil, p.give)
+		err = p.start(ctx, life, nil, p.endWith)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Stop(life))

@@ -17,7 +17,7 @@ import (
 func (p *Plane) initialize(
 	plugin admission.Interface, client kubernetes.Interface, authorizer authorizer.Authorizer,
 ) error {
-	dynamicClient, err := dynamic.NewForConfig(p.inside.config)
+	dynamicClient, err := dynamic.NewForConfig(p.loopback.config)
 	if err != nil {
 		return fmt.Errorf("dynamic client: %w", err)
 	}

@@ -37,7 +37,7 @@ type Plan struct {
 	outlets        []named[outlet]
 	flow           []named[FlowControlFunc]
 	filters        []named[listFilter]
-	hosts []named[*hostServer]
+	hosts          []named[*hostServer]
 	reads          []func() error // of the part that is being installed
 	installed      map[Part]bool  // comparable parts; true: another part included it
 	including      bool

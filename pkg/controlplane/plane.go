@@ -29,12 +29,12 @@ import (
 // Plane is one complete API: its chain of servers, admission, work and a place of
 // its own in the storage. A plane is handed to the work its parts declared.
 type Plane struct {
-	space  string // its name, empty for the root plane
-	host   *host
-	plan   *Plan
-	stores *store.Stores
-	inside *inside
-	gate   *gate
+	space    string // its name, empty for the root plane
+	host     *host
+	plan     *Plan
+	stores   *store.Stores
+	loopback *loopbackAccess
+	gate     *gate
 
 	informers    informers.SharedInformerFactory
 	signals      *signals
@@ -55,10 +55,10 @@ type Plane struct {
 	workers     workers
 	ready       chan struct{}
 
-	routes    *lazyRoutes
-	announcer *announcer
-	listed    listed
-	feed      *feed.Feed
+	routes         *lazyRoutes
+	announcer      *announcer
+	discoveryIndex discoveryIndex
+	feed           *feed.Feed
 
 	built   bool // and must be stopped
 	stopped sync.Once
@@ -68,17 +68,17 @@ type Plane struct {
 }
 
 // prepare makes a plane that runs nothing yet.
-func prepare(h *host, plan *Plan, space string, in *inside) *Plane {
+func prepare(h *host, plan *Plan, space string, in *loopbackAccess) *Plane {
 	p := &Plane{
-		space: space, host: h, plan: plan, inside: in, gate: &gate{},
+		space: space, host: h, plan: plan, loopback: in, gate: &gate{},
 		stores: &store.Stores{
 			Backend: h.backend, Plane: space, CollectsGarbage: plan.collected,
 			Objects: flowcontrolrequest.NewStorageObjectCountTracker(),
 		},
 		signals: newSignals(), endWork: func() {}, routes: newLazyRoutes(),
-		listed:   listed{versions: map[listedVersion]map[string]bool{}},
-		readers:  map[schema.GroupResource]registryrest.Getter{},
-		requests: &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
+		discoveryIndex: discoveryIndex{versions: map[listedVersion]map[string]bool{}},
+		readers:        map[schema.GroupResource]registryrest.Getter{},
+		requests:       &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
 		ready: make(chan struct{}), done: make(chan struct{}),
 	}
 	p.workers.plane = p
@@ -120,7 +120,7 @@ func (p *Plane) Ready() <-chan struct{} { return p.ready }
 
 // Config is a client configuration with all rights that reaches the plane
 // without a socket. It stays valid until the plane stops.
-func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.inside.config) }
+func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.loopback.config) }
 
 // Handler serves the API with the plane's authentication and authorization, to be
 // mounted at the root of a host, or below a path that is taken off. It answers 503
@@ -163,7 +163,7 @@ func (p *Plane) start(ctx, life context.Context, whenReady []named[Work], fail f
 		log.V(1).Info("Started", "phase", name, "plane", p.space, "ms", time.Since(phase).Milliseconds())
 		phase = time.Now()
 	}
-	p.inside.transport.Serve(p.top.Handler)
+	p.loopback.transport.Serve(p.top.Handler)
 	if err := p.startLinks(ctx, life); err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func (p *Plane) drain(ctx context.Context) error {
 	p.endWork()
 	p.signals.markStopping()
 	if !p.awaitWatches(watchesTimeout) {
-		p.inside.transport.Cut()
+		p.loopback.transport.Cut()
 	}
 	return late
 }
@@ -300,7 +300,7 @@ func (p *Plane) stop() error {
 			l.Stop()
 		}
 	}
-	p.inside.transport.Close()
+	p.loopback.transport.Close()
 	p.recorder.stop()
 	p.top.Destroy()
 	p.plan.closeHosts()
@@ -333,8 +333,8 @@ func (p *Plane) Stop(ctx context.Context) error {
 	return p.err
 }
 
-// give ends the plane because of an error of its work.
-func (p *Plane) give(err error) {
+// endWith ends the plane because of an error of its work.
+func (p *Plane) endWith(err error) {
 	p.given.Do(func() {
 		p.err = err
 		klog.Background().Error(err, "A plane ends", "plane", p.space)

@@ -28,9 +28,9 @@ func (p *Plane) Metadata(ctx context.Context, resource schema.GroupResource, nam
 	return meta.Accessor(obj)
 }
 
-// remember keeps the storage that reads each resource's objects, of any version:
+// keepReaders keeps the storage that reads each resource's objects, of any version:
 // all versions have the same objects.
-func (p *Plane) remember(group string, paths map[string]rest.Storage) {
+func (p *Plane) keepReaders(group string, paths map[string]rest.Storage) {
 	for path, storage := range paths {
 		if reader, ok := storage.(rest.Getter); ok && !strings.Contains(path, "/") {
 			p.readers[schema.GroupResource{Group: group, Resource: path}] = reader

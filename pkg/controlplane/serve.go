@@ -95,7 +95,7 @@ func (r *run) serve(listener net.Listener, server *http.Server) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := server.ServeTLS(gathering{listener}, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.ServeTLS(coalescingListener{listener}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			r.fail(fmt.Errorf("serve at %s: %w", listener.Addr(), err))
 		}
 	}()

@@ -23,11 +23,11 @@ import (
 // Server is a listener, an identity, a storage and a root plane, to which others may
 // be added while it runs. It runs once.
 type Server struct {
-	built   Builder
-	started atomic.Bool
-	ready   chan struct{}
-	inside  *inside // of the root plane
-	gate    *gate   // of the root plane
+	built    Builder
+	started  atomic.Bool
+	ready    chan struct{}
+	loopback *loopbackAccess // of the root plane
+	gate     *gate           // of the root plane
 
 	mu      sync.Mutex
 	address net.Addr
@@ -37,17 +37,17 @@ type Server struct {
 }
 
 func newServer(b Builder) *Server {
-	return &Server{built: b, ready: make(chan struct{}), inside: newInside(b.name), gate: &gate{}}
+	return &Server{built: b, ready: make(chan struct{}), loopback: newInside(b.name), gate: &gate{}}
 }
 
-// inside is how clients in the process reach a plane, with all rights.
-type inside struct {
+// loopbackAccess is how clients in the process reach a plane, with all rights.
+type loopbackAccess struct {
 	transport *loopback.Transport
 	config    *rest.Config
 }
 
-func newInside(name string) *inside {
-	in := &inside{transport: &loopback.Transport{}}
+func newInside(name string) *loopbackAccess {
+	in := &loopbackAccess{transport: &loopback.Transport{}}
 	in.config = &rest.Config{
 		Host: "http://loopback", Transport: in.transport, BearerToken: rand.Text(), // 130 bits
 		UserAgent: "sailplane/" + name, QPS: -1,
@@ -63,7 +63,7 @@ func (s *Server) Ready() <-chan struct{} { return s.ready }
 
 // ClientConfig is a client configuration with all rights that reaches the
 // server in-process: no socket, no TLS. Requests before the server serves fail.
-func (s *Server) ClientConfig() *rest.Config { return rest.CopyConfig(s.inside.config) }
+func (s *Server) ClientConfig() *rest.Config { return rest.CopyConfig(s.loopback.config) }
 
 // Address is where the server listens, with the port that was picked; nil
 // before that and when it does not listen.
@@ -185,7 +185,7 @@ func (r *run) start(ctx, life context.Context) error {
 		return err
 	}
 	phase := time.Now()
-	root := prepare(h, plan.root, "", s.inside)
+	root := prepare(h, plan.root, "", s.loopback)
 	root.gate = s.gate
 	if err := root.build(); err != nil {
 		return err
@@ -209,7 +209,7 @@ func (r *run) start(ctx, life context.Context) error {
 	if err := root.start(ctx, life, plan.work, r.fail); err != nil {
 		return err
 	}
-	stopReport := metrics.Report(opened.engine, opened.figures(h).ask)
+	stopReport := metrics.Report(opened.engine, opened.stats(h).ask)
 	r.onStop(func(context.Context) error { stopReport(); return nil })
 	log.V(1).Info("Ready", "server", s.built.name, "ms", time.Since(r.begun).Milliseconds())
 	close(s.ready)
@@ -217,7 +217,7 @@ func (r *run) start(ctx, life context.Context) error {
 }
 
 // host starts what all planes need besides the storage.
-func (r *run) host(life context.Context, plan *ServerPlan, listener net.Listener, o *opened) (*host, error) {
+func (r *run) host(life context.Context, plan *ServerPlan, listener net.Listener, o *openStorage) (*host, error) {
 	h := &host{
 		server: r.server, plan: plan, address: externalAddress(listener), backend: o.backend,
 		stored: o.health.Checks(), living: o.living,

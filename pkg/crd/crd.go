@@ -166,9 +166,9 @@ func (g *groups) Subscribe(f func()) error {
 	return nil
 }
 
-// tell calls the subscribers on a change. An informer's handler for each would
+// notify calls the subscribers on a change. An informer's handler for each would
 // take 16 KiB.
-func (g *groups) tell() {
+func (g *groups) notify() {
 	g.mu.Lock()
 	all := slices.Clip(g.subscribers)
 	g.mu.Unlock()

@@ -37,9 +37,9 @@ import (
 // https://github.com/kubernetes/apiextensions-apiserver/blob/v0.37.2/pkg/apiserver/customresource_handler.go#L385
 const creationDelay = 2 * time.Second
 
-// assume marks a CRD in memory as established when only the condition is missing.
+// assumeEstablished marks a CRD in memory as established when only the condition is missing.
 // The time of the condition is zero, so that creates are not delayed.
-func assume(crd *apiextensionsv1.CustomResourceDefinition) {
+func assumeEstablished(crd *apiextensionsv1.CustomResourceDefinition) {
 	c := apihelpers.FindCRDCondition(crd, apiextensionsv1.Established)
 	switch {
 	case c == nil:

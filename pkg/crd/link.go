@@ -26,7 +26,7 @@ import (
 
 // models is the OpenAPI config of CRDs: the same for all planes, and half a megabyte.
 var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
-	return documents.Shared(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
+	return documents.ShareConfig(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
 		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme)))
 })
 
@@ -50,7 +50,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	generic.LoopbackClientConfig = p.ProtobufConfig()
 	generic.RESTOptionsGetter = p.RESTOptions(stored{codec}, encode)
 	generic.MergedResourceConfig = apiextensionsserver.DefaultAPIResourceConfigSource()
-	generic.OpenAPIV3Config = documents.Own(models())
+	generic.OpenAPIV3Config = documents.CloneConfig(models())
 	// link.Start does what these hooks do, in order and without polling; the
 	// second also ends the process when the server stops while it starts.
 	generic.DisabledPostStartHooks.Insert("start-apiextensions-informers", "crd-informer-synced")
@@ -67,14 +67,14 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	if err != nil {
 		return nil, err
 	}
-	documents.Forget(generic.OpenAPIV3Config)
+	documents.ReleaseConfig(generic.OpenAPIV3Config)
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	g.plane, g.informer, g.lister = p, crds.Informer(), crds.Lister()
 	share := shareSpec(g.informer.GetStore())
 	err = g.informer.SetTransform(func(o any) (any, error) {
 		if crd, ok := o.(*apiextensionsv1.CustomResourceDefinition); ok {
-			assume(crd)
+			assumeEstablished(crd)
 		}
 		return share(o)
 	})
@@ -82,9 +82,9 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 		return nil, fmt.Errorf("watch CRDs: %w", err)
 	}
 	_, err = g.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { g.tell() },
-		UpdateFunc: func(any, any) { g.tell() },
-		DeleteFunc: func(any) { g.tell() },
+		AddFunc:    func(any) { g.notify() },
+		UpdateFunc: func(any, any) { g.notify() },
+		DeleteFunc: func(any) { g.notify() },
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch CRDs: %w", err)

@@ -92,9 +92,9 @@ func (f *Feed) object(place string, value []byte) (*Object, error) {
 	return o, nil
 }
 
-// stem is what objects of a type have in common: their resource, apiVersion and
+// typeKey is what objects of a type have in common: their resource, apiVersion and
 // kind.
-type stem struct {
+type typeKey struct {
 	resource         schema.GroupResource
 	apiVersion, kind string
 }
@@ -102,7 +102,7 @@ type stem struct {
 // typeOf returns the shared Type of objects of a resource. Only the goroutine that
 // takes in stored values calls it.
 func (f *Feed) typeOf(resource schema.GroupResource, meta metav1.TypeMeta) *Type {
-	key := stem{resource, meta.APIVersion, meta.Kind}
+	key := typeKey{resource, meta.APIVersion, meta.Kind}
 	if t, ok := f.types[key]; ok {
 		return t
 	}

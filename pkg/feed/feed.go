@@ -18,12 +18,12 @@ import (
 
 // Feed mirrors the metadata of the objects of one plane.
 type Feed struct {
-	hub     *Hub
-	space   keys.Space
-	waiting queue
-	types   map[stem]*Type
-	sealed  sealed
-	synced  chan struct{}
+	hub         *Hub
+	space       keys.Space
+	waiting     queue
+	types       map[typeKey]*Type
+	undecrypted undecrypted
+	synced      chan struct{}
 
 	mu       sync.RWMutex
 	index    index
@@ -36,11 +36,11 @@ type Feed struct {
 func newFeed(h *Hub, space keys.Space) *Feed {
 	return &Feed{
 		hub: h, space: space,
-		waiting: queue{more: make(chan struct{}, 1)},
-		types:   map[stem]*Type{},
-		sealed:  sealed{values: map[string]*mvccpb.KeyValue{}, counts: map[schema.GroupResource]int{}},
-		synced:  make(chan struct{}),
-		index:   newIndex(),
+		waiting:     queue{more: make(chan struct{}, 1)},
+		types:       map[typeKey]*Type{},
+		undecrypted: undecrypted{values: map[string]*mvccpb.KeyValue{}, counts: map[schema.GroupResource]int{}},
+		synced:      make(chan struct{}),
+		index:       newIndex(),
 	}
 }
 
@@ -105,7 +105,7 @@ func (f *Feed) follow(ctx context.Context) error {
 			f.apply(ctx, e, read)
 		}
 		f.advance(max(read, revision))
-		if again == nil && len(f.sealed.values) > 0 {
+		if again == nil && len(f.undecrypted.values) > 0 {
 			again = time.After(retry)
 		}
 		select {

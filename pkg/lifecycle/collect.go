@@ -27,8 +27,8 @@ func (namespacedOwnerError) Error() string {
 	return "a cluster-scoped object cannot have a namespaced owner"
 }
 
-// item is an object as the API has it now.
-type item struct {
+// liveObject is an object as the API has it now.
+type liveObject struct {
 	*metav1.PartialObjectMetadata
 	id     feed.UID
 	target catalog.Target
@@ -50,7 +50,7 @@ func (c *collector) collect(ctx context.Context, id feed.UID) error {
 			return err
 		}
 	}
-	it, err := c.item(ctx, s, known)
+	it, err := c.read(ctx, s, known)
 	if err != nil || it == nil {
 		return err
 	}
@@ -87,13 +87,13 @@ func (c *collector) drop(ctx context.Context, s *catalog.Served, known *feed.Obj
 	return true, err
 }
 
-// item reads an object; nil when it is gone.
-func (c *collector) item(ctx context.Context, s *catalog.Served, known *feed.Object) (*item, error) {
+// read reads an object; nil when it is gone.
+func (c *collector) read(ctx context.Context, s *catalog.Served, known *feed.Object) (*liveObject, error) {
 	t, ok := s.Resources[known.Type.Resource]
 	if !ok {
 		return nil, fmt.Errorf("nobody serves %s", known.Type.Resource)
 	}
-	it := &item{id: known.UID, target: t, client: t.In(c.objects, known.Namespace)}
+	it := &liveObject{id: known.UID, target: t, client: t.In(c.objects, known.Namespace)}
 	var err error
 	it.PartialObjectMetadata, err = it.client.Get(ctx, known.Name, metav1.GetOptions{})
 	switch {
@@ -106,7 +106,7 @@ func (c *collector) item(ctx context.Context, s *catalog.Served, known *feed.Obj
 }
 
 // finish does what the finalizers of an object that is being deleted ask for.
-func (c *collector) finish(ctx context.Context, it *item) error {
+func (c *collector) finish(ctx context.Context, it *liveObject) error {
 	switch {
 	case slices.Contains(it.Finalizers, metav1.FinalizerOrphanDependents):
 		if err := c.dependentsKnown(ctx); err != nil {
@@ -132,14 +132,14 @@ func (c *collector) dependentsKnown(ctx context.Context) error {
 }
 
 // orphan removes the owner from all its dependents.
-func (c *collector) orphan(ctx context.Context, it *item) error {
+func (c *collector) orphan(ctx context.Context, it *liveObject) error {
 	s, err := c.catalog.Now(ctx)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, d := range c.feed.Dependents(it.id) {
-		dependent, err := c.item(ctx, s, d)
+		dependent, err := c.read(ctx, s, d)
 		if err == nil && dependent != nil {
 			err = dependent.change(ctx, disown(it.UID))
 		}
@@ -150,7 +150,7 @@ func (c *collector) orphan(ctx context.Context, it *item) error {
 
 // foreground lets an object go when nothing that blocks it is left. In a circle
 // of objects that wait for each other it lets the others go before it.
-func (c *collector) foreground(ctx context.Context, it *item) error {
+func (c *collector) foreground(ctx context.Context, it *liveObject) error {
 	if err := c.dependentsKnown(ctx); err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ type owners struct{ solid, dangling, waiting []metav1.OwnerReference }
 
 // judge deletes an object when no owner is left to keep it, and else removes the
 // owners that are gone or wait for it to go.
-func (c *collector) judge(ctx context.Context, s *catalog.Served, it *item) error {
+func (c *collector) judge(ctx context.Context, s *catalog.Served, it *liveObject) error {
 	if len(it.OwnerReferences) == 0 {
 		return nil
 	}
@@ -242,7 +242,7 @@ func (c *collector) judge(ctx context.Context, s *catalog.Served, it *item) erro
 // owner returns the owner of a reference, or nil when it is gone: no object of
 // that name, in the namespace of the dependent, has its UID.
 func (c *collector) owner(
-	ctx context.Context, s *catalog.Served, it *item, ref metav1.OwnerReference,
+	ctx context.Context, s *catalog.Served, it *liveObject, ref metav1.OwnerReference,
 ) (*metav1.PartialObjectMetadata, error) {
 	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
 	t, ok := s.Kinds[gvk]
@@ -269,7 +269,7 @@ func (c *collector) owner(
 }
 
 // delete deletes the object as it was read.
-func (it *item) delete(ctx context.Context, policy metav1.DeletionPropagation) error {
+func (it *liveObject) delete(ctx context.Context, policy metav1.DeletionPropagation) error {
 	err := it.client.Delete(ctx, it.Name, metav1.DeleteOptions{
 		PropagationPolicy: &policy,
 		Preconditions:     &metav1.Preconditions{UID: &it.UID, ResourceVersion: &it.ResourceVersion},
@@ -301,7 +301,7 @@ func disown(owners ...types.UID) func(*metav1.PartialObjectMetadata) bool {
 }
 
 // unblock lets the owners of an object go before it.
-func unblock(ctx context.Context, it *item) error {
+func unblock(ctx context.Context, it *liveObject) error {
 	return it.change(ctx, func(m *metav1.PartialObjectMetadata) bool {
 		changed := false
 		for i := range m.OwnerReferences {
@@ -314,7 +314,7 @@ func unblock(ctx context.Context, it *item) error {
 	})
 }
 
-func removeFinalizer(ctx context.Context, it *item, finalizer string) error {
+func removeFinalizer(ctx context.Context, it *liveObject, finalizer string) error {
 	return it.change(ctx, func(m *metav1.PartialObjectMetadata) bool {
 		i := slices.Index(m.Finalizers, finalizer)
 		if i < 0 {
@@ -326,7 +326,7 @@ func removeFinalizer(ctx context.Context, it *item, finalizer string) error {
 }
 
 // change writes what f changed, and on a conflict begins again with the stored object.
-func (it *item) change(ctx context.Context, f func(*metav1.PartialObjectMetadata) bool) error {
+func (it *liveObject) change(ctx context.Context, f func(*metav1.PartialObjectMetadata) bool) error {
 	err := it.write(ctx, f)
 	if !apierrors.IsConflict(err) {
 		return err
@@ -346,7 +346,7 @@ func (it *item) change(ctx context.Context, f func(*metav1.PartialObjectMetadata
 
 // write writes owner references and finalizers that f changed, unless the object
 // has changed since it was read.
-func (it *item) write(ctx context.Context, f func(*metav1.PartialObjectMetadata) bool) error {
+func (it *liveObject) write(ctx context.Context, f func(*metav1.PartialObjectMetadata) bool) error {
 	if !f(it.PartialObjectMetadata) {
 		return nil
 	}

@@ -155,7 +155,7 @@ func (b *publisher) run(ctx context.Context) {
 		if after == nil {
 			after = before
 		}
-		b.look(after)
+		b.enqueue(after)
 	})()
 	stop := context.AfterFunc(ctx, b.queue.ShutDown)
 	defer stop()
@@ -181,13 +181,13 @@ func (b *publisher) run(ctx context.Context) {
 func (b *publisher) lookAll() {
 	for o := range b.feed.All() {
 		if o.Type.Resource == corev1.Resource("namespaces") {
-			b.look(o)
+			b.enqueue(o)
 		}
 	}
 }
 
-// look queues a namespace, or that of the published object.
-func (b *publisher) look(o *feed.Object) {
+// enqueue queues a namespace, or that of the published object.
+func (b *publisher) enqueue(o *feed.Object) {
 	switch {
 	case o.Type.Resource == corev1.Resource("namespaces") && !o.Deleting:
 		b.queue.Add(o.Name)

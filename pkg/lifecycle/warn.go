@@ -15,7 +15,7 @@ import (
 // warn records an event about an object whose owner is in another namespace and
 // so counts as gone, as Kubernetes does. Nothing else would say why the object
 // was deleted. Without a part that serves events there is none.
-func (c *collector) warn(ctx context.Context, s *catalog.Served, it *item, ref metav1.OwnerReference) {
+func (c *collector) warn(ctx context.Context, s *catalog.Served, it *liveObject, ref metav1.OwnerReference) {
 	owner := c.feed.ByUID(feed.UIDOf(ref.UID))
 	if owner == nil || owner.Namespace == "" || owner.Namespace == it.Namespace {
 		return

@@ -255,7 +255,7 @@ func (d *Definition) install(ctx context.Context, crds Source) error {
 	ctx, cancel := d.plane.within(ctx)
 	defer cancel()
 	for _, c := range all {
-		if err := d.roll(ctx, c); err != nil {
+		if err := d.rollOut(ctx, c); err != nil {
 			return fmt.Errorf("%s: %s: %w", c.from, describe(c.Unstructured), err)
 		}
 	}

@@ -22,7 +22,7 @@ func (d *Definition) try(ctx context.Context, o *unstructured.Unstructured) (*un
 	}
 	// A status can only be written to a stored object.
 	var got *unstructured.Unstructured
-	err := d.lend(ctx, o, func(stored *unstructured.Unstructured) error {
+	err := d.storeWhile(ctx, o, func(stored *unstructured.Unstructured) error {
 		got = stored
 		return nil
 	})
@@ -74,8 +74,8 @@ func updateOptions(dry []string) metav1.UpdateOptions {
 	return metav1.UpdateOptions{DryRun: dry, FieldManager: FieldManager, FieldValidation: metav1.FieldValidationStrict}
 }
 
-// lend stores an object while f looks at it.
-func (d *Definition) lend(ctx context.Context, o *unstructured.Unstructured, f func(*unstructured.Unstructured) error) (err error) {
+// storeWhile stores an object while f looks at it.
+func (d *Definition) storeWhile(ctx context.Context, o *unstructured.Unstructured, f func(*unstructured.Unstructured) error) (err error) {
 	d.lent.Lock()
 	defer d.lent.Unlock()
 	stored, err := d.store(ctx, o)

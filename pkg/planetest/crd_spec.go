@@ -37,8 +37,8 @@ func resourceOf(crd *unstructured.Unstructured, version string) schema.GroupVers
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: plural}
 }
 
-// know remembers what a CRD serves, and forgets what it served before.
-func (d *Definition) know(crd *unstructured.Unstructured) {
+// recordServed remembers what a CRD serves, and forgets what it served before.
+func (d *Definition) recordServed(crd *unstructured.Unstructured) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	maps.DeleteFunc(d.kinds, func(_ schema.GroupVersionKind, s served) bool { return s.crd == crd.GetName() })

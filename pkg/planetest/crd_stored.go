@@ -16,7 +16,7 @@ func (d *Definition) Stores(objects ...any) *Definition {
 	ctx := contextOf(d.t)
 	for _, given := range objects {
 		o := d.named(given)
-		stored, err := d.keep(ctx, o)
+		stored, err := d.storeForGood(ctx, o)
 		if stored != nil {
 			d.t.Cleanup(func() {
 				d.t.Helper()
@@ -36,8 +36,8 @@ func (d *Definition) Stores(objects ...any) *Definition {
 	return d
 }
 
-// keep stores an object while none is lent.
-func (d *Definition) keep(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// storeForGood stores an object while none is lent.
+func (d *Definition) storeForGood(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	d.lent.RLock()
 	defer d.lent.RUnlock()
 	return d.store(ctx, o)

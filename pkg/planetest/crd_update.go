@@ -40,7 +40,7 @@ func (d *Definition) RefusesToUpdate(crds Source, messages ...string) *Definitio
 		d.t.Fatalf("CRD: %v", err)
 	}
 	for _, crd := range all {
-		_, err := d.put(contextOf(d.t), crd.Unstructured, dryRun())
+		_, err := d.write(contextOf(d.t), crd.Unstructured, dryRun())
 		d.refused(crd.Unstructured, err, messages)
 	}
 	return d
@@ -67,8 +67,8 @@ func (p *Plane) crds() dynamic.ResourceInterface {
 	return p.Dynamic().Resource(crdKind().WithVersion("v1").GroupVersion().WithResource("customresourcedefinitions"))
 }
 
-// roll creates or updates a CRD, and waits until the server uses it.
-func (d *Definition) roll(ctx context.Context, crd sourced) error {
+// rollOut creates or updates a CRD, and waits until the server uses it.
+func (d *Definition) rollOut(ctx context.Context, crd sourced) error {
 	before, err := d.plane.admin().crds().Get(ctx, crd.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -80,7 +80,7 @@ func (d *Definition) roll(ctx context.Context, crd sourced) error {
 	if err != nil {
 		return err
 	}
-	d.know(crd.Unstructured)
+	d.recordServed(crd.Unstructured)
 	return nil
 }
 
@@ -89,7 +89,7 @@ func (d *Definition) roll(ctx context.Context, crd sourced) error {
 // once responses have the warning, it is removed, and once they have it no more,
 // all of the new CRD is in force.
 func (d *Definition) replace(ctx context.Context, crd, before *unstructured.Unstructured) error {
-	tried, err := d.put(ctx, crd, dryRun())
+	tried, err := d.write(ctx, crd, dryRun())
 	if err != nil || reflect.DeepEqual(tried.Object["spec"], before.Object["spec"]) {
 		return err
 	}
@@ -99,14 +99,14 @@ func (d *Definition) replace(ctx context.Context, crd, before *unstructured.Unst
 	served := slices.IndexFunc(versions, func(v version) bool { return v.served })
 	if served >= 0 { // else no request can tell
 		versions[served].fields["deprecated"], versions[served].fields["deprecationWarning"] = true, mark
-		if _, err := d.put(ctx, marked, nil); err != nil {
+		if _, err := d.write(ctx, marked, nil); err != nil {
 			return err
 		}
 		if err := d.awaitWarning(ctx, marked, versions[served].name, mark, true); err != nil {
 			return err
 		}
 	}
-	written, err := d.put(ctx, crd, nil)
+	written, err := d.write(ctx, crd, nil)
 	if err != nil {
 		return err
 	}
@@ -120,8 +120,8 @@ func (d *Definition) replace(ctx context.Context, crd, before *unstructured.Unst
 	return d.plane.admin().established(ctx, []*unstructured.Unstructured{written})
 }
 
-// put replaces a CRD and keeps its status.
-func (d *Definition) put(ctx context.Context, crd *unstructured.Unstructured, dry []string) (*unstructured.Unstructured, error) {
+// write writes a CRD over the old one and keeps its status.
+func (d *Definition) write(ctx context.Context, crd *unstructured.Unstructured, dry []string) (*unstructured.Unstructured, error) {
 	client := d.plane.admin().crds()
 	var written *unstructured.Unstructured
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// elsewhere is how often a check runs when nothing in the plane changes: it may
+// pollInterval is how often a check runs when nothing in the plane changes: it may
 // depend on something else, such as a cache.
-const elsewhere = 20 * time.Millisecond
+const pollInterval = 20 * time.Millisecond
 
 // Eventually waits until check returns nil. It calls check at once, whenever an
 // object in the plane changes, and now and then, since check may depend on
@@ -35,7 +35,7 @@ func (p *Plane) eventually(ctx context.Context, check func(ctx context.Context) 
 		}
 		select {
 		case <-changed:
-		case <-time.After(elsewhere):
+		case <-time.After(pollInterval):
 		case <-ctx.Done():
 			return last
 		}
@@ -59,7 +59,7 @@ func (p *Plane) Consistently(t TB, d time.Duration, check func(ctx context.Conte
 		}
 		select {
 		case <-changed:
-		case <-time.After(elsewhere):
+		case <-time.After(pollInterval):
 		case <-end:
 			over = true
 		case <-ctx.Done():

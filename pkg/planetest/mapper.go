@@ -15,8 +15,8 @@ func newMapper(d discovery.DiscoveryInterface) meta.ResettableRESTMapper {
 	return mapper{restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(d))}
 }
 
-// again calls f, and once more after a reset when it did not find a kind or resource.
-func again[T any](m mapper, f func() (T, error)) (T, error) {
+// retryNoMatch calls f, and once more after a reset when it did not find a kind or resource.
+func retryNoMatch[T any](m mapper, f func() (T, error)) (T, error) {
 	found, err := f()
 	if meta.IsNoMatchError(err) {
 		m.Reset()
@@ -27,35 +27,35 @@ func again[T any](m mapper, f func() (T, error)) (T, error) {
 
 // KindFor implements meta.RESTMapper.
 func (m mapper) KindFor(r schema.GroupVersionResource) (schema.GroupVersionKind, error) {
-	return again(m, func() (schema.GroupVersionKind, error) { return m.ResettableRESTMapper.KindFor(r) })
+	return retryNoMatch(m, func() (schema.GroupVersionKind, error) { return m.ResettableRESTMapper.KindFor(r) })
 }
 
 // KindsFor implements meta.RESTMapper.
 func (m mapper) KindsFor(r schema.GroupVersionResource) ([]schema.GroupVersionKind, error) {
-	return again(m, func() ([]schema.GroupVersionKind, error) { return m.ResettableRESTMapper.KindsFor(r) })
+	return retryNoMatch(m, func() ([]schema.GroupVersionKind, error) { return m.ResettableRESTMapper.KindsFor(r) })
 }
 
 // ResourceFor implements meta.RESTMapper.
 func (m mapper) ResourceFor(r schema.GroupVersionResource) (schema.GroupVersionResource, error) {
-	return again(m, func() (schema.GroupVersionResource, error) { return m.ResettableRESTMapper.ResourceFor(r) })
+	return retryNoMatch(m, func() (schema.GroupVersionResource, error) { return m.ResettableRESTMapper.ResourceFor(r) })
 }
 
 // ResourcesFor implements meta.RESTMapper.
 func (m mapper) ResourcesFor(r schema.GroupVersionResource) ([]schema.GroupVersionResource, error) {
-	return again(m, func() ([]schema.GroupVersionResource, error) { return m.ResettableRESTMapper.ResourcesFor(r) })
+	return retryNoMatch(m, func() ([]schema.GroupVersionResource, error) { return m.ResettableRESTMapper.ResourcesFor(r) })
 }
 
 // RESTMapping implements meta.RESTMapper.
 func (m mapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	return again(m, func() (*meta.RESTMapping, error) { return m.ResettableRESTMapper.RESTMapping(gk, versions...) })
+	return retryNoMatch(m, func() (*meta.RESTMapping, error) { return m.ResettableRESTMapper.RESTMapping(gk, versions...) })
 }
 
 // RESTMappings implements meta.RESTMapper.
 func (m mapper) RESTMappings(gk schema.GroupKind, versions ...string) ([]*meta.RESTMapping, error) {
-	return again(m, func() ([]*meta.RESTMapping, error) { return m.ResettableRESTMapper.RESTMappings(gk, versions...) })
+	return retryNoMatch(m, func() ([]*meta.RESTMapping, error) { return m.ResettableRESTMapper.RESTMappings(gk, versions...) })
 }
 
 // ResourceSingularizer implements meta.RESTMapper.
 func (m mapper) ResourceSingularizer(resource string) (string, error) {
-	return again(m, func() (string, error) { return m.ResettableRESTMapper.ResourceSingularizer(resource) })
+	return retryNoMatch(m, func() (string, error) { return m.ResettableRESTMapper.ResourceSingularizer(resource) })
 }

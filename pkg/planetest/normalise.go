@@ -13,15 +13,15 @@ func normalise(o *unstructured.Unstructured) {
 	for _, field := range []string{"managedFields", "uid", "resourceVersion", "creationTimestamp"} {
 		unstructured.RemoveNestedField(o.Object, "metadata", field)
 	}
-	plain(o.Object)
+	replaceVarying(o.Object)
 }
 
-// plain replaces points in time, UIDs and resource versions everywhere below a value.
-func plain(value any) {
+// replaceVarying replaces points in time, UIDs and resource versions everywhere below a value.
+func replaceVarying(value any) {
 	switch v := value.(type) {
 	case []any:
 		for _, item := range v {
-			plain(item)
+			replaceVarying(item)
 		}
 	case map[string]any:
 		for key, item := range v {
@@ -29,7 +29,7 @@ func plain(value any) {
 				v[key] = plainText(key, text)
 				continue
 			}
-			plain(item)
+			replaceVarying(item)
 		}
 	}
 }

@@ -74,7 +74,7 @@ func (o Options) start(ctx context.Context, name string, log logr.Logger, dir fu
 	defer cancel()
 	select {
 	case <-built.Ready():
-		err = s.mark(ctx)
+		err = s.recordStart(ctx)
 	case <-s.done:
 		return nil, fmt.Errorf("start the plane: %w", s.err)
 	case <-ctx.Done():
@@ -86,8 +86,8 @@ func (o Options) start(ctx context.Context, name string, log logr.Logger, dir fu
 	return s, nil
 }
 
-// mark notes the last revision that the start wrote.
-func (s *server) mark(ctx context.Context) error {
+// recordStart notes the last revision that the start wrote.
+func (s *server) recordStart(ctx context.Context) error {
 	feed := s.plane.Feed()
 	if err := feed.CatchUp(ctx); err != nil {
 		return err

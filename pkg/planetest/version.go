@@ -20,7 +20,7 @@ func (d *Definition) Converts(object any, version string, want any) *Definition 
 	o, w := d.object(object), d.object(want)
 	ctx := contextOf(d.t)
 	var got *unstructured.Unstructured
-	err := d.lend(ctx, o, func(stored *unstructured.Unstructured) (err error) {
+	err := d.storeWhile(ctx, o, func(stored *unstructured.Unstructured) (err error) {
 		got, err = d.readAt(ctx, stored, version)
 		return err
 	})
@@ -41,7 +41,7 @@ func (d *Definition) RoundTrips(object any, versions ...string) *Definition {
 	from := o.GroupVersionKind().Version
 	for _, version := range versions {
 		var before, there, back *unstructured.Unstructured
-		err := d.lend(ctx, o, func(stored *unstructured.Unstructured) (err error) {
+		err := d.storeWhile(ctx, o, func(stored *unstructured.Unstructured) (err error) {
 			if before, err = d.readAt(ctx, stored, from); err == nil {
 				there, err = d.readAt(ctx, stored, version)
 			}
@@ -53,7 +53,7 @@ func (d *Definition) RoundTrips(object any, versions ...string) *Definition {
 			there.SetResourceVersion("")
 			there.SetUID("")
 			there.SetManagedFields(nil)
-			err = d.lend(ctx, there, func(stored *unstructured.Unstructured) (err error) {
+			err = d.storeWhile(ctx, there, func(stored *unstructured.Unstructured) (err error) {
 				back, err = d.readAt(ctx, stored, from)
 				return err
 			})

@@ -25,13 +25,13 @@ import (
 const (
 	firstRetry = 5 * time.Millisecond
 	lastRetry  = 10 * time.Second
-	// settle is how long a reservation may wait for its object: the longest that
+	// settleTime is how long a reservation may wait for its object: the longest that
 	// a request takes. Usage is corrected downwards only by deletions, or when
 	// nothing was reserved for this long.
-	settle = 65 * time.Second
-	// soon is when a written quota is counted again. Objects created before
+	settleTime = 65 * time.Second
+	// recountAfter is when a written quota is counted again. Objects created before
 	// admission knew the quota, or its new limits, were not reserved.
-	soon = time.Second
+	recountAfter = time.Second
 )
 
 // key is a quota.
@@ -39,23 +39,23 @@ type key struct{ namespace, name string }
 
 // state is what is known of a quota besides the stored object.
 type state struct {
-	// gone is what made room since the last write of the status.
-	gone gone
+	// freed is what made room since the last write of the status.
+	freed freed
 	// written is the resource version of that write, noticed the last one that
 	// the informer reported, and reserved the time of the last write by others.
 	written, noticed string
 	reserved         time.Time
 }
 
-// gone is what makes room in a namespace: the number of deleted objects by
+// freed is what makes room in a namespace: the number of deleted objects by
 // resource, and the resources with a changed or deleted object.
-type gone struct {
+type freed struct {
 	deleted map[schema.GroupResource]int
 	changed map[schema.GroupResource]bool
 }
 
-func nothingGone() gone {
-	return gone{deleted: map[schema.GroupResource]int{}, changed: map[schema.GroupResource]bool{}}
+func nothingFreed() freed {
+	return freed{deleted: map[schema.GroupResource]int{}, changed: map[schema.GroupResource]bool{}}
 }
 
 // counter keeps the status of quotas true. used is the number of objects plus
@@ -79,8 +79,8 @@ func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) err
 		return nil // only the end of the context keeps it from being read
 	}
 	registration, err := quotas.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { c.noticed(obj) },
-		UpdateFunc: func(_, obj any) { c.noticed(obj) },
+		AddFunc:    func(obj any) { c.enqueueWritten(obj) },
+		UpdateFunc: func(_, obj any) { c.enqueueWritten(obj) },
 		DeleteFunc: func(obj any) { c.forget(obj) },
 	})
 	if err != nil {
@@ -108,8 +108,8 @@ func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) err
 	}
 }
 
-// noticed queues a new or written quota.
-func (c *counter) noticed(obj any) {
+// enqueueWritten queues a new or written quota.
+func (c *counter) enqueueWritten(obj any) {
 	q, ok := obj.(*corev1.ResourceQuota)
 	if !ok {
 		return
@@ -121,14 +121,14 @@ func (c *counter) noticed(obj any) {
 	}
 	s := c.quotas[q.Namespace][q.Name]
 	if s == nil {
-		s = &state{gone: nothingGone()}
+		s = &state{freed: nothingFreed()}
 		c.quotas[q.Namespace][q.Name] = s
 	}
 	k := key{q.Namespace, q.Name}
 	if s.noticed = q.ResourceVersion; s.noticed != s.written {
 		s.reserved = time.Now()
 	}
-	c.queue.AddAfter(k, soon) // and again when it is settled
+	c.queue.AddAfter(k, recountAfter) // and again when it is settled
 	if !equality.Semantic.DeepEqual(q.Spec.Hard, q.Status.Hard) {
 		c.queue.Add(k)
 	}
@@ -164,35 +164,35 @@ func (c *counter) changed(before, after *feed.Object) {
 	defer c.mu.Unlock()
 	for name, s := range c.quotas[o.Namespace] {
 		if after == nil {
-			s.gone.deleted[resource]++
+			s.freed.deleted[resource]++
 		}
 		if before != nil {
-			s.gone.changed[resource] = true
+			s.freed.changed[resource] = true
 		}
 		c.queue.Add(key{o.Namespace, name})
 	}
 }
 
-// sight is the state of a namespace before its quota is read, so that the quota
+// snapshot is the state of a namespace before its quota is read, so that the quota
 // has the reservations of all objects in it.
-type sight struct {
+type snapshot struct {
 	there map[schema.GroupResource]int
-	gone  gone
+	freed freed
 	// unsettled is how long a reservation may still wait for its object.
 	unsettled time.Duration
 }
 
 // take returns the sight of a quota and takes gone out of its state. Give that
 // back when the count cannot be written.
-func (c *counter) take(k key) (sight, bool) {
+func (c *counter) take(k key) (snapshot, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.quotas[k.namespace][k.name]
 	if s == nil {
-		return sight{}, false
+		return snapshot{}, false
 	}
-	seen := sight{there: c.feed.Counts(k.namespace), gone: s.gone}
-	s.gone = nothingGone()
+	seen := snapshot{there: c.feed.Counts(k.namespace), freed: s.freed}
+	s.freed = nothingFreed()
 	return seen, true
 }
 
@@ -213,7 +213,7 @@ func (c *counter) unsettled(k key, version string) time.Duration {
 }
 
 // done notes the written version, or gives back what is gone.
-func (c *counter) done(k key, written string, back gone, err error) {
+func (c *counter) done(k key, written string, back freed, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.quotas[k.namespace][k.name]
@@ -225,9 +225,9 @@ func (c *counter) done(k key, written string, back gone, err error) {
 		return
 	}
 	for r, n := range back.deleted {
-		s.gone.deleted[r] += n
+		s.freed.deleted[r] += n
 	}
-	maps.Copy(s.gone.changed, back.changed)
+	maps.Copy(s.freed.changed, back.changed)
 }
 
 // count writes the status of a quota when it is wrong.
@@ -247,7 +247,7 @@ func (c *counter) count(ctx context.Context, k key) error {
 		seen.unsettled = c.unsettled(k, q.ResourceVersion)
 		err = c.write(ctx, q, seen)
 	}
-	c.done(k, q.GetResourceVersion(), seen.gone, err)
+	c.done(k, q.GetResourceVersion(), seen.freed, err)
 	if seen.unsettled > 0 {
 		c.queue.AddAfter(k, seen.unsettled)
 	}
@@ -255,7 +255,7 @@ func (c *counter) count(ctx context.Context, k key) error {
 }
 
 // write updates the status of a quota that was read.
-func (c *counter) write(ctx context.Context, q *corev1.ResourceQuota, seen sight) error {
+func (c *counter) write(ctx context.Context, q *corev1.ResourceQuota, seen snapshot) error {
 	used := corev1.ResourceList{}
 	for name := range q.Spec.Hard {
 		amount, err := c.amount(ctx, q, name, seen)
@@ -279,11 +279,11 @@ func (c *counter) write(ctx context.Context, q *corev1.ResourceQuota, seen sight
 }
 
 // amount is the usage of one name.
-func (c *counter) amount(ctx context.Context, q *corev1.ResourceQuota, name corev1.ResourceName, seen sight) (resource.Quantity, error) {
+func (c *counter) amount(ctx context.Context, q *corev1.ResourceQuota, name corev1.ResourceName, seen snapshot) (resource.Quantity, error) {
 	before, known := q.Status.Used[name]
 	if gr, ok := measurable(name); ok {
 		now, err := c.measure(ctx, q.Namespace, name)
-		if known && seen.unsettled > 0 && !seen.gone.changed[gr] && before.Cmp(now) > 0 {
+		if known && seen.unsettled > 0 && !seen.freed.changed[gr] && before.Cmp(now) > 0 {
 			now = before // reserved for an object that is not there yet
 		}
 		return now, err
@@ -293,7 +293,7 @@ func (c *counter) amount(ctx context.Context, q *corev1.ResourceQuota, name core
 		return resource.Quantity{Format: resource.DecimalSI}, nil // nothing here uses it
 	}
 	there := int64(seen.there[gr])
-	if n := before.Value() - int64(seen.gone.deleted[gr]); known && seen.unsettled > 0 && n > there {
+	if n := before.Value() - int64(seen.freed.deleted[gr]); known && seen.unsettled > 0 && n > there {
 		there = n
 	}
 	return *resource.NewQuantity(there, resource.DecimalSI), nil

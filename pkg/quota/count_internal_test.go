@@ -49,14 +49,14 @@ func TestMeasured(t *testing.T) {
 	c := &counter{core: client.CoreV1()}
 	q := &corev1.ResourceQuota{Status: corev1.ResourceQuotaStatus{Used: list("services.nodeports", "2")}}
 	q.Namespace = "default"
-	changed := gone{changed: map[schema.GroupResource]bool{corev1.Resource("services"): true}}
+	changed := freed{changed: map[schema.GroupResource]bool{corev1.Resource("services"): true}}
 	for name, tc := range map[string]struct {
 		reason string
-		seen   sight
+		seen   snapshot
 		want   int64
 	}{
-		"reserved": {reason: "the Service may come", seen: sight{unsettled: time.Hour}, want: 2},
-		"changed":  {reason: "a Service has fewer ports", seen: sight{unsettled: time.Hour, gone: changed}},
+		"reserved": {reason: "the Service may come", seen: snapshot{unsettled: time.Hour}, want: 2},
+		"changed":  {reason: "a Service has fewer ports", seen: snapshot{unsettled: time.Hour, freed: changed}},
 		"settled":  {reason: "the Service did not come"},
 	} {
 		got, err := c.amount(t.Context(), q, corev1.ResourceServicesNodePorts, tc.seen)

@@ -50,7 +50,7 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 			feed: plane.Feed(), core: client,
 			queue: workqueue.NewTypedRateLimitingQueue(
 				workqueue.NewTypedItemExponentialFailureRateLimiter[key](firstRetry, lastRetry)),
-			quotas: map[string]map[string]*state{}, settle: cmp.Or(r.settle, settle),
+			quotas: map[string]map[string]*state{}, settle: cmp.Or(r.settle, settleTime),
 		}
 		return c.run(ctx, plane.Informers().Core().V1().ResourceQuotas().Informer())
 	}})

@@ -81,7 +81,7 @@ func reviewToken(ctx context.Context, config controlplane.BuildConfig, r *authen
 	if !r.Status.Authenticated || who == nil {
 		return nil
 	}
-	audiences, fits := shares(who.Audiences, r.Spec.Audiences, config.Audiences)
+	audiences, fits := sharedAudiences(who.Audiences, r.Spec.Audiences, config.Audiences)
 	if !fits {
 		r.Status = authenticationv1.TokenReviewStatus{Error: "the token is not for the audiences of the review"}
 		return nil
@@ -90,10 +90,10 @@ func reviewToken(ctx context.Context, config controlplane.BuildConfig, r *authen
 	return nil
 }
 
-// shares returns the audiences that the token and the review share, and whether
+// sharedAudiences returns the audiences that the token and the review share, and whether
 // there are any. A review without audiences gets those of the token. A token
 // without audiences is for those of the plane only.
-func shares(token, review, plane authenticator.Audiences) (authenticator.Audiences, bool) {
+func sharedAudiences(token, review, plane authenticator.Audiences) (authenticator.Audiences, bool) {
 	if len(token) == 0 {
 		token = plane
 	}

@@ -92,7 +92,7 @@ func (s Signer) issue(r *csr, now time.Time) ([]byte, error) {
 	if !now.Before(ca.certificate.NotAfter) {
 		return nil, fmt.Errorf("the certificate authority ended at %v: replace it", ca.certificate.NotAfter)
 	}
-	lasts := s.lasts(r.Spec.ExpirationSeconds)
+	lasts := s.validity(r.Spec.ExpirationSeconds)
 	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(lasts)
 	if lasts >= short {
 		template.NotAfter = template.NotBefore.Add(lasts)
@@ -107,8 +107,8 @@ func (s Signer) issue(r *csr, now time.Time) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), nil
 }
 
-// lasts is how long a certificate is valid.
-func (s Signer) lasts(asked *int32) time.Duration {
+// validity is how long a certificate is valid.
+func (s Signer) validity(asked *int32) time.Duration {
 	if asked == nil {
 		return s.Duration
 	}

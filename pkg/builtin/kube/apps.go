@@ -77,8 +77,8 @@ func validateDeployment(_ context.Context, d *appsv1.Deployment) field.ErrorList
 	if strategy.Type == appsv1.RecreateDeploymentStrategyType {
 		return append(errs, field.Forbidden(at, "may not be specified when strategy `type` is 'Recreate'"))
 	}
-	errs = append(errs, share(rolling.MaxUnavailable, at.Child("maxUnavailable"))...)
-	errs = append(errs, share(rolling.MaxSurge, at.Child("maxSurge"))...)
+	errs = append(errs, checkIntOrPercent(rolling.MaxUnavailable, at.Child("maxUnavailable"))...)
+	errs = append(errs, checkIntOrPercent(rolling.MaxSurge, at.Child("maxSurge"))...)
 	if isZero(rolling.MaxUnavailable) && isZero(rolling.MaxSurge) {
 		errs = append(errs, field.Invalid(at.Child("maxUnavailable"), rolling.MaxUnavailable, "may not be 0 when `maxSurge` is 0"))
 	}

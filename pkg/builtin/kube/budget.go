@@ -21,14 +21,14 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// budgets reads the PodDisruptionBudgets of a plane through its API, since
+// disruptionBudgets reads the PodDisruptionBudgets of a plane through its API, since
 // another part serves them, or none.
-type budgets struct {
+type disruptionBudgets struct {
 	client atomic.Pointer[policyclient.PolicyV1Client]
 }
 
 // start is called when the plane is up.
-func (b *budgets) start(_ context.Context, p *controlplane.Plane) error {
+func (b *disruptionBudgets) start(_ context.Context, p *controlplane.Plane) error {
 	client, err := policyclient.NewForConfig(p.Config())
 	if err != nil {
 		return err
@@ -38,7 +38,7 @@ func (b *budgets) start(_ context.Context, p *controlplane.Plane) error {
 }
 
 // in returns the client of a namespace.
-func (b *budgets) in(namespace string) (policyclient.PodDisruptionBudgetInterface, error) {
+func (b *disruptionBudgets) in(namespace string) (policyclient.PodDisruptionBudgetInterface, error) {
 	client := b.client.Load()
 	if client == nil {
 		return nil, apierrors.NewServiceUnavailable("pod disruption budgets: the server is starting")
@@ -47,7 +47,7 @@ func (b *budgets) in(namespace string) (policyclient.PodDisruptionBudgetInterfac
 }
 
 // of returns the budgets that select the pod; none if budgets are not served.
-func (b *budgets) of(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisruptionBudget, error) {
+func (b *disruptionBudgets) of(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisruptionBudget, error) {
 	client, err := b.in(pod.Namespace)
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (b *budgets) of(ctx context.Context, pod *corev1.Pod) ([]policyv1.PodDisrup
 
 // take counts one disruption in the status of the budget, or says why the
 // budget does not allow it. It changes its argument.
-func (b *budgets) take(ctx context.Context, budget *policyv1.PodDisruptionBudget, pod string, dryRun bool) error {
+func (b *disruptionBudgets) take(ctx context.Context, budget *policyv1.PodDisruptionBudget, pod string, dryRun bool) error {
 	client, err := b.in(budget.Namespace)
 	if err != nil {
 		return err

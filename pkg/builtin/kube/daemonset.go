@@ -56,8 +56,8 @@ func validateDaemonSet(_ context.Context, d *appsv1.DaemonSet) field.ErrorList {
 	errs = append(errs, check.OneOf(path.Child("type"), d.Spec.UpdateStrategy.Type,
 		appsv1.RollingUpdateDaemonSetStrategyType, appsv1.OnDeleteDaemonSetStrategyType)...)
 	if rolling := d.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
-		errs = append(errs, share(rolling.MaxUnavailable, path.Child("rollingUpdate", "maxUnavailable"))...)
-		errs = append(errs, share(rolling.MaxSurge, path.Child("rollingUpdate", "maxSurge"))...)
+		errs = append(errs, checkIntOrPercent(rolling.MaxUnavailable, path.Child("rollingUpdate", "maxUnavailable"))...)
+		errs = append(errs, checkIntOrPercent(rolling.MaxSurge, path.Child("rollingUpdate", "maxSurge"))...)
 	}
 	return errs
 }

@@ -23,7 +23,7 @@ import (
 // https://kubernetes.io/docs/concepts/scheduling-eviction/api-eviction/
 type podEviction struct {
 	pods    podStore
-	budgets *budgets
+	budgets *disruptionBudgets
 }
 
 var (

@@ -45,7 +45,7 @@ func extendPods(p *controlplane.Plan, r controlplane.Resource) controlplane.Reso
 	if r.Name != "pods" {
 		return r
 	}
-	budgets := &budgets{}
+	budgets := &disruptionBudgets{}
 	p.Work(controlplane.Work{Name: "pod disruption budgets", Start: budgets.start})
 	build := r.Build
 	r.Build = func(config controlplane.BuildConfig) (controlplane.ResourceStorage, error) {

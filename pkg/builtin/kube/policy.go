@@ -42,8 +42,8 @@ func validateBudget(_ context.Context, b *policyv1.PodDisruptionBudget) field.Er
 	if b.Spec.MinAvailable != nil && b.Spec.MaxUnavailable != nil {
 		errs = append(errs, field.Invalid(spec, b.Spec, "minAvailable and maxUnavailable cannot be both set"))
 	}
-	errs = append(errs, share(b.Spec.MinAvailable, spec.Child("minAvailable"))...)
-	errs = append(errs, share(b.Spec.MaxUnavailable, spec.Child("maxUnavailable"))...)
+	errs = append(errs, checkIntOrPercent(b.Spec.MinAvailable, spec.Child("minAvailable"))...)
+	errs = append(errs, checkIntOrPercent(b.Spec.MaxUnavailable, spec.Child("maxUnavailable"))...)
 	errs = append(errs, optionalNotNegative(field.NewPath("status"), map[string]*int32{
 		"disruptionsAllowed": &b.Status.DisruptionsAllowed, "currentHealthy": &b.Status.CurrentHealthy,
 		"desiredHealthy": &b.Status.DesiredHealthy, "expectedPods": &b.Status.ExpectedPods,

@@ -158,8 +158,8 @@ func uniqueLabel(name string, taken map[string]bool, path *field.Path) field.Err
 	return errs
 }
 
-// share checks a number or a percentage that must not be negative.
-func share(v *intstr.IntOrString, path *field.Path) field.ErrorList {
+// checkIntOrPercent checks a number or a percentage that must not be negative.
+func checkIntOrPercent(v *intstr.IntOrString, path *field.Path) field.ErrorList {
 	if v == nil {
 		return nil
 	}

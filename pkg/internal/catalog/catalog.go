@@ -35,9 +35,9 @@ type Catalog struct {
 	at      time.Time
 }
 
-// again is how long incomplete discovery is used: nothing tells when a server that
+// incompleteTTL is how long incomplete discovery is used: nothing tells when a server that
 // failed is back.
-const again = time.Second
+const incompleteTTL = time.Second
 
 // Served is one reading of discovery.
 type Served struct {
@@ -86,7 +86,7 @@ func (t Target) String() string { return t.Resource + "." + t.Group }
 func (c *Catalog) Now(ctx context.Context) (*Served, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.read != nil && (c.read.complete || time.Since(c.at) < again) {
+	if c.read != nil && (c.read.complete || time.Since(c.at) < incompleteTTL) {
 		select {
 		case <-c.changed:
 		default:

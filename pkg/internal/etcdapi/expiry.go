@@ -17,21 +17,21 @@ type expiry struct {
 	wake chan struct{}
 
 	mu    sync.Mutex
-	keys  map[string]ending
-	queue *btree.BTreeG[ending] // the same, the next one first
+	keys  map[string]expiringKey
+	queue *btree.BTreeG[expiringKey] // the same, the next one first
 }
 
-// ending is a key that expires, and the revision that set its expiry.
-type ending struct {
+// expiringKey is a key that expires, and the revision that set its expiry.
+type expiringKey struct {
 	key          string
 	expires, mod int64
 }
 
 func newExpiry() *expiry {
-	sooner := func(a, b ending) bool {
+	sooner := func(a, b expiringKey) bool {
 		return cmp.Or(cmp.Compare(a.expires, b.expires), cmp.Compare(a.key, b.key)) < 0
 	}
-	return &expiry{wake: make(chan struct{}, 1), keys: map[string]ending{}, queue: btree.NewG(32, sooner)}
+	return &expiry{wake: make(chan struct{}, 1), keys: map[string]expiringKey{}, queue: btree.NewG(32, sooner)}
 }
 
 // follow takes in events.
@@ -54,13 +54,13 @@ func (x *expiry) note(kv *revision.KeyValue) {
 	if kv.Expires == 0 {
 		return
 	}
-	e := ending{key: kv.Key, expires: kv.Expires, mod: kv.Mod}
+	e := expiringKey{key: kv.Key, expires: kv.Expires, mod: kv.Mod}
 	x.keys[kv.Key] = e
 	x.queue.ReplaceOrInsert(e)
 	x.signal()
 }
 
-func (x *expiry) forget(e ending) {
+func (x *expiry) forget(e expiringKey) {
 	x.queue.Delete(e)
 	delete(x.keys, e.key)
 }

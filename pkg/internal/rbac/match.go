@@ -10,21 +10,21 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// who is a user as bindings name one.
-type who struct {
+// subject is a user as bindings name one.
+type subject struct {
 	name   string
 	groups []string
 }
 
-func whoIs(u user.Info) who {
-	return who{name: u.GetName(), groups: u.GetGroups()}
+func whoIs(u user.Info) subject {
+	return subject{name: u.GetName(), groups: u.GetGroups()}
 }
 
 // keys is how many keys somebody has: the name and the groups.
-func (w who) keys() int { return 1 + len(w.groups) }
+func (w subject) keys() int { return 1 + len(w.groups) }
 
 // key returns one of the keys: the name is the first.
-func (w who) key(i int) Key {
+func (w subject) key(i int) Key {
 	if i == 0 {
 		return Key{Kind: rbacv1.UserKind, Name: w.name}
 	}
@@ -33,7 +33,7 @@ func (w who) key(i int) Key {
 
 // among returns the first subject of a binding that the user matches, and the first
 // key that matches, or -1. The namespace is that of the binding.
-func (w who) among(subjects []rbacv1.Subject, namespace string) (*rbacv1.Subject, int) {
+func (w subject) among(subjects []rbacv1.Subject, namespace string) (*rbacv1.Subject, int) {
 	for i := range subjects {
 		if key := w.keyOf(&subjects[i], namespace); key >= 0 {
 			return &subjects[i], key
@@ -42,7 +42,7 @@ func (w who) among(subjects []rbacv1.Subject, namespace string) (*rbacv1.Subject
 	return nil, -1
 }
 
-func (w who) keyOf(subject *rbacv1.Subject, namespace string) int {
+func (w subject) keyOf(subject *rbacv1.Subject, namespace string) int {
 	switch subject.Kind {
 	case rbacv1.UserKind:
 		if subject.Name == w.name {

@@ -12,7 +12,7 @@ type visitor func(from source, rules []rbacv1.PolicyRule, err error) bool
 
 // visit shows the rules somebody holds: those of cluster-wide bindings first and
 // then those of the namespace, if any.
-func (a *Authorizer) visit(w who, namespace string, see visitor) {
+func (a *Authorizer) visit(w subject, namespace string, see visitor) {
 	if a.visitIn(w, "", see) && namespace != "" {
 		a.visitIn(w, namespace, see)
 	}
@@ -20,7 +20,7 @@ func (a *Authorizer) visit(w who, namespace string, see visitor) {
 
 // visitIn shows the bindings of a namespace, or the cluster-wide ones. One that
 // matches several keys is shown with its first subject only.
-func (a *Authorizer) visitIn(w who, namespace string, see visitor) bool {
+func (a *Authorizer) visitIn(w subject, namespace string, see visitor) bool {
 	for i := range w.keys() {
 		bindings, err := a.reader.Bindings(namespace, w.key(i))
 		if err != nil {

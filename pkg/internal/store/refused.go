@@ -129,18 +129,18 @@ func told(ctx context.Context, err error) error {
 	return &apierrors.StatusError{ErrStatus: s}
 }
 
-// telling is a store whose errors say what clients should do.
-type telling struct{ storage.Interface }
+// explaining is a store whose errors say what clients should do.
+type explaining struct{ storage.Interface }
 
 // Create implements storage.Interface.
-func (t telling) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+func (t explaining) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
 	return told(ctx, t.Interface.Create(ctx, key, obj, out, ttl))
 }
 
 // Delete implements storage.Interface.
 //
 //nolint:revive // the parameters are those of storage.Interface
-func (t telling) Delete(
+func (t explaining) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
@@ -148,25 +148,25 @@ func (t telling) Delete(
 }
 
 // Watch implements storage.Interface.
-func (t telling) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+func (t explaining) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	w, err := t.Interface.Watch(ctx, key, opts)
 	return w, told(ctx, err)
 }
 
 // Get implements storage.Interface.
-func (t telling) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+func (t explaining) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
 	return told(ctx, t.Interface.Get(ctx, key, opts, out))
 }
 
 // GetList implements storage.Interface.
-func (t telling) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+func (t explaining) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	return told(ctx, t.Interface.GetList(ctx, key, opts, list))
 }
 
 // GuaranteedUpdate implements storage.Interface.
 //
 //nolint:revive // the parameters are those of storage.Interface
-func (t telling) GuaranteedUpdate(
+func (t explaining) GuaranteedUpdate(
 	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
 	update storage.UpdateFunc, cached runtime.Object,
 ) error {
@@ -174,7 +174,7 @@ func (t telling) GuaranteedUpdate(
 }
 
 // GetCurrentResourceVersion implements storage.Interface.
-func (t telling) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
+func (t explaining) GetCurrentResourceVersion(ctx context.Context) (uint64, error) {
 	at, err := t.Interface.GetCurrentResourceVersion(ctx)
 	return at, told(ctx, err)
 }

@@ -228,7 +228,7 @@ func (b *Stores) raw(s *spec) (*readable, func(), error) {
 		return nil, nil, fmt.Errorf("store of %s: %w", config.GroupResource, err)
 	}
 	top := &readable{
-		Interface: telling{raw}, resource: config.GroupResource, prefix: s.cache.ResourcePrefix, mark: decoder.mark,
+		Interface: explaining{raw}, resource: config.GroupResource, prefix: s.cache.ResourcePrefix, mark: decoder.mark,
 		root: strings.TrimSuffix(config.Prefix, "/") + "/", client: wrapped,
 	}
 	return top, func() { raw.Close(); _ = client.Close() }, nil

@@ -15,9 +15,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 )
 
-// abroad bounds how long a resource outside this plane's storage may take to delete
+// outsideTimeout bounds how long a resource outside this plane's storage may take to delete
 // and list its objects.
-const abroad = 30 * time.Second
+const outsideTimeout = 30 * time.Second
 
 // empty deletes what a namespace holds and returns what is left. Stored objects go
 // first: the feed knows which resources have any. It asks all resources outside the
@@ -75,7 +75,7 @@ func (t *terminator) empty(ctx context.Context, s *catalog.Served, w *waits, nam
 // storage: those of a group version of another server, or of none.
 func (t *terminator) emptyOthers(ctx context.Context, at schema.GroupVersion, others []catalog.Target, namespace string, r *remains) {
 	each(others, func(res catalog.Target) {
-		ctx, cancel := context.WithTimeout(ctx, abroad)
+		ctx, cancel := context.WithTimeout(ctx, outsideTimeout)
 		defer cancel()
 		err := t.deleteAll(ctx, res, namespace)
 		if err == nil {

@@ -61,8 +61,8 @@ func (r *remains) failing(remote map[schema.GroupVersion]bool) []schema.GroupVer
 	return all
 }
 
-// told returns an error that names what the namespace waits for.
-func (r *remains) told(at schema.GroupVersion, err error) error {
+// withDeadline returns an error that names what the namespace waits for.
+func (r *remains) withDeadline(at schema.GroupVersion, err error) error {
 	w, ok := r.waits[at]
 	if !ok {
 		return err
@@ -78,7 +78,7 @@ func (r *remains) told(at schema.GroupVersion, err error) error {
 func (r *remains) undiscoveries() []error {
 	var errs []error
 	for gv, err := range r.undiscovered {
-		errs = append(errs, r.told(gv, fmt.Errorf("%s: %w", gv, err)))
+		errs = append(errs, r.withDeadline(gv, fmt.Errorf("%s: %w", gv, err)))
 	}
 	return errs
 }
@@ -87,7 +87,7 @@ func (r *remains) undiscoveries() []error {
 func (r *remains) failures() []error {
 	var errs []error
 	for _, f := range r.failed {
-		errs = append(errs, r.told(f.at, f.err))
+		errs = append(errs, r.withDeadline(f.at, f.err))
 	}
 	return errs
 }

@@ -16,10 +16,10 @@ const (
 	// once holds up the deletion of a namespace while it fails. Then the namespace
 	// goes, and what that server holds of it stays there.
 	Patience = 30 * time.Second
-	// glance is how long another server may take in the first try on a namespace, so
+	// firstTryTimeout is how long another server may take in the first try on a namespace, so
 	// that the conditions soon name one that hangs. It is also the least time for
 	// which an API server that took over the work tries before it gives up.
-	glance = 5 * time.Second
+	firstTryTimeout = 5 * time.Second
 )
 
 // ask asks another server itself for the resources of a group version: the
@@ -57,19 +57,19 @@ type wait struct {
 
 func (w wait) over(now time.Time) bool { return w.again && !now.Before(w.until) }
 
-// glance is the least time for a try on another server, and less than the whole
+// firstTry is the least time for a try on another server, and less than the whole
 // wait.
-func (w *waits) glance() time.Duration { return min(glance, w.limit/2) }
+func (w *waits) firstTry() time.Duration { return min(firstTryTimeout, w.limit/2) }
 
 // budget is how long a try on a group version may take.
 func (w *waits) budget(gv schema.GroupVersion) time.Duration {
-	return max(w.glance(), time.Until(w.all[gv].until))
+	return max(w.firstTry(), time.Until(w.all[gv].until))
 }
 
-// note records which group versions failed. One that no longer fails has all the
+// record records which group versions failed. One that no longer fails has all the
 // time again. The first call finds in the conditions of the namespace since when an
 // earlier server waited.
-func (w *waits) note(ns *corev1.Namespace, failed []schema.GroupVersion, asked time.Time) {
+func (w *waits) record(ns *corev1.Namespace, failed []schema.GroupVersion, asked time.Time) {
 	before := w.all
 	w.all = map[schema.GroupVersion]wait{}
 	for _, gv := range failed {
@@ -80,7 +80,7 @@ func (w *waits) note(ns *corev1.Namespace, failed []schema.GroupVersion, asked t
 		}
 		if since := failingSince(ns); before == nil && !since.IsZero() {
 			until = since.Add(w.limit)
-			if least := asked.Add(w.glance()); until.Before(least) {
+			if least := asked.Add(w.firstTry()); until.Before(least) {
 				until = least
 			}
 		}

@@ -50,15 +50,15 @@ func TestWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := waits{limit: 30 * time.Second, all: c.before}
-			w.note(&corev1.Namespace{Status: corev1.NamespaceStatus{Conditions: c.conditions}}, []schema.GroupVersion{gv}, at(100))
+			w.record(&corev1.Namespace{Status: corev1.NamespaceStatus{Conditions: c.conditions}}, []schema.GroupVersion{gv}, at(100))
 			if got := w.all[gv].until; !got.Equal(at(c.want)) {
 				t.Errorf("%s: waited for until second %d, want %d", c.reason, got.Unix(), c.want)
 			}
 			if _, known := c.before[gv]; w.all[gv].over(at(1000)) != known {
 				t.Errorf("%s: over at last: %v, want %v", c.reason, !known, known)
 			}
-			w.note(&corev1.Namespace{}, nil, at(101))
-			w.note(&corev1.Namespace{}, []schema.GroupVersion{gv}, at(200))
+			w.record(&corev1.Namespace{}, nil, at(101))
+			w.record(&corev1.Namespace{}, []schema.GroupVersion{gv}, at(200))
 			if got := w.all[gv].until; !got.Equal(at(230)) {
 				t.Errorf("%s: when it fails again after an answer it is waited for until second %d, want 230", c.reason, got.Unix())
 			}

@@ -203,7 +203,7 @@ func (t *terminator) try(ctx context.Context, name string, w *waits) (done bool,
 		return false, context.Cause(ctx)
 	}
 	failing := found.failing(s.Remote)
-	w.note(ns, failing, found.asked)
+	w.record(ns, failing, found.asked)
 	found.waits, found.now = w.all, time.Now()
 	if found.blocks() {
 		return false, errors.Join(found.err(), t.report(ctx, ns, found))

@@ -48,10 +48,10 @@ type keeper struct {
 	wake    chan struct{}
 	// full: the last search for room found none.
 	full atomic.Bool
-	// kept is how many bytes were written since history begins, and compacted when
+	// historyBytes is how many bytes were written since history begins, and compacted when
 	// history was last dropped.
-	kept      atomic.Int64
-	compacted atomic.Int64 // in nanoseconds since 1970
+	historyBytes atomic.Int64
+	compacted    atomic.Int64 // in nanoseconds since 1970
 
 	written, inUse, keptFrom int64 // what was written since the start, and before history begins
 	first                    int64 // the revision at which history begins
@@ -89,13 +89,13 @@ func (k *keeper) run(ctx context.Context) {
 		case <-tick.C:
 		case <-k.wake:
 		}
-		k.look(ctx)
+		k.check(ctx)
 	}
 }
 
 // measured returns what the metrics report.
 func (k *keeper) measured() metrics.Storage {
-	history, file := k.kept.Load(), k.server.Backend().Size()
+	history, file := k.historyBytes.Load(), k.server.Backend().Size()
 	return metrics.Storage{History: &history, File: &file, Compacted: time.Unix(0, k.compacted.Load())}
 }
 
@@ -109,14 +109,14 @@ func (k *keeper) refused() bool {
 	return !k.full.Load()
 }
 
-// look checks the size, and drops history or rewrites the file if needed.
-func (k *keeper) look(ctx context.Context) {
+// check checks the size, and drops history or rewrites the file if needed.
+func (k *keeper) check(ctx context.Context) {
 	k.measure()
 	size := k.server.Backend().Size()
 	switch {
 	case k.isAlarmed():
 		k.makeRoom(ctx)
-	case k.kept.Load() > k.history:
+	case k.historyBytes.Load() > k.history:
 		k.compact(ctx, k.horizon(k.history/2))
 		fallthrough
 	default:
@@ -155,7 +155,7 @@ func (k *keeper) forget(compacted int64) {
 	if oldest := k.samples[0]; oldest.revision <= k.first {
 		k.keptFrom = oldest.written
 	}
-	k.kept.Store(k.written - k.keptFrom)
+	k.historyBytes.Store(k.written - k.keptFrom)
 }
 
 // horizon returns the first sample after which at most these bytes were written. If

@@ -17,8 +17,8 @@ const (
 	// time, and how many bytes.
 	changesRows  = 500
 	changesBytes = 1 << 20
-	// ask is how many rows are read between checks that the caller still waits.
-	ask = 256
+	// rowsPerCheck is how many rows are read between checks that the caller still waits.
+	rowsPerCheck = 256
 )
 
 // log is a revision.Log in a SQLite file. One goroutine writes (writer), a few
@@ -81,7 +81,7 @@ func (l *log) publish(events []*revision.Event) {
 	l.mu.Lock()
 	for _, e := range events {
 		l.current = e.KV.Mod
-		l.history += weigh(e)
+		l.history += historySize(e)
 		l.recent.put(e.KV.Key, latestOf(e))
 		l.counts.Apply(e)
 	}
@@ -89,9 +89,9 @@ func (l *log) publish(events []*revision.Event) {
 	l.follow(events)
 }
 
-// weigh returns how many bytes of history an event made, counted as compactions
+// historySize returns how many bytes of history an event made, counted as compactions
 // count their victims.
-func weigh(e *revision.Event) int64 {
+func historySize(e *revision.Event) int64 {
 	var n int64
 	if e.Previous != nil {
 		n = rowWeight + int64(len(e.KV.Key)+len(e.Previous.Value))
@@ -285,7 +285,7 @@ func (l *log) list(ctx context.Context, q revision.Query, at, limit int64) (kvs 
 		if q.KeysOnly {
 			kv.Value = nil
 		}
-		if kvs = append(kvs, kv); len(kvs)%ask == 0 && ctx.Err() != nil {
+		if kvs = append(kvs, kv); len(kvs)%rowsPerCheck == 0 && ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 // open locks a file, finds what is wrong with it, and starts the log.
 func open(ctx context.Context, f File, follow revision.Follower) (revision.Log, error) {
-	path, err := place(f.Path)
+	path, err := absoluteFile(f.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -35,8 +35,8 @@ func open(ctx context.Context, f File, follow revision.Follower) (revision.Log, 
 	return l, nil
 }
 
-// place is the absolute path of a file, without links, in a directory that exists.
-func place(path string) (string, error) {
+// absoluteFile returns the absolute path of a file, without links, in a directory that exists.
+func absoluteFile(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", err

@@ -38,7 +38,7 @@ func upgrade(ctx context.Context, path string) (err error) {
 	case !has["kine"]:
 		return errors.New("it is the database of another program; choose another path")
 	}
-	if err := fits(path); err != nil {
+	if err := checkFreeSpace(path); err != nil {
 		return err
 	}
 	if err := copyInto(ctx, db, path); err != nil {
@@ -96,8 +96,8 @@ func onOne(ctx context.Context, db *sql.DB, statements ...string) (err error) {
 	return nil
 }
 
-// fits fails if there is no room for a copy of the file.
-func fits(path string) error {
+// checkFreeSpace fails if there is no room for a copy of the file.
+func checkFreeSpace(path string) error {
 	need := sizeOf(path) + sizeOf(path+"-wal")
 	if free, known := freeSpace(filepath.Dir(path)); known && free < need+need/10 {
 		return fmt.Errorf("the file is of an older version and is copied to bring it up to date, "+

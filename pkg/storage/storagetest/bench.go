@@ -62,7 +62,7 @@ func BenchmarkCreate(b *testing.B, open func(testing.TB) controlplane.Storage) {
 			var next atomic.Int64
 			b.ResetTimer()
 			before := cpuTime()
-			together(writers, func(int) {
+			inParallel(writers, func(int) {
 				for i := next.Add(1); i <= int64(b.N); i = next.Add(1) {
 					key := fmt.Sprintf("/registry/configmaps/default/%d", i)
 					r, err := h.client.OptimisticPut(b.Context(), key, value, 0, kubernetes.PutOptions{})

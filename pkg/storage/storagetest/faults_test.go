@@ -28,7 +28,7 @@ func TestFaults(t *testing.T) {
 		if len(faults()[name].fail) == 0 {
 			wait = patience
 		}
-		Run(t, func(testing.TB) controlplane.Storage { return faulty{memory.Store{}, faults()[name].fault} }, within(wait))
+		Run(t, func(testing.TB) controlplane.Storage { return faulty{memory.Store{}, faults()[name].fault} }, withPatience(wait))
 		return
 	}
 	for name, c := range faults() {

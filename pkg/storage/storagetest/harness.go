@@ -178,8 +178,8 @@ func (h *harness) pages(t testing.TB, prefix string, limit int64) iter.Seq[kuber
 	}
 }
 
-// together runs a function n times at once, and waits until all have returned.
-func together(n int, f func(i int)) {
+// inParallel runs a function n times at once, and waits until all have returned.
+func inParallel(n int, f func(i int)) {
 	var group sync.WaitGroup
 	for i := range n {
 		group.Go(func() { f(i) })

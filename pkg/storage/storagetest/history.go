@@ -19,8 +19,8 @@ func (h *harness) record(t testing.TB, prefix string, from int64, n int) history
 	return w.events(t, n)
 }
 
-// sight is what one read saw: the revisions of keys at the revision it names.
-type sight struct {
+// observation is what one read saw: the revisions of keys at the revision it names.
+type observation struct {
 	what     string
 	revision int64
 	// key is the one key that was read. Empty: all.
@@ -30,9 +30,9 @@ type sight struct {
 
 // check compares reads with the history, which has every event: a read sees
 // exactly the newest state at the revision it names.
-func (h history) check(t testing.TB, before map[string]int64, sights []sight) {
+func (h history) check(t testing.TB, before map[string]int64, sights []observation) {
 	t.Helper()
-	slices.SortFunc(sights, func(a, b sight) int { return int(a.revision - b.revision) })
+	slices.SortFunc(sights, func(a, b observation) int { return int(a.revision - b.revision) })
 	now, next := before, 0
 	for _, s := range sights {
 		for ; next < len(h) && h[next].Kv.ModRevision <= s.revision; next++ {
@@ -50,7 +50,7 @@ func (h history) check(t testing.TB, before map[string]int64, sights []sight) {
 }
 
 // differs says where a read differs from the keys that existed.
-func (s sight) differs(now map[string]int64) string {
+func (s observation) differs(now map[string]int64) string {
 	if s.key != "" {
 		if s.found[s.key] != now[s.key] {
 			return fmt.Sprintf("%s has revision %d, which was %d then", s.key, s.found[s.key], now[s.key])

@@ -28,8 +28,8 @@ func RenewsLeases() Option {
 	return func(s *suite) { s.renewsLeases = true }
 }
 
-// within replaces the time that a test waits for an event that never comes.
-func within(d time.Duration) Option {
+// withPatience replaces the time that a test waits for an event that never comes.
+func withPatience(d time.Duration) Option {
 	return func(s *suite) { s.patience = d }
 }
 

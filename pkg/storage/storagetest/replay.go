@@ -18,7 +18,7 @@ func testWatchReplay(t *testing.T, h *harness) {
 	live := h.watch(t, "/t/", before+1)
 	var mu sync.Mutex
 	wrote := map[int64]string{}
-	together(len(keys), func(i int) {
+	inParallel(len(keys), func(i int) {
 		h.write(t, keys[i], 0, rounds, func(revision int64) {
 			mu.Lock()
 			defer mu.Unlock()

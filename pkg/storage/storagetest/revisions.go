@@ -47,7 +47,7 @@ func testRevisionsOnce(t *testing.T, h *harness) {
 	const writers, rounds = 16, 40
 	before := h.create(t, "/t/first", "1")
 	revisions := make([][]int64, writers)
-	together(writers, func(i int) {
+	inParallel(writers, func(i int) {
 		for j := range rounds {
 			revisions[i] = append(revisions[i], h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1"))
 		}
@@ -117,7 +117,7 @@ func testNeverBack(t *testing.T, h *harness) {
 			h.write(t, key, before[key], rounds, func(int64) {})
 		})
 	}
-	seen := make([][]sight, readers)
+	seen := make([][]observation, readers)
 	for i := range readers {
 		reading.Go(func() {
 			r := &reader{harness: h.other(t), keys: keys, stale: stale, next: i, order: rand.New(rand.NewPCG(1, uint64(i)))}
@@ -141,15 +141,15 @@ type reader struct {
 	stale map[string]int64 // revisions that keys had once
 	order *rand.Rand       // the same in every run
 	next  int
-	last  sight
-	seen  []sight
+	last  observation
+	seen  []observation
 }
 
 // read returns whether the revision did not go back.
 func (r *reader) read(t testing.TB) bool {
 	r.next++
 	key := r.keys[r.next%len(r.keys)]
-	ways := []func(testing.TB, string) sight{r.get, r.list, r.txn, r.count, r.page}
+	ways := []func(testing.TB, string) observation{r.get, r.list, r.txn, r.count, r.page}
 	s := ways[r.order.IntN(len(ways))](t, key)
 	if s.revision < r.last.revision {
 		t.Errorf("%s answers with revision %d, after %s had %d", s.what, s.revision, r.last.what, r.last.revision)
@@ -168,24 +168,24 @@ func (r *reader) read(t testing.TB) bool {
 	return true
 }
 
-func (r *reader) get(t testing.TB, key string) sight {
+func (r *reader) get(t testing.TB, key string) observation {
 	a := r.harness.get(t, key, 0)
 	return sightOf("GET", a.Revision, key, a.KV)
 }
 
 // sightOf returns what a read of one key saw; kv is nil if the key does not
 // exist.
-func sightOf(what string, revision int64, key string, kv *mvccpb.KeyValue) sight {
-	s := sight{what: what, revision: revision, key: key, found: map[string]int64{}}
+func sightOf(what string, revision int64, key string, kv *mvccpb.KeyValue) observation {
+	s := observation{what: what, revision: revision, key: key, found: map[string]int64{}}
 	if kv != nil {
 		s.found[key] = kv.ModRevision
 	}
 	return s
 }
 
-func (r *reader) list(t testing.TB, _ string) sight {
+func (r *reader) list(t testing.TB, _ string) observation {
 	a := r.harness.list(t, "/t/", kubernetes.ListOptions{})
-	s := sight{what: "LIST", revision: a.Revision, found: map[string]int64{}}
+	s := observation{what: "LIST", revision: a.Revision, found: map[string]int64{}}
 	for _, kv := range a.Kvs {
 		s.found[string(kv.Key)] = kv.ModRevision
 	}
@@ -193,23 +193,23 @@ func (r *reader) list(t testing.TB, _ string) sight {
 }
 
 // txn sends a write that is refused; the answer has the current state.
-func (r *reader) txn(t testing.TB, key string) sight {
+func (r *reader) txn(t testing.TB, key string) observation {
 	a := r.refused(t, key, r.stale[key])
 	return sightOf("TXN", a.Revision, key, a.KV)
 }
 
-func (r *reader) count(t testing.TB, _ string) sight {
+func (r *reader) count(t testing.TB, _ string) observation {
 	a, err := r.client.KV.Get(t.Context(), "/t/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil {
 		t.Fatalf("count: %v", err)
 	}
-	return sight{what: "COUNT", revision: a.Header.Revision}
+	return observation{what: "COUNT", revision: a.Header.Revision}
 }
 
 // page lists some keys with a limit, as API servers do.
-func (r *reader) page(t testing.TB, _ string) sight {
+func (r *reader) page(t testing.TB, _ string) observation {
 	a := r.harness.list(t, "/t/", kubernetes.ListOptions{Limit: 3})
-	return sight{what: "LIST with a limit", revision: a.Revision}
+	return observation{what: "LIST with a limit", revision: a.Revision}
 }
 
 // testAcknowledged has 16 writers, each with a client of its own, and another
@@ -237,7 +237,7 @@ func testAcknowledged(t *testing.T, h *harness) {
 	r := &reader{harness: h.other(t), keys: keys}
 	for i := 0; left.Load() > 0 || i < least; i++ {
 		want := newest.Load()
-		ways := []func(testing.TB, string) sight{r.get, r.list, r.count, r.page}
+		ways := []func(testing.TB, string) observation{r.get, r.list, r.count, r.page}
 		if s := ways[i%len(ways)](t, keys[i/len(ways)%len(keys)]); s.revision < want {
 			t.Errorf("%s answers with revision %d, but %d was acknowledged before", s.what, s.revision, want)
 			break

@@ -18,7 +18,7 @@ func (h *harness) fill(t testing.TB, n int, value string) {
 	t.Helper()
 	batch := min(max(h.described.Traits().MaxOps, 1), 100)
 	var next atomic.Int64
-	together(32, func(int) {
+	inParallel(32, func(int) {
 		for i := int(next.Add(int64(batch))) - batch; i < n; i = int(next.Add(int64(batch))) - batch {
 			var keys []string
 			for j := i; j < min(i+batch, n); j++ {
@@ -141,7 +141,7 @@ func testDay(t *testing.T, h *harness) {
 	var took [rounds]time.Duration // logged, not checked
 	for round := range rounds {
 		begin := time.Now()
-		together(16, func(writer int) {
+		inParallel(16, func(writer int) {
 			for i := writer; i < keys; i += 16 {
 				revisions[i] = h.update(t, fmt.Sprintf("/t/%d", i), value, revisions[i])
 			}

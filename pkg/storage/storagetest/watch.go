@@ -70,7 +70,7 @@ func testWatchFarBack(t *testing.T, h *harness) {
 	const old, fresh = 5000, 200
 	first := h.create(t, "/t/start", "0")
 	const writers = 8
-	together(writers, func(i int) {
+	inParallel(writers, func(i int) {
 		for j := range old / writers {
 			h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1")
 		}

@@ -46,7 +46,7 @@ func testConcurrentWriters(t *testing.T, h *harness) {
 	const writers, rounds = 32, 10
 	revision := h.create(t, "/t/counter", "0")
 	w := h.watch(t, "/t/", revision+1)
-	together(writers, func(int) {
+	inParallel(writers, func(int) {
 		for range rounds {
 			if err := increment(t, h); err != nil {
 				t.Error(err)
@@ -94,7 +94,7 @@ func testConcurrentDeletes(t *testing.T, h *harness) {
 		key := fmt.Sprintf("/t/%d", i)
 		revision := h.create(t, key, "1")
 		var deleted atomic.Int32
-		together(8, func(int) {
+		inParallel(8, func(int) {
 			r, err := h.client.OptimisticDelete(t.Context(), key, revision, kubernetes.DeleteOptions{GetOnFailure: true})
 			switch {
 			case err != nil:

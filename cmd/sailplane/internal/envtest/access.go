@@ -26,8 +26,8 @@ const (
 	modeAlwaysDeny  = "AlwaysDeny"
 )
 
-// access returns the parts for serving, authentication and authorization.
-func (s *apiServer) access(private files, log io.Writer) ([]controlplane.Part, error) {
+// accessParts returns the parts for serving, authentication and authorization.
+func (s *apiServer) accessParts(private files, log io.Writer) ([]controlplane.Part, error) {
 	parts, err := s.serving(private)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (s *apiServer) callers(private files, log io.Writer) ([]controlplane.Part, 
 		// whether it is ready.
 		parts = append(parts, authn.Anonymous{Paths: []string{"/healthz", "/livez", "/readyz", "/version"}})
 	case s.authn.anonymous:
-		parts = append(parts, controlplane.PartFunc(anybody))
+		parts = append(parts, controlplane.PartFunc(acceptAnonymous))
 	}
 	return parts, nil
 }
@@ -113,9 +113,9 @@ func (s *apiServer) isOpen() bool {
 	return s.authzConfig == "" && (len(s.modes) == 0 || has(s.modes, modeAlwaysAllow))
 }
 
-// anybody authenticates callers without credentials as system:anonymous, at
+// acceptAnonymous authenticates callers without credentials as system:anonymous, at
 // every path: the authorizers decide what they may do.
-func anybody(p *controlplane.Plan) error {
+func acceptAnonymous(p *controlplane.Plan) error {
 	known := anonymous.NewAuthenticator(nil)
 	p.Authenticate("anonymous", authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		// Callers with unknown credentials are refused.

@@ -57,7 +57,7 @@ func (s *apiServer) run(ctx context.Context, log io.Writer) (err error) {
 	}
 	server, err := controlplane.New(apiServerName).
 		Listen(net.JoinHostPort(s.address, strconv.Itoa(s.port))).
-		Storage(sole{s.etcd}).
+		Storage(exclusive{s.etcd}).
 		Prefix("/" + strings.Trim(s.etcdPrefix, "/")).
 		With(parts...).
 		Build()
@@ -89,7 +89,7 @@ func bounded(ctx context.Context, run func(context.Context) error) error {
 // parts returns the parts of the server, as the flags say.
 func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, error) {
 	s.warnings(log)
-	access, err := s.access(private, log)
+	access, err := s.accessParts(private, log)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, er
 		certificates.CertificateSigningRequests{}, certificates.ClusterTrustBundles{}, certificates.PodCertificateRequests{},
 		authentication.TokenReviews{}, authentication.SelfSubjectReviews{}, authorization.All(),
 		admissionregistration.All(), kube.All(),
-		controlplane.PartFunc(finalized),
+		controlplane.PartFunc(tolerateFinalized),
 		controlplane.ServerPartFunc(healthyWhenReady),
 		crd.Definitions{}, aggregator.APIServices{},
 		services,
@@ -172,12 +172,12 @@ func healthyWhenReady(p *controlplane.ServerPlan) error {
 	return nil
 }
 
-// sole is a cluster that only this process uses, as envtest starts one for each
+// exclusive is a cluster that only this process uses, as envtest starts one for each
 // API server: nothing waits for replicas, or for leader election.
-type sole struct{ controlplane.Storage }
+type exclusive struct{ controlplane.Storage }
 
 // Traits implements controlplane.Storage.
-func (s sole) Traits() controlplane.Traits {
+func (s exclusive) Traits() controlplane.Traits {
 	traits := s.Storage.Traits()
 	traits.Shared, traits.CheapProgress = false, true
 	return traits

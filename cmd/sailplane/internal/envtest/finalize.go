@@ -14,11 +14,11 @@ import (
 // bodyLimit is the largest request that kube-apiserver takes, in bytes.
 const bodyLimit = 3 << 20
 
-// finalized serves suites that finalize deleted namespaces themselves, as is
+// tolerateFinalized serves suites that finalize deleted namespaces themselves, as is
 // usual with envtest, which has no namespace controller. Here there is one, and
 // it may finish first: a namespace that is gone, or was changed, counts as
 // success for the suite.
-func finalized(p *controlplane.Plan) error {
+func tolerateFinalized(p *controlplane.Plan) error {
 	p.Wrap(controlplane.Innermost, "finalized namespaces", func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if !finalizes(r) {

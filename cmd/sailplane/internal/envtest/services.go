@@ -18,8 +18,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-// itself is the service that stands for the API server, and all its objects.
-const itself = "kubernetes"
+// serviceName is the service that stands for the API server, and all its objects.
+const serviceName = "kubernetes"
 
 // services returns the part that gives services addresses and ports, and makes
 // the objects that kube-apiserver makes for itself.
@@ -53,11 +53,11 @@ func (s *apiServer) services() (controlplane.Part, error) {
 func (s *apiServer) ensureItself(ctx context.Context, client kubernetes.Interface, first netip.Addr) error {
 	for _, name := range []string{metav1.NamespacePublic, corev1.NamespaceNodeLease} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); unless(err) != nil {
+		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); ignoreExists(err) != nil {
 			return fmt.Errorf("create namespace %q: %w", name, err)
 		}
 	}
-	meta := metav1.ObjectMeta{Name: itself, Namespace: metav1.NamespaceDefault, Labels: map[string]string{
+	meta := metav1.ObjectMeta{Name: serviceName, Namespace: metav1.NamespaceDefault, Labels: map[string]string{
 		"component": "apiserver", "provider": "kubernetes",
 	}}
 	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
@@ -66,8 +66,8 @@ func (s *apiServer) ensureItself(ctx context.Context, client kubernetes.Interfac
 			Name: "https", Port: 443, Protocol: corev1.ProtocolTCP, TargetPort: intstr.FromInt(s.port),
 		}},
 	}}
-	if _, err := client.CoreV1().Services(meta.Namespace).Create(ctx, service, metav1.CreateOptions{}); unless(err) != nil {
-		return fmt.Errorf("create service %q: %w", itself, err)
+	if _, err := client.CoreV1().Services(meta.Namespace).Create(ctx, service, metav1.CreateOptions{}); ignoreExists(err) != nil {
+		return fmt.Errorf("create service %q: %w", serviceName, err)
 	}
 	address := s.reachable()
 	if address == nil {
@@ -82,7 +82,7 @@ func (s *apiServer) ensureEndpoints(ctx context.Context, client kubernetes.Inter
 	//nolint:staticcheck // deprecated, but kube-apiserver makes them
 	endpoints := &corev1.Endpoints{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: itself, Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"},
+			Name: serviceName, Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelSkipMirror: "true"},
 		},
 		Subsets: []corev1.EndpointSubset{{
 			Addresses: []corev1.EndpointAddress{{IP: address.String()}},
@@ -93,14 +93,14 @@ func (s *apiServer) ensureEndpoints(ctx context.Context, client kubernetes.Inter
 	if _, err := all.Update(ctx, endpoints, metav1.UpdateOptions{}); apierrors.IsNotFound(err) {
 		_, err = all.Create(ctx, endpoints, metav1.CreateOptions{})
 		if err != nil {
-			return fmt.Errorf("create endpoints %q: %w", itself, err)
+			return fmt.Errorf("create endpoints %q: %w", serviceName, err)
 		}
 	} else if err != nil {
-		return fmt.Errorf("update endpoints %q: %w", itself, err)
+		return fmt.Errorf("update endpoints %q: %w", serviceName, err)
 	}
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: itself, Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelServiceName: itself},
+			Name: serviceName, Namespace: metav1.NamespaceDefault, Labels: map[string]string{discoveryv1.LabelServiceName: serviceName},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 		Endpoints: []discoveryv1.Endpoint{{
@@ -114,17 +114,17 @@ func (s *apiServer) ensureEndpoints(ctx context.Context, client kubernetes.Inter
 	slices := client.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault)
 	// The address type cannot change, so a slice of an earlier start is deleted
 	// first.
-	if err := slices.Delete(ctx, itself, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete endpointslice %q: %w", itself, err)
+	if err := slices.Delete(ctx, serviceName, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete endpointslice %q: %w", serviceName, err)
 	}
 	if _, err := slices.Create(ctx, slice, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("create endpointslice %q: %w", itself, err)
+		return fmt.Errorf("create endpointslice %q: %w", serviceName, err)
 	}
 	return nil
 }
 
-// unless returns err, or nil if it says that the object exists already.
-func unless(err error) error {
+// ignoreExists returns err, or nil if it says that the object exists already.
+func ignoreExists(err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		return nil
 	}

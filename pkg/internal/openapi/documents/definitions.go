@@ -67,12 +67,12 @@ func withoutInternalKinds(extensions spec.Extensions) spec.Extensions {
 // definitions may be made once and shared.
 func isolated(get common.GetOpenAPIDefinitions) common.GetOpenAPIDefinitions {
 	return utilopenapi.GetOpenAPIDefinitionsWithoutDisabledFeatures(func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-		return own(get(ref))
+		return cloneForBuilder(get(ref))
 	})
 }
 
-// own copies what the builders write to.
-func own(shared map[string]common.OpenAPIDefinition) map[string]common.OpenAPIDefinition {
+// cloneForBuilder copies what the builders write to.
+func cloneForBuilder(shared map[string]common.OpenAPIDefinition) map[string]common.OpenAPIDefinition {
 	own := make(map[string]common.OpenAPIDefinition, len(shared))
 	for name, d := range shared {
 		d.Schema.Extensions = maps.Clone(d.Schema.Extensions)
@@ -81,9 +81,9 @@ func own(shared map[string]common.OpenAPIDefinition) map[string]common.OpenAPIDe
 	return own
 }
 
-// Shared prepares a configuration for [Own] once, for all servers: it wraps every
+// ShareConfig prepares a configuration for [CloneConfig] once, for all servers: it wraps every
 // schema as the builder would, which then need not copy them each time.
-func Shared(config *common.OpenAPIV3Config) *common.OpenAPIV3Config {
+func ShareConfig(config *common.OpenAPIV3Config) *common.OpenAPIV3Config {
 	for name, d := range config.Definitions {
 		d.Schema = *builderutil.WrapRefs(&d.Schema)
 		config.Definitions[name] = d
@@ -91,20 +91,20 @@ func Shared(config *common.OpenAPIV3Config) *common.OpenAPIV3Config {
 	return config
 }
 
-// Own returns a configuration like a shared one, for one server that installs
+// CloneConfig returns a configuration like a shared one, for one server that installs
 // groups with it: servers fill in the Info, and the models are built from
-// Definitions. Call [Forget] when the groups are installed.
-func Own(shared *common.OpenAPIV3Config) *common.OpenAPIV3Config {
+// Definitions. Call [ReleaseConfig] when the groups are installed.
+func CloneConfig(shared *common.OpenAPIV3Config) *common.OpenAPIV3Config {
 	config, info := *shared, *shared.Info
-	config.Info, config.Definitions = &info, own(shared.Definitions)
+	config.Info, config.Definitions = &info, cloneForBuilder(shared.Definitions)
 	return &config
 }
 
-// Forget drops what only the installation of groups needs: the definitions, and a
+// ReleaseConfig drops what only the installation of groups needs: the definitions, and a
 // function that upstream's builder leaves in the configuration, which keeps the
 // builder alive with all it made.
 // https://github.com/kubernetes/kube-openapi/blob/43fb72c5454a/pkg/builder3/openapi.go
-func Forget(config *common.OpenAPIV3Config) {
+func ReleaseConfig(config *common.OpenAPIV3Config) {
 	config.Definitions, config.GetOperationIDAndTagsFromRoute = nil, nil
 }
 

@@ -24,20 +24,20 @@ const (
 	lastRetry  = time.Minute
 )
 
-// desk receives and handles the requests of one signer.
-type desk struct {
+// requestQueue receives and handles the requests of one signer.
+type requestQueue struct {
 	signer Signer
 	client certificatesclient.CertificatesV1Interface
 	queue  workqueue.TypedRateLimitingInterface[string]
 }
 
-func newDesk(s Signer, client certificatesclient.CertificatesV1Interface) *desk {
-	return &desk{signer: s, client: client, queue: workqueue.NewTypedRateLimitingQueue(
+func newDesk(s Signer, client certificatesclient.CertificatesV1Interface) *requestQueue {
+	return &requestQueue{signer: s, client: client, queue: workqueue.NewTypedRateLimitingQueue(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
 }
 
 // run watches the requests of the signer, and no others, until the context ends.
-func (d *desk) run(ctx context.Context) {
+func (d *requestQueue) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, d.queue.ShutDown)
 	defer stop()
 	look := func(obj any) {
@@ -67,7 +67,7 @@ func (d *desk) run(ctx context.Context) {
 	}
 }
 
-func (d *desk) work(ctx context.Context, requests cache.Store, name string) {
+func (d *requestQueue) work(ctx context.Context, requests cache.Store, name string) {
 	var err error
 	if found, ok, _ := requests.GetByKey(name); ok { // the error is always nil
 		if r, is := found.(*csr); is {
@@ -97,7 +97,7 @@ func signable(r *csr) bool {
 }
 
 // handle approves a request or signs it; its write queues the request again.
-func (d *desk) handle(ctx context.Context, r *csr) error {
+func (d *requestQueue) handle(ctx context.Context, r *csr) error {
 	switch {
 	case approvable(r) && d.signer.Approve != nil && d.signer.Approve(r.DeepCopy()):
 		r.Status.Conditions = append(r.Status.Conditions, condition(certificatesv1.CertificateApproved,

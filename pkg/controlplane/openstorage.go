@@ -18,8 +18,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// opened is a storage that runs, and what goes with it.
-type opened struct {
+// openStorage is a storage that runs, and what goes with it.
+type openStorage struct {
 	engine    string
 	storage   Backend
 	client    *clientv3.Client // of the server itself
@@ -30,7 +30,7 @@ type opened struct {
 }
 
 // openStorage starts the storage and what goes with it.
-func (r *run) openStorage(ctx context.Context) (*opened, error) {
+func (r *run) openStorage(ctx context.Context) (*openStorage, error) {
 	traits := r.server.built.storage.Traits()
 	storage := r.server.built.storage.Open()
 	r.onStop(func(ctx context.Context) error {
@@ -42,7 +42,7 @@ func (r *run) openStorage(ctx context.Context) (*opened, error) {
 	if err := storage.Start(ctx); err != nil {
 		return nil, fmt.Errorf("storage: %w", err)
 	}
-	o := &opened{engine: cmp.Or(traits.Engine, "other"), storage: storage}
+	o := &openStorage{engine: cmp.Or(traits.Engine, "other"), storage: storage}
 	if e, ok := storage.(Ending); ok {
 		r.endWith(e)
 		o.living = []healthz.HealthChecker{ending{"storage-" + o.engine, e}}
@@ -115,10 +115,10 @@ type measured interface {
 	Measure(context.Context) metrics.Storage
 }
 
-// figures are the metrics of a storage: what it reports itself, and else what the
+// storageStats are the metrics of a storage: what it reports itself, and else what the
 // server sees.
-type figures struct {
-	*opened
+type storageStats struct {
+	*openStorage
 	host *host
 
 	mu          sync.Mutex
@@ -126,12 +126,12 @@ type figures struct {
 	compacted   time.Time
 }
 
-func (o *opened) figures(h *host) *figures {
-	return &figures{opened: o, host: h, compacted: time.Now()}
+func (o *openStorage) stats(h *host) *storageStats {
+	return &storageStats{openStorage: o, host: h, compacted: time.Now()}
 }
 
 // ask returns the figures for metrics.Report.
-func (f *figures) ask() metrics.Storage {
+func (f *storageStats) ask() metrics.Storage {
 	ctx, cancel := context.WithTimeout(context.Background(), figuresTimeout)
 	defer cancel()
 	var s metrics.Storage
@@ -162,7 +162,7 @@ func (f *figures) ask() metrics.Storage {
 
 // lastCompaction returns the revision before which there is no history, and when
 // this server first saw it: any server of the storage may have compacted.
-func (f *figures) lastCompaction() (revision int64, when time.Time) {
+func (f *storageStats) lastCompaction() (revision int64, when time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if at := f.compactor.CompactRevision(); at != f.compactedAt {

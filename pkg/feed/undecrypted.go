@@ -28,10 +28,10 @@ func encryptedPrefix() []byte { return []byte("k8s:enc:") }
 // and the value is not at fault.
 const slow = 100 * time.Millisecond
 
-// sealed are values that could not be decrypted, because a key is missing or a key
+// undecrypted are values that could not be decrypted, because a key is missing or a key
 // service is away. The feed tries them again until it can. counts needs the feed's
 // lock; only the goroutine that reads the watch uses the rest.
-type sealed struct {
+type undecrypted struct {
 	values map[string]*mvccpb.KeyValue // by place
 	counts map[schema.GroupResource]int
 	pause  time.Time // no try before this time
@@ -44,15 +44,15 @@ type sealed struct {
 func (f *Feed) Unreadable() error {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	if len(f.sealed.counts) == 0 {
+	if len(f.undecrypted.counts) == 0 {
 		return nil
 	}
 	var all []string
-	for resource, n := range f.sealed.counts {
+	for resource, n := range f.undecrypted.counts {
 		all = append(all, fmt.Sprintf("%d of %s", n, resource))
 	}
 	slices.Sort(all)
-	return fmt.Errorf("stored objects cannot be read (%s): %w", strings.Join(all, ", "), f.sealed.cause)
+	return fmt.Errorf("stored objects cannot be read (%s): %w", strings.Join(all, ", "), f.undecrypted.cause)
 }
 
 // open decrypts a value, if it is encrypted. A server needs the encryption that
@@ -67,8 +67,8 @@ func (f *Feed) open(ctx context.Context, place string, kv *mvccpb.KeyValue) ([]b
 	if f.hub.transformers == nil {
 		return nil, errors.New("they are encrypted, and the server has no encryption configuration")
 	}
-	if time.Now().Before(f.sealed.pause) {
-		return nil, f.sealed.cause
+	if time.Now().Before(f.undecrypted.pause) {
+		return nil, f.undecrypted.cause
 	}
 	begun := time.Now()
 	var first error
@@ -83,7 +83,7 @@ func (f *Feed) open(ctx context.Context, place string, kv *mvccpb.KeyValue) ([]b
 	}
 	if time.Since(begun) >= slow {
 		// If each value waited for a service that is away, the feed would stand still.
-		f.sealed.pause = time.Now().Add(retry)
+		f.undecrypted.pause = time.Now().Add(retry)
 	}
 	return nil, first
 }
@@ -94,12 +94,12 @@ func (f *Feed) open(ctx context.Context, place string, kv *mvccpb.KeyValue) ([]b
 func (f *Feed) seal(ctx context.Context, place string, kv *mvccpb.KeyValue, cause error) {
 	resource := keys.Resources(place)[0]
 	f.mu.Lock()
-	_, known := f.sealed.values[place]
+	_, known := f.undecrypted.values[place]
 	if !known {
-		f.sealed.counts[resource]++
+		f.undecrypted.counts[resource]++
 	}
-	f.sealed.values[place], f.sealed.cause = kv, cause
-	first := !known && f.sealed.counts[resource] == 1
+	f.undecrypted.values[place], f.undecrypted.cause = kv, cause
+	first := !known && f.undecrypted.counts[resource] == 1
 	_, there := f.index.objects[place]
 	f.mu.Unlock()
 	if first {
@@ -123,22 +123,22 @@ func (f *Feed) placeholder(place string, resource schema.GroupResource, revision
 
 // forget drops a value that was decrypted or is gone. It needs the feed's lock.
 func (f *Feed) forget(place string) {
-	if _, ok := f.sealed.values[place]; !ok {
+	if _, ok := f.undecrypted.values[place]; !ok {
 		return
 	}
-	delete(f.sealed.values, place)
+	delete(f.undecrypted.values, place)
 	resource := keys.Resources(place)[0]
-	if f.sealed.counts[resource]--; f.sealed.counts[resource] == 0 {
-		delete(f.sealed.counts, resource)
+	if f.undecrypted.counts[resource]--; f.undecrypted.counts[resource] == 0 {
+		delete(f.undecrypted.counts, resource)
 	}
 }
 
 // unseal tries again to decrypt the sealed values.
 func (f *Feed) unseal(ctx context.Context) {
-	for _, place := range slices.Collect(maps.Keys(f.sealed.values)) {
-		if ctx.Err() != nil || time.Now().Before(f.sealed.pause) {
+	for _, place := range slices.Collect(maps.Keys(f.undecrypted.values)) {
+		if ctx.Err() != nil || time.Now().Before(f.undecrypted.pause) {
 			return
 		}
-		f.put(ctx, place, f.sealed.values[place])
+		f.put(ctx, place, f.undecrypted.values[place])
 	}
 }
