@@ -2,19 +2,17 @@ package lifecycle
 
 import (
 	"context"
-	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 )
 
 // GarbageCollection is the part that deletes objects whose owners are all gone,
@@ -43,9 +41,8 @@ func (GarbageCollection) Install(p *controlplane.Plan) error {
 		c := &collector{
 			feed: plane.Feed(), objects: objects, events: core,
 			catalog: &catalog.Catalog{Config: plane.Config(), Changed: plane.DiscoveryChanged},
-			queue: workqueue.NewTypedRateLimitingQueue(
-				workqueue.NewTypedItemExponentialFailureRateLimiter[feed.UID](firstRetry, lastRetry)),
-			gone: lru.New(remembered),
+			queue:   retry.NewQueue[feed.UID](firstRetry, lastRetry),
+			gone:    lru.New(remembered),
 		}
 		return c.run(ctx)
 	}})
@@ -70,14 +67,14 @@ type collector struct {
 	objects metadata.Interface
 	events  typedcorev1.EventsGetter
 	catalog *catalog.Catalog
-	queue   workqueue.TypedRateLimitingInterface[feed.UID]
+	queue   *retry.Queue[feed.UID]
 	gone    *lru.Cache
 }
 
 func (c *collector) run(ctx context.Context) error {
+	defer c.queue.ShutDown()
 	defer c.feed.OnChange(c.changed)()
 	if err := c.feed.Await(ctx); err != nil {
-		c.queue.ShutDown()
 		return nil // only the end of the context keeps it from being read
 	}
 	var wanting []*feed.Object
@@ -89,41 +86,14 @@ func (c *collector) run(ctx context.Context) error {
 	for _, o := range wanting {
 		c.appeared(o)
 	}
-	var work sync.WaitGroup
-	for range collectors {
-		work.Go(func() {
-			for c.next(ctx) {
-			}
-		})
-	}
-	<-ctx.Done()
-	c.queue.ShutDown()
-	work.Wait()
-	return nil
-}
-
-func (c *collector) next(ctx context.Context) bool {
-	id, quit := c.queue.Get()
-	if quit {
-		return false
-	}
-	defer c.queue.Done(id)
-	err := c.collect(ctx, id)
-	switch {
-	case err == nil:
-		c.queue.Forget(id)
-	case ctx.Err() != nil:
-	case apierrors.IsConflict(err):
-		c.queue.AddAfter(id, firstRetry) // a conflict: the pause must not grow
-	default:
+	c.queue.Run(ctx, collectors, c.collect, func(ctx context.Context, id feed.UID, err error) {
 		log := klog.FromContext(ctx)
 		if o := c.feed.ByUID(id); o != nil {
 			log = log.WithValues("resource", o.Type.Resource, "namespace", o.Namespace, "name", o.Name)
 		}
 		log.V(2).Info("An object could not be collected yet", "cause", err)
-		c.queue.AddRateLimited(id)
-	}
-	return true
+	})
+	return nil
 }
 
 // changed decides which objects need a check after a write.

@@ -11,11 +11,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/feed"
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 )
 
 // DefaultServiceAccounts is the part that keeps a ServiceAccount "default" in
@@ -129,7 +129,7 @@ type publisher struct {
 	server *controlplane.Server
 	core   typedcorev1.CoreV1Interface
 	feed   *feed.Feed
-	queue  workqueue.TypedRateLimitingInterface[string]
+	queue  *retry.Queue[string]
 }
 
 func publish(p *controlplane.Plan, b publisher) {
@@ -144,37 +144,30 @@ func publish(p *controlplane.Plan, b publisher) {
 		}
 		b := b
 		b.server, b.core, b.feed = plane.Server(), core, plane.Feed()
-		b.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
+		b.queue = retry.NewQueue[string](firstRetry, lastRetry)
 		b.run(ctx)
 		return nil
 	}})
 }
 
 func (b *publisher) run(ctx context.Context) {
+	defer b.queue.ShutDown()
 	defer b.feed.OnChange(func(before, after *feed.Object) {
 		if after == nil {
 			after = before
 		}
 		b.enqueue(after)
 	})()
-	stop := context.AfterFunc(ctx, b.queue.ShutDown)
-	defer stop()
 	if b.feed.Await(ctx) != nil {
-		b.queue.ShutDown()
 		return
 	}
 	if b.follow != nil {
 		b.follow(ctx, b.server, b.lookAll)
 	}
 	b.lookAll()
-	for {
-		namespace, quit := b.queue.Get()
-		if quit {
-			return
-		}
-		b.work(ctx, namespace)
-		b.queue.Done(namespace)
-	}
+	b.queue.Run(ctx, 1, b.publish, func(ctx context.Context, namespace string, err error) {
+		klog.FromContext(ctx).Error(err, "An object cannot be published yet", "namespace", namespace, "name", b.name)
+	})
 }
 
 // lookAll queues every namespace.
@@ -196,17 +189,13 @@ func (b *publisher) enqueue(o *feed.Object) {
 	}
 }
 
-func (b *publisher) work(ctx context.Context, namespace string) {
+// publish makes the object in a namespace, unless that is gone or goes.
+func (b *publisher) publish(ctx context.Context, namespace string) error {
 	err := b.ensure(ctx, b, namespace)
 	if apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) {
 		err = b.terminating(ctx, namespace, err)
 	}
-	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
-		b.queue.Forget(namespace)
-		return
-	}
-	klog.FromContext(ctx).Error(err, "An object cannot be published yet", "namespace", namespace, "name", b.name)
-	b.queue.AddRateLimited(namespace)
+	return retry.UnlessGone(err)
 }
 
 // terminating returns nil when the namespace is being deleted, and else the

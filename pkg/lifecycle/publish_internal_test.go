@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
-	"k8s.io/client-go/util/workqueue"
 )
 
 // TestRefused: a refusal is the last word only where the namespace goes.
@@ -40,13 +39,9 @@ func TestRefused(t *testing.T) {
 			}
 			b := publisher{
 				name: "default", core: client.CoreV1(),
-				queue: workqueue.NewTypedRateLimitingQueue(
-					workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
 				ensure: func(context.Context, *publisher, string) error { return c.refusal },
 			}
-			defer b.queue.ShutDown()
-			b.work(t.Context(), "shop")
-			if again := b.queue.NumRequeues("shop") > 0; again != c.again {
+			if again := b.publish(t.Context(), "shop") != nil; again != c.again {
 				t.Errorf("%s: tried again: %v, want %v", c.reason, again, c.again)
 			}
 		})

@@ -185,7 +185,7 @@ func TestWebhooksFail(t *testing.T) {
 		"two handlers": {
 			"only one would be asked",
 			controlplane.Parts{planetest.WithWebhooks(ok, planetest.YAML(webhookManifests)), planetest.WithWebhooks(ok, planetest.YAML(webhookManifests))},
-			`answers of host "webhook-service.system.svc:8443"`,
+			`handler of host "webhook-service.system.svc:8443"`,
 		},
 	}
 	for name, test := range tests {

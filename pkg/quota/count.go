@@ -16,10 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/feed"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 )
 
 const (
@@ -64,7 +65,7 @@ func nothingFreed() freed {
 type counter struct {
 	feed  *feed.Feed
 	core  typedcorev1.CoreV1Interface
-	queue workqueue.TypedRateLimitingInterface[key]
+	queue *retry.Queue[key]
 	// settle is how long a reservation may wait for its object.
 	settle time.Duration
 
@@ -73,9 +74,9 @@ type counter struct {
 }
 
 func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) error {
+	defer c.queue.ShutDown()
 	defer c.feed.OnChange(c.changed)()
 	if err := c.feed.Await(ctx); err != nil {
-		c.queue.ShutDown()
 		return nil // only the end of the context keeps it from being read
 	}
 	registration, err := quotas.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -87,25 +88,10 @@ func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) err
 		return err
 	}
 	defer func() { _ = quotas.RemoveEventHandler(registration) }() // registered above
-	stop := context.AfterFunc(ctx, c.queue.ShutDown)
-	defer stop()
-	for {
-		k, quit := c.queue.Get()
-		if quit {
-			return nil
-		}
-		switch err := c.count(ctx, k); {
-		case err == nil:
-			c.queue.Forget(k)
-		case ctx.Err() != nil:
-		case apierrors.IsConflict(err):
-			c.queue.AddAfter(k, firstRetry) // there was a reservation: the pause must not grow
-		default:
-			klog.FromContext(ctx).Error(err, "A quota cannot be counted yet", "namespace", k.namespace, "name", k.name)
-			c.queue.AddRateLimited(k)
-		}
-		c.queue.Done(k)
-	}
+	c.queue.Run(ctx, 1, c.count, func(ctx context.Context, k key, err error) {
+		klog.FromContext(ctx).Error(err, "A quota cannot be counted yet", "namespace", k.namespace, "name", k.name)
+	})
+	return nil
 }
 
 // enqueueWritten queues a new or written quota.

@@ -15,10 +15,10 @@ import (
 	apiquota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 )
 
 // ResourceQuotas is the part that enforces ResourceQuotas, which it serves too.
@@ -48,8 +48,7 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 		}
 		c := &counter{
 			feed: plane.Feed(), core: client,
-			queue: workqueue.NewTypedRateLimitingQueue(
-				workqueue.NewTypedItemExponentialFailureRateLimiter[key](firstRetry, lastRetry)),
+			queue:  retry.NewQueue[key](firstRetry, lastRetry),
 			quotas: map[string]map[string]*state{}, settle: cmp.Or(r.settle, settleTime),
 		}
 		return c.run(ctx, plane.Informers().Core().V1().ResourceQuotas().Informer())

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/admission/plugin/policy/validating"
 	"k8s.io/apiserver/pkg/cel/openapi/resolver"
@@ -14,10 +13,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 )
 
 // PolicyStatus is the part that checks the expressions of
@@ -65,7 +64,7 @@ const (
 type types struct {
 	client  kubernetes.Interface
 	checker *validating.TypeChecker
-	queue   workqueue.TypedRateLimitingInterface[string]
+	queue   *retry.Queue[string]
 }
 
 func newTypes(client kubernetes.Interface) *types {
@@ -75,15 +74,13 @@ func newTypes(client kubernetes.Interface) *types {
 			SchemaResolver: &resolver.ClientDiscoveryResolver{Discovery: client.Discovery()},
 			RestMapper:     restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(client.Discovery())),
 		},
-		queue: workqueue.NewTypedRateLimitingQueue(
-			workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry)),
+		queue: retry.NewQueue[string](firstRetry, lastRetry),
 	}
 }
 
 // run checks policies until the context ends.
 func (t *types) run(ctx context.Context, policies cache.SharedIndexInformer) error {
-	stop := context.AfterFunc(ctx, t.queue.ShutDown)
-	defer stop()
+	defer t.queue.ShutDown()
 	look := func(obj any) {
 		if p, ok := obj.(*admissionv1.ValidatingAdmissionPolicy); ok && unchecked(p) {
 			t.queue.Add(p.Name)
@@ -96,33 +93,20 @@ func (t *types) run(ctx context.Context, policies cache.SharedIndexInformer) err
 		return err // the plane stops
 	}
 	defer policies.RemoveEventHandler(handle) //nolint:errcheck // the handler is registered
-	for {
-		name, quit := t.queue.Get()
-		if quit {
-			return nil
+	t.queue.Run(ctx, 1, func(ctx context.Context, name string) error {
+		found, _, _ := policies.GetStore().GetByKey(name) // the error is always nil
+		if p, ok := found.(*admissionv1.ValidatingAdmissionPolicy); ok && unchecked(p) {
+			return retry.UnlessGone(t.check(ctx, p))
 		}
-		t.work(ctx, policies.GetStore(), name)
-		t.queue.Done(name)
-	}
+		return nil
+	}, func(ctx context.Context, name string, err error) {
+		klog.FromContext(ctx).Error(err, "The status of a policy cannot be written yet", "validatingAdmissionPolicy", name)
+	})
+	return nil
 }
 
 func unchecked(p *admissionv1.ValidatingAdmissionPolicy) bool {
 	return p.Status.ObservedGeneration < p.Generation
-}
-
-func (t *types) work(ctx context.Context, policies cache.Store, name string) {
-	var err error
-	if found, ok, _ := policies.GetByKey(name); ok { // the error is always nil
-		if p, is := found.(*admissionv1.ValidatingAdmissionPolicy); is && unchecked(p) {
-			err = t.check(ctx, p)
-		}
-	}
-	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
-		t.queue.Forget(name)
-		return
-	}
-	klog.FromContext(ctx).Error(err, "The status of a policy cannot be written yet", "validatingAdmissionPolicy", name)
-	t.queue.AddRateLimited(name)
 }
 
 // check writes what is wrong with the types into the status of the policy.

@@ -9,13 +9,13 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 )
 
 // The pause before a request that failed is tried again, at first and at most.
@@ -28,18 +28,15 @@ const (
 type requestQueue struct {
 	signer Signer
 	client certificatesclient.CertificatesV1Interface
-	queue  workqueue.TypedRateLimitingInterface[string]
+	queue  *retry.Queue[string]
 }
 
-func newDesk(s Signer, client certificatesclient.CertificatesV1Interface) *requestQueue {
-	return &requestQueue{signer: s, client: client, queue: workqueue.NewTypedRateLimitingQueue(
-		workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))}
+func newRequestQueue(s Signer, client certificatesclient.CertificatesV1Interface) *requestQueue {
+	return &requestQueue{signer: s, client: client, queue: retry.NewQueue[string](firstRetry, lastRetry)}
 }
 
 // run watches the requests of the signer, and no others, until the context ends.
 func (d *requestQueue) run(ctx context.Context) {
-	stop := context.AfterFunc(ctx, d.queue.ShutDown)
-	defer stop()
 	look := func(obj any) {
 		if r, ok := obj.(*csr); ok && (signable(r) || d.signer.Approve != nil && approvable(r)) {
 			d.queue.Add(r.Name)
@@ -57,31 +54,15 @@ func (d *requestQueue) run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	watching.Go(func() { informer.RunWithContext(ctx) })
-	for {
-		name, quit := d.queue.Get()
-		if quit {
-			return
+	d.queue.Run(ctx, 1, func(ctx context.Context, name string) error {
+		found, _, _ := requests.GetByKey(name) // the error is always nil
+		if r, ok := found.(*csr); ok {
+			return retry.UnlessGone(d.handle(ctx, r.DeepCopy()))
 		}
-		d.work(ctx, requests, name)
-		d.queue.Done(name)
-	}
-}
-
-func (d *requestQueue) work(ctx context.Context, requests cache.Store, name string) {
-	var err error
-	if found, ok, _ := requests.GetByKey(name); ok { // the error is always nil
-		if r, is := found.(*csr); is {
-			err = d.handle(ctx, r.DeepCopy())
-		}
-	}
-	if err == nil || apierrors.IsNotFound(err) || ctx.Err() != nil {
-		d.queue.Forget(name)
-		return
-	}
-	if !apierrors.IsConflict(err) { // a conflict only means that a newer version is on the way
+		return nil
+	}, func(ctx context.Context, name string, err error) {
 		klog.FromContext(ctx).Error(err, "A certificate cannot be issued yet", "certificateSigningRequest", name, "signer", d.signer.Name)
-	}
-	d.queue.AddRateLimited(name)
+	})
 }
 
 // approvable tells whether the request is undecided.

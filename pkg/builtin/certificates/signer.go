@@ -81,7 +81,7 @@ func (s Signer) Install(p *controlplane.Plan) error {
 		if err != nil {
 			return err
 		}
-		newDesk(s, client).run(ctx)
+		newRequestQueue(s, client).run(ctx)
 		return nil
 	}})
 	return nil
