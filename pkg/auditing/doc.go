@@ -1,4 +1,4 @@
-// Package audit records who asked for what, and what came of it.
+// Package auditing records who asked for what, and what came of it.
 //
 // [Log] writes events to a file or to standard output, [Webhook] sends them to
 // another server; a plane may have both, and several of each under different

@@ -13,7 +13,7 @@ import (
 
 const (
 	maxMainLines         = 60
-	maxArchitectureLines = 200
+	maxArchitectureLines = 220
 )
 
 func readFile(t *testing.T, name string) string {

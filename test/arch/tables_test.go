@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/apis", "pkg/internal/rules/...", "pkg/internal/check"},
 
 	"pkg/crd": {
-		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
+		"pkg/controlplane", "pkg/openapi", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
 	},
 	"pkg/aggregator": {
 		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/upstream",
@@ -47,7 +47,7 @@ var mayImport = map[string][]string{
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
 	"pkg/auditing":       {"pkg/controlplane"},
 	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
-	"pkg/fairness":       {"pkg/controlplane", "pkg/internal/loopback"},
+	"pkg/fairness":       {"pkg/controlplane", "pkg/feed", "pkg/internal/loopback"},
 	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/feed", "pkg/internal/retry"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/quota":          {"pkg/controlplane", "pkg/builtin/core", "pkg/feed", "pkg/internal/retry"},

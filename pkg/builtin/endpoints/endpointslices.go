@@ -1,4 +1,4 @@
-// Package discovery has the resources of the group discovery.k8s.io (v1):
+// Package endpoints has the resources of the group discovery.k8s.io (v1):
 //
 //   - [EndpointSlices], the addresses behind a service
 package endpoints
