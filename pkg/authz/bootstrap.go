@@ -22,10 +22,7 @@ import (
 // prepare brings the default roles up to date, and waits until the authorizer
 // knows them.
 func (r *roles) prepare(ctx context.Context, plane *controlplane.Plane) error {
-	client, err := typed.NewForConfig(plane.ProtobufConfig())
-	if err != nil {
-		return err
-	}
+	client := plane.Client().RbacV1()
 	wanted, bindings := rbac.Defaults()
 	if err := aggregateDefaults(wanted); err != nil {
 		return err
@@ -109,10 +106,7 @@ func (r *roles) awaitDefaults(
 
 // aggregate keeps the rules of aggregated ClusterRoles up to date.
 func (r *roles) aggregate(ctx context.Context, plane *controlplane.Plane) error {
-	client, err := typed.NewForConfig(plane.ProtobufConfig())
-	if err != nil {
-		return err
-	}
+	client := plane.Client().RbacV1()
 	wake := make(chan struct{}, 1)
 	changed := func() {
 		select {

@@ -33,15 +33,15 @@ import (
 // build makes the plane from what its parts declared. Only the watch caches of its
 // stores run yet; stop ends them.
 func (p *Plane) build() error {
-	client, err := kubernetes.NewForConfig(p.ProtobufConfig())
-	if err != nil {
+	var err error
+	if p.client, err = kubernetes.NewForConfig(p.ProtobufConfig()); err != nil {
 		return fmt.Errorf("loopback client: %w", err)
 	}
-	p.informers = newInformers(p, client)
+	p.informers = newInformers(p, p.client)
 	if p.recorder, err = startRecorder(p.plan.outlets); err != nil {
 		return err
 	}
-	if p.base, err = p.baseConfig(client); err != nil {
+	if p.base, err = p.baseConfig(p.client); err != nil {
 		p.recorder.stop()
 		return err
 	}
@@ -169,6 +169,8 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.BuildHandlerChainFunc = (&chain{
 		middleware: p.plan.middleware, signals: p.signals, routes: p.routes, tracing: p.host.tracer.provider != nil, lists: p.lists(),
 	}).build
+	p.kinds.EquivalentResourceRegistry = c.EquivalentResourceRegistry
+	c.EquivalentResourceRegistry = &p.kinds
 	c.AggregatedDiscoveryGroupManager = discoveryManager{discoveryendpoint.NewResourceManager("apis"), discoveryendpoint.BuiltinSource, &p.discoveryIndex}
 	c.StorageObjectCountTracker = p.stores.Objects
 	// Clipped: the servers of the chain share this slice and append to it.

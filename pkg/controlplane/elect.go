@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordination "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
@@ -40,14 +39,10 @@ func (p *Plan) checkElected(storage Storage) error {
 // elect wraps work to run only while this process holds the Lease of its name.
 func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
 	return func(ctx context.Context, _ *Plane) error {
-		client, err := coordination.NewForConfig(p.loopback.config)
-		if err != nil {
-			return err
-		}
 		host, _ := os.Hostname() // only part of a name
 		lock := &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: p.host.server.built.name + "-" + name},
-			Client:     client,
+			Client:     p.client.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: host + "_" + uuid.NewString()},
 		}
 		for ctx.Err() == nil {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
@@ -37,6 +38,8 @@ type Plane struct {
 	gate     *gate
 
 	informers    informers.SharedInformerFactory
+	client       kubernetes.Interface
+	kinds        lazyKinds
 	signals      *signals
 	recorder     *recorder
 	base         *genericapiserver.RecommendedConfig
@@ -121,6 +124,10 @@ func (p *Plane) Ready() <-chan struct{} { return p.ready }
 // Config is a client configuration with all rights that reaches the plane
 // without a socket. It stays valid until the plane stops.
 func (p *Plane) Config() *rest.Config { return rest.CopyConfig(p.loopback.config) }
+
+// Client is a client of the built-in types, with all rights, that reaches the plane as
+// Config does.
+func (p *Plane) Client() kubernetes.Interface { return p.client }
 
 // Handler serves the API with the plane's authentication and authorization, to be
 // mounted at the root of a host, or below a path that is taken off. It answers 503

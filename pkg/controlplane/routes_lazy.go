@@ -172,7 +172,8 @@ func (i *installer) serve(
 	i.plane.routes.prints[at] = key
 	if known, ok := g.api.discovered.Load(key); ok {
 		resources := known.([]apidiscoveryv2.APIResourceDiscovery) // which nobody changes
-		i.registerKinds(schema.GroupVersion{Group: g.api.group, Version: version}, resources)
+		gv := schema.GroupVersion{Group: g.api.group, Version: version}
+		i.plane.kinds.later = append(i.plane.kinds.later, func() { i.plane.kinds.register(gv, resources) })
 		i.plane.routes.versions[at] = i.routes(g, version, storage)
 		return resources, nil
 	}
@@ -215,14 +216,40 @@ func fingerprint(version string, storage ResourceStorage) string {
 	return version + "\n" + strings.Join(all, "\n")
 }
 
-// registerKinds registers kinds as the installation of handlers does: webhooks may
-// ask for a resource as another group has it.
-func (i *installer) registerKinds(gv schema.GroupVersion, resources []apidiscoveryv2.APIResourceDiscovery) {
+// lazyKinds is the registry of a plane that webhooks ask for a resource as another
+// group has it. The kinds whose handlers are not installed yet are registered when
+// it is asked first.
+type lazyKinds struct {
+	runtime.EquivalentResourceRegistry
+	later []func()
+	once  sync.Once
+}
+
+// EquivalentResourcesFor implements runtime.EquivalentResourceMapper.
+func (k *lazyKinds) EquivalentResourcesFor(resource schema.GroupVersionResource, subresource string) []schema.GroupVersionResource {
+	k.once.Do(k.registerAll)
+	return k.EquivalentResourceRegistry.EquivalentResourcesFor(resource, subresource)
+}
+
+// KindFor implements runtime.EquivalentResourceMapper.
+func (k *lazyKinds) KindFor(resource schema.GroupVersionResource, subresource string) schema.GroupVersionKind {
+	k.once.Do(k.registerAll)
+	return k.EquivalentResourceRegistry.KindFor(resource, subresource)
+}
+
+func (k *lazyKinds) registerAll() {
+	for _, register := range k.later {
+		register()
+	}
+}
+
+// register registers kinds as the installation of handlers does.
+func (k *lazyKinds) register(gv schema.GroupVersion, resources []apidiscoveryv2.APIResourceDiscovery) {
 	register := func(resource, subresource string, kind *schema.GroupVersionKind) {
 		if kind.Version == "" {
 			kind.Group, kind.Version = gv.Group, gv.Version
 		}
-		i.config.EquivalentResourceRegistry.RegisterKindFor(gv.WithResource(resource), subresource, *kind)
+		k.RegisterKindFor(gv.WithResource(resource), subresource, *kind)
 	}
 	for _, r := range resources {
 		if k := r.ResponseKind; k != nil {

@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
-	flowcontrolclient "k8s.io/client-go/kubernetes/typed/flowcontrol/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -64,10 +63,7 @@ func keepDefaults(ctx context.Context, plane *controlplane.Plane) error {
 
 // makeDefaults creates missing objects and repairs changed ones.
 func makeDefaults(ctx context.Context, plane *controlplane.Plane) error {
-	client, err := flowcontrolclient.NewForConfig(plane.Config())
-	if err != nil {
-		return err
-	}
+	client := plane.Client().FlowcontrolV1()
 	levels, schemas := client.PriorityLevelConfigurations(), client.FlowSchemas()
 	var errs []error
 	// Levels first: a schema of a level that does not exist matches nothing.

@@ -6,7 +6,6 @@ import (
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	utilflowcontrol "k8s.io/apiserver/pkg/util/flowcontrol"
-	flowcontrolclient "k8s.io/client-go/kubernetes/typed/flowcontrol/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -47,11 +46,7 @@ func (f PriorityAndFairness) Install(p *controlplane.Plan) error {
 		p.Need("kube.FlowControl()", flowcontrolv1.SchemeGroupVersion.WithKind(kind))
 	}
 	p.FlowControl("priority and fairness", func(plane *controlplane.Plane) (utilflowcontrol.Interface, error) {
-		client, err := flowcontrolclient.NewForConfig(plane.Config())
-		if err != nil {
-			return nil, err
-		}
-		return utilflowcontrol.New(plane.Informers(), client, concurrency), nil
+		return utilflowcontrol.New(plane.Informers(), plane.Client().FlowcontrolV1(), concurrency), nil
 	})
 	p.Work(controlplane.Work{Name: "flow-control-defaults", Start: makeDefaults, Run: keepDefaults, Elected: true})
 	return nil

@@ -34,12 +34,8 @@ func (GarbageCollection) Install(p *controlplane.Plan) error {
 		if err != nil {
 			return err
 		}
-		core, err := typedcorev1.NewForConfig(plane.Config())
-		if err != nil {
-			return err
-		}
 		c := &collector{
-			feed: plane.Feed(), objects: objects, events: core,
+			feed: plane.Feed(), objects: objects, events: plane.Client().CoreV1(),
 			catalog: &catalog.Catalog{Config: plane.Config(), Changed: plane.DiscoveryChanged},
 			queue:   retry.NewQueue[feed.UID](firstRetry, lastRetry),
 			gone:    lru.New(remembered),

@@ -138,12 +138,8 @@ func publish(p *controlplane.Plan, b publisher) {
 	p.Work(controlplane.Work{Name: "publish-" + b.name, Elected: true, Start: b.prepare, Run: func(
 		ctx context.Context, plane *controlplane.Plane,
 	) error {
-		core, err := typedcorev1.NewForConfig(plane.Config())
-		if err != nil {
-			return err
-		}
 		b := b
-		b.server, b.core, b.feed = plane.Server(), core, plane.Feed()
+		b.server, b.core, b.feed = plane.Server(), plane.Client().CoreV1(), plane.Feed()
 		b.queue = retry.NewQueue[string](firstRetry, lastRetry)
 		b.run(ctx)
 		return nil

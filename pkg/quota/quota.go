@@ -14,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	apiquota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
-	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -42,12 +41,8 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 	p.Feed()
 	p.Admit(resourcequota.PluginName, &plugin{published})
 	p.Work(controlplane.Work{Name: "quota", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
-		client, err := typedcorev1.NewForConfig(plane.Config())
-		if err != nil {
-			return err
-		}
 		c := &counter{
-			feed: plane.Feed(), core: client,
+			feed: plane.Feed(), core: plane.Client().CoreV1(),
 			queue:  retry.NewQueue[key](firstRetry, lastRetry),
 			quotas: map[string]map[string]*state{}, settle: cmp.Or(r.settle, settleTime),
 		}

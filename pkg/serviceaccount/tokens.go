@@ -131,11 +131,7 @@ func (i *issuer) start(_ context.Context, p *controlplane.Plane) error {
 	if err != nil {
 		return err
 	}
-	client, err := corev1client.NewForConfig(p.Config())
-	if err != nil {
-		return err
-	}
-	i.now.Store(&running{keys: keys, core: client, metadata: p.Metadata})
+	i.now.Store(&running{keys: keys, core: p.Client().CoreV1(), metadata: p.Metadata})
 	return nil
 }
 

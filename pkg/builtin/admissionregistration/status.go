@@ -34,11 +34,7 @@ func (PolicyStatus) Install(p *controlplane.Plan) error {
 	p.Need("admissionregistration.ValidatingAdmissionPolicies{}",
 		admissionv1.SchemeGroupVersion.WithKind("ValidatingAdmissionPolicy"))
 	p.Work(controlplane.Work{Name: "check-policy-types", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
-		client, err := kubernetes.NewForConfig(plane.Config())
-		if err != nil {
-			return err
-		}
-		return newTypes(client).run(ctx, policiesOf(plane))
+		return newTypes(plane.Client()).run(ctx, policiesOf(plane))
 	}})
 	// The informer outlives an election that is lost.
 	p.Work(controlplane.Work{Name: "read policies to check", Run: func(ctx context.Context, plane *controlplane.Plane) error {

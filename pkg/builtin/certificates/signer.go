@@ -11,7 +11,6 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	certificatesclient "k8s.io/client-go/kubernetes/typed/certificates/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -77,11 +76,7 @@ func (s Signer) Install(p *controlplane.Plan) error {
 	}
 	name := "sign-" + strings.ReplaceAll(s.Name, "/", ".")
 	p.Work(controlplane.Work{Name: name, Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
-		client, err := certificatesclient.NewForConfig(plane.Config())
-		if err != nil {
-			return err
-		}
-		newRequestQueue(s, client).run(ctx)
+		newRequestQueue(s, plane.Client().CertificatesV1()).run(ctx)
 		return nil
 	}})
 	return nil

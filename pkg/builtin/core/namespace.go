@@ -54,11 +54,7 @@ func (n Namespaces) Install(p *controlplane.Plan) error {
 		p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: removeDeleted})
 	}
 	p.Work(controlplane.Work{Name: "namespaces", Start: func(ctx context.Context, plane *controlplane.Plane) error {
-		client, err := typedcorev1.NewForConfig(plane.Config())
-		if err != nil {
-			return err
-		}
-		if err := ensureNamespaces(ctx, client.Namespaces(), immortal()...); err != nil {
+		if err := ensureNamespaces(ctx, plane.Client().CoreV1().Namespaces(), immortal()...); err != nil {
 			return err
 		}
 		return awaitNamespaces(ctx, plane.Informers().Core().V1().Namespaces().Informer(), immortal()...)

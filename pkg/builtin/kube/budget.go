@@ -24,16 +24,12 @@ import (
 // disruptionBudgets reads the PodDisruptionBudgets of a plane through its API, since
 // another part serves them, or none.
 type disruptionBudgets struct {
-	client atomic.Pointer[policyclient.PolicyV1Client]
+	client atomic.Pointer[policyclient.PolicyV1Interface]
 }
 
 // start is called when the plane is up.
 func (b *disruptionBudgets) start(_ context.Context, p *controlplane.Plane) error {
-	client, err := policyclient.NewForConfig(p.Config())
-	if err != nil {
-		return err
-	}
-	b.client.Store(client)
+	b.client.Store(new(p.Client().PolicyV1()))
 	return nil
 }
 
@@ -43,7 +39,7 @@ func (b *disruptionBudgets) in(namespace string) (policyclient.PodDisruptionBudg
 	if client == nil {
 		return nil, apierrors.NewServiceUnavailable("pod disruption budgets: the server is starting")
 	}
-	return client.PodDisruptionBudgets(namespace), nil
+	return (*client).PodDisruptionBudgets(namespace), nil
 }
 
 // of returns the budgets that select the pod; none if budgets are not served.

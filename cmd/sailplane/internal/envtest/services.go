@@ -37,11 +37,7 @@ func (s *apiServer) services() (controlplane.Part, error) {
 		allocation(addresses, ports),
 		controlplane.PartFunc(func(p *controlplane.Plan) error {
 			p.Work(controlplane.Work{Name: "service kubernetes", Start: func(ctx context.Context, plane *controlplane.Plane) error {
-				client, err := kubernetes.NewForConfig(plane.Config())
-				if err != nil {
-					return err
-				}
-				return s.ensureItself(ctx, client, first)
+				return s.ensureItself(ctx, plane.Client(), first)
 			}})
 			return nil
 		}),
