@@ -101,7 +101,7 @@ func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) err
 		case apierrors.IsConflict(err):
 			c.queue.AddAfter(k, firstRetry) // there was a reservation: the pause must not grow
 		default:
-			klog.FromContext(ctx).Error(err, "A quota cannot be counted yet", "namespace", k.namespace, "name", k.name)
+			klog.FromContext(ctx).Error(err, "Cannot count a quota yet; will retry", "namespace", k.namespace, "name", k.name)
 			c.queue.AddRateLimited(k)
 		}
 		c.queue.Done(k)

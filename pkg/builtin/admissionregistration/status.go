@@ -121,7 +121,7 @@ func (t *types) work(ctx context.Context, policies cache.Store, name string) {
 		t.queue.Forget(name)
 		return
 	}
-	klog.FromContext(ctx).Error(err, "The status of a policy cannot be written yet", "validatingAdmissionPolicy", name)
+	klog.FromContext(ctx).Error(err, "Cannot write the status of a policy yet; will retry", "validatingAdmissionPolicy", name)
 	t.queue.AddRateLimited(name)
 }
 

@@ -79,7 +79,8 @@ func (d *requestQueue) work(ctx context.Context, requests cache.Store, name stri
 		return
 	}
 	if !apierrors.IsConflict(err) { // a conflict only means that a newer version is on the way
-		klog.FromContext(ctx).Error(err, "A certificate cannot be issued yet", "certificateSigningRequest", name, "signer", d.signer.Name)
+		klog.FromContext(ctx).Error(err, "Cannot issue a certificate yet; will retry",
+			"certificateSigningRequest", name, "signer", d.signer.Name)
 	}
 	d.queue.AddRateLimited(name)
 }
