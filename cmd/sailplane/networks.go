@@ -33,7 +33,7 @@ func (n *networks) Set(value string) error {
 		}
 		p, err := netip.ParsePrefix(word)
 		if err != nil || p.Addr().Is4In6() {
-			return fmt.Errorf("%q is no network: want CIDRs such as 10.0.0.0/8 or fd00::/8, or %s, with commas between",
+			return fmt.Errorf("%q is not a network: want CIDRs such as 10.0.0.0/8 or fd00::/8, or %s, separated by commas",
 				word, privateNetworks)
 		}
 		*n = append(*n, p.Masked())

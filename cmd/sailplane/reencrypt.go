@@ -14,7 +14,7 @@ import (
 )
 
 func storageCommand() *cobra.Command {
-	c := &cobra.Command{Use: "storage", Short: "Work on what a running server has stored"}
+	c := &cobra.Command{Use: "storage", Short: "Work on the stored objects of a running server"}
 	c.AddCommand(reencryptCommand())
 	return c
 }
@@ -33,16 +33,16 @@ func reencryptCommand() *cobra.Command {
 	r := &reencrypt{}
 	c := &cobra.Command{
 		Use:   "reencrypt",
-		Short: "Write every object again, with the key that is the first one now",
-		Long: `Write every object again, with the key that is the first one now.
+		Short: "Write every object again, encrypted with the key that is now first",
+		Long: `Write every object again, encrypted with the key that is now first.
 
-Objects keep the form in which they were written: after encryption was turned
-on, or a key was put first, this brings the old ones up to date. Each object is
-updated with its own content. The server writes those that are not in the form
-they should be in and leaves the others alone, so it does no harm to run it
-twice. What somebody else writes or deletes meanwhile is skipped.
+Stored objects keep the form in which they were written. After encryption was
+turned on, or another key was put first, this command brings old objects up to
+date. It updates each object with its own content. The server writes only the
+objects whose stored form is out of date, so running the command twice does no
+harm. Objects that others write or delete meanwhile are skipped.
 
-With --state a run that was interrupted or had failures goes on where it was.`,
+With --state, the next run continues one that was interrupted or had failures.`,
 		Example: `  sailplane storage reencrypt --kubeconfig admin.kubeconfig --resources secrets,*.example.com`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -54,7 +54,7 @@ With --state a run that was interrupted or had failures goes on where it was.`,
 	f.StringSliceVar(&r.resources, "resources", nil,
 		"what to write, as in the encryption configuration: secrets, gadgets.example.com, *., *.example.com (default everything)")
 	f.BoolVar(&r.dryRun, "dry-run", false, "have the server check every update and write nothing")
-	f.StringVar(&r.state, "state", "", "file to keep the progress in, to go on from; it is removed when all is done")
+	f.StringVar(&r.state, "state", "", "file to keep the progress in, from which the next run continues; removed when everything is done")
 	f.Int64Var(&r.pageSize, "page-size", 500, "how many objects are read at once")
 	f.IntVar(&r.workers, "workers", 4, "how many objects are written at the same time")
 	_ = c.MarkFlagFilename("kubeconfig")
@@ -104,7 +104,7 @@ func (w *rewriter) all(ctx context.Context, targets []target) error {
 	var sum tally
 	for _, t := range targets {
 		if before, ok := w.progress.Done[t.name()]; ok {
-			fmt.Fprintf(w.out, "%s: done before, %d objects\n", t.name(), before.total())
+			fmt.Fprintf(w.out, "%s: already done, %d objects\n", t.name(), before.total())
 			continue
 		}
 		counted, err := w.resource(ctx, t)
@@ -113,7 +113,7 @@ func (w *rewriter) all(ctx context.Context, targets []target) error {
 			w.failures.add(fmt.Sprintf("%s: %v", t.name(), err))
 		}
 		if ctx.Err() != nil {
-			return errors.New("interrupted: run it again to go on, with the same --state if there was one")
+			return errors.New("interrupted: to continue, run the command again, with the same --state if you set it")
 		}
 	}
 	fmt.Fprintf(w.out, "%d resources, %s in %s\n", len(targets), sum.String(w.dryRun), time.Since(begun).Round(time.Millisecond))

@@ -69,13 +69,13 @@ func (p *progress) load(file string) error {
 		return err
 	}
 	if err := json.Unmarshal(content, p); err != nil {
-		return fmt.Errorf("%s is no progress of an earlier run: %w: name another file", file, err)
+		return fmt.Errorf("%s does not contain the progress of an earlier run: %w: name another file", file, err)
 	}
 	if p.Server != server {
-		return fmt.Errorf("%s is the progress at server %s, not at %s: name another file", file, p.Server, server)
+		return fmt.Errorf("%s contains the progress for server %s, not for %s: name another file", file, p.Server, server)
 	}
 	if now.Sub(p.Begun) > progressLasts {
-		return fmt.Errorf("%s is of a run that began at %s: the key may have changed since; delete it to begin anew",
+		return fmt.Errorf("%s is from a run that began at %s: the key may have changed since; delete the file to start over",
 			file, p.Begun.Format(time.RFC3339))
 	}
 	if p.Done == nil {

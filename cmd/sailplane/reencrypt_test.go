@@ -254,7 +254,7 @@ func TestReencryptFailures(t *testing.T) {
 	if out, err = s.run(t.Context(), "--state", state); err != nil {
 		t.Fatal(err)
 	}
-	contains(t, out, "secrets: 25 objects: 2 written, 23 up to date", "gadgets.example.com: done before, 2 objects")
+	contains(t, out, "secrets: 25 objects: 2 written, 23 up to date", "gadgets.example.com: already done, 2 objects")
 	if _, err := os.Stat(state); !os.IsNotExist(err) {
 		t.Errorf("the progress is still there: %v", err)
 	}
@@ -351,7 +351,7 @@ func TestReencryptExpiredPosition(t *testing.T) {
 // TestOldProgress is not gone on with: another key may be the first one since.
 func TestOldProgress(t *testing.T) {
 	file, now := filepath.Join(t.TempDir(), "progress.json"), time.Now()
-	for age, want := range map[time.Duration]string{time.Hour: "", 25 * time.Hour: "delete it to begin anew"} {
+	for age, want := range map[time.Duration]string{time.Hour: "", 25 * time.Hour: "delete the file to start over"} {
 		before := &progress{file: file, Server: "https://a", Begun: now.Add(-age), Done: map[string]tally{"secrets": {Rewritten: 3}}}
 		if err := before.save(); err != nil {
 			t.Fatal(err)
@@ -378,8 +378,8 @@ func TestReencryptFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown resource": {[]string{"--resources", "secrets,gizmos.example.com"}, `--resources: the server has none that is "gizmos.example.com"`},
-		"other server":     {[]string{"--state", other}, "is the progress at server https://elsewhere"},
+		"unknown resource": {[]string{"--resources", "secrets,gizmos.example.com"}, `--resources: the server has no resource that is "gizmos.example.com"`},
+		"other server":     {[]string{"--state", other}, "contains the progress for server https://elsewhere"},
 		"no kubeconfig":    {[]string{"--kubeconfig", "missing"}, "--kubeconfig: "},
 		"no workers":       {[]string{"--workers", "0"}, "want numbers above 0"},
 	}

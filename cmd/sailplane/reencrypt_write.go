@@ -38,7 +38,7 @@ func (w *rewriter) resource(ctx context.Context, t target) (tally, error) {
 		list, err := w.page(ctx, t, next)
 		switch {
 		case apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err):
-			return done, fmt.Errorf("it is not served any more: run it again, which leaves out what is gone: %w", err)
+			return done, fmt.Errorf("it is no longer served: run the command again, which then leaves it out: %w", err)
 		case err != nil:
 			return done, fmt.Errorf("list: %w", err)
 		}

@@ -72,19 +72,19 @@ directory. When the server is ready it writes a kubeconfig and prints one line.`
 		"file to write the administrator's kubeconfig to (default admin.kubeconfig in the data directory)")
 	f.StringVar(&s.crds, "crds", "", "directory of CustomResourceDefinitions to apply before the server is ready")
 	f.Var(&s.deny, "webhook-deny",
-		"networks that admission and conversion webhooks may not be in; private: all that are not of the public internet")
+		"networks in which admission and conversion webhooks are not allowed; private: all outside the public internet")
 	f.StringVar(&s.audit.Path, "audit-log", "",
 		"file to write audit events to, - for standard output, or none (default audit.log in the data directory)")
-	f.StringVar(&s.audit.PolicyFile, "audit-policy", "", "file that says what is audited (default every write, without bodies)")
+	f.StringVar(&s.audit.PolicyFile, "audit-policy", "", "audit policy file (default every write, without bodies)")
 	f.StringVar(&s.encryption, "encryption-config", "",
 		"EncryptionConfiguration file that says which resources are stored encrypted, and how (default none)")
 	f.StringVar(&s.traces.Endpoint, "otlp", "", "OpenTelemetry collector to send traces to, HOST:PORT of OTLP/gRPC (default none)")
 	f.Int32Var(&s.traces.SamplesPerMillion, "otlp-samples", 0,
-		"how many of a million requests are traced whose callers do not say")
+		"how many of a million requests are traced if their callers do not decide")
 	f.VarP(&s.verbosity, "v", "v", "log verbosity: 0 quiet, 1 start-up phases, 2 and up as Kubernetes")
-	f.DurationVar(&s.history, "storage-history", 5*time.Minute, "for how long at least the storage keeps what was changed, for watches")
+	f.DurationVar(&s.history, "storage-history", 5*time.Minute, "minimum time that the storage keeps old versions, for watches")
 	f.Var(&s.limits.quota, "storage-quota", "size at which an embedded etcd refuses writes (default 8Gi)")
-	f.Var(&s.limits.history, "storage-history-limit", "how much history an embedded etcd keeps at most, whatever its age (default 128Mi)")
+	f.Var(&s.limits.history, "storage-history-limit", "maximum size of the history of an embedded etcd, whatever its age (default 128Mi)")
 	f.StringVar(&s.login.ca, "storage-ca", "", "CA file to verify an external storage with")
 	f.StringVar(&s.login.cert, "storage-cert", "", "client certificate file for an external storage")
 	f.StringVar(&s.login.key, "storage-key", "", "client key file for an external storage")

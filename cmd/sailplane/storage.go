@@ -84,7 +84,7 @@ func (l limits) of(s controlplane.Storage) (controlplane.Storage, error) {
 	}
 	e, ok := s.(etcd.Embedded)
 	if !ok {
-		return nil, errors.New("--storage-quota, --storage-history-limit: they go with an embedded etcd only")
+		return nil, errors.New("--storage-quota, --storage-history-limit: only an embedded etcd has them")
 	}
 	e.QuotaBytes, e.HistoryBytes = l.quota.Value(), l.history.Value()
 	return e, nil
@@ -99,14 +99,14 @@ func parseStorage(value, dataDir string, l login) (controlplane.Storage, error) 
 		return d, nil
 	}
 	if l.passwordFile != "" {
-		return nil, errors.New("--storage-password-file: it goes with a database only (postgres://, mysql://, nats://, t4://)")
+		return nil, errors.New("--storage-password-file: only a database has one (postgres://, mysql://, nats://, t4://)")
 	}
 	if strings.HasPrefix(value, "etcd+http://") || strings.HasPrefix(value, "etcd+https://") {
 		return parseCluster(value, l, wrong)
 	}
 	if l.files() {
 		return nil, errors.New("--storage-ca, --storage-cert, --storage-key: " +
-			"they go with an external storage only (etcd+https:// or a database)")
+			"only an external storage has them (etcd+https:// or a database)")
 	}
 	scheme, rest, found := strings.Cut(value, ":")
 	switch {
@@ -136,10 +136,10 @@ func parseCluster(value string, l login, wrong func(string) error) (controlplane
 		endpoints = append(endpoints, scheme+"://"+h)
 	}
 	if scheme == "http" && l.files() {
-		return nil, wrong("TLS files with plain http")
+		return nil, wrong("TLS files do not go with plain http")
 	}
 	if (l.cert == "") != (l.key == "") {
-		return nil, errors.New("--storage-cert and --storage-key go together")
+		return nil, errors.New("--storage-cert and --storage-key: set both or neither")
 	}
 	return etcd.Cluster{Endpoints: endpoints, CAFile: l.ca, CertFile: l.cert, KeyFile: l.key}, nil
 }

@@ -30,7 +30,7 @@ func main() {
 		Storage(memory.Store{}).
 		With(
 			authn.Admin{Kubeconfig: "admin.kubeconfig"},
-			authz.Func("drafts are of who writes them", ownDrafts),
+			authz.Func("drafts belong to their writers", ownDrafts),
 			authz.RBAC{},
 			authz.FilteredLists{Resources: []schema.GroupResource{{Resource: "configmaps"}}},
 			core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},

@@ -129,10 +129,10 @@ func (r *runner) again(ctx context.Context, results []*result) error {
 		}
 	}
 	if count == 0 && len(lasting) == 0 {
-		return errors.New("go test failed, and no package did: see what it printed")
+		return errors.New("go test failed, but no package did: see its output")
 	}
 	if count > maxFailures {
-		return fmt.Errorf("%d tests failed: none is run again where more than %d do", count, maxFailures)
+		return fmt.Errorf("%d tests failed: none is run again when more than %d fail", count, maxFailures)
 	}
 	for _, p := range results {
 		if p.trouble != "" {

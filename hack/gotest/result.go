@@ -101,13 +101,13 @@ func (p *result) judge() {
 		case strings.HasPrefix(e.Output, "WARNING: DATA RACE"):
 			p.trouble = "has a data race"
 		case strings.HasPrefix(e.Output, "panic: "), strings.HasPrefix(e.Output, "fatal error: "):
-			p.trouble = "panicked: other tests of it may not have run"
+			p.trouble = "panicked: its other tests may not have run"
 		}
 	}
 	switch {
 	case p.trouble != "" || !p.broken:
 	case len(p.running) > 0:
-		p.trouble = "ended while tests ran: others may not have run"
+		p.trouble = "ended while tests ran: other tests may not have run"
 	case len(p.failed) == 0:
 		p.trouble = "failed outside of its tests"
 	}

@@ -86,7 +86,7 @@ func TestRootCAOfNobody(t *testing.T) {
 	t.Parallel()
 	err := controlplane.New("lifecycle").Storage(memory.Store{}).
 		With(core.Namespaces{}, core.ConfigMaps{}, lifecycle.RootCA{}).Run(t.Context())
-	want := `part "lifecycle.RootCA": publish-kube-root-ca.crt: field Bundle: it is empty, and the server has no authority of its own`
+	want := `part "lifecycle.RootCA": publish-kube-root-ca.crt: field Bundle: it is empty, and the server has no certificate authority of its own`
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got error %v, want %s", err, want)
 	}

@@ -91,7 +91,7 @@ func (c *collector) drop(ctx context.Context, s *catalog.Served, known *feed.Obj
 func (c *collector) read(ctx context.Context, s *catalog.Served, known *feed.Object) (*liveObject, error) {
 	t, ok := s.Resources[known.Type.Resource]
 	if !ok {
-		return nil, fmt.Errorf("nobody serves %s", known.Type.Resource)
+		return nil, fmt.Errorf("no server serves %s", known.Type.Resource)
 	}
 	it := &liveObject{id: known.UID, target: t, client: t.In(c.objects, known.Namespace)}
 	var err error
@@ -205,7 +205,8 @@ func (c *collector) judge(ctx context.Context, s *catalog.Served, it *liveObject
 	for _, ref := range it.OwnerReferences {
 		fate, err := c.owner(ctx, s, it, ref)
 		if errors.Is(err, namespacedOwnerError{}) {
-			klog.FromContext(ctx).Info("An object is never collected", "resource", it.target.GroupResource(), "name", it.Name, "cause", err)
+			klog.FromContext(ctx).Info("An object will never be collected",
+				"resource", it.target.GroupResource(), "name", it.Name, "cause", err)
 			return nil
 		}
 		if err != nil {
@@ -252,7 +253,7 @@ func (c *collector) owner(
 	case c.isGone(feed.UIDOf(ref.UID)):
 		return nil, nil //nolint:nilnil // gone is no error
 	case !ok:
-		return nil, fmt.Errorf("nobody serves %s: the object is kept", gvk)
+		return nil, fmt.Errorf("no server serves %s: the object is kept", gvk)
 	}
 	if known := c.feed.ByUID(feed.UIDOf(ref.UID)); known != nil && known.Type.Resource == t.GroupResource() &&
 		known.Name == ref.Name && (!t.Namespaced || known.Namespace == it.Namespace) && !known.Deleting {

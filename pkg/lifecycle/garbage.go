@@ -87,7 +87,7 @@ func (c *collector) run(ctx context.Context) error {
 		if o := c.feed.ByUID(id); o != nil {
 			log = log.WithValues("resource", o.Type.Resource, "namespace", o.Namespace, "name", o.Name)
 		}
-		log.V(2).Info("An object could not be collected yet", "cause", err)
+		log.V(2).Info("Cannot collect an object yet; will retry", "cause", err)
 	})
 	return nil
 }

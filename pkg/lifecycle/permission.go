@@ -54,7 +54,7 @@ func (o *ownerPermissions) SetRESTMapper(m meta.RESTMapper) { o.mapper = m }
 // ValidateInitialization implements admission.InitializationValidator.
 func (o *ownerPermissions) ValidateInitialization() error {
 	if o.authorizer == nil || o.mapper == nil {
-		return errors.New("it has no authorizer or no REST mapper")
+		return errors.New("it needs an authorizer and a REST mapper")
 	}
 	return nil
 }

@@ -92,7 +92,7 @@ func (r RootCA) ensure(ctx context.Context, b *publisher, namespace string) erro
 // hasAuthority fails unless the server knows who signed its certificate.
 func hasAuthority(_ context.Context, plane *controlplane.Plane) error {
 	if plane.Server().Authority() == nil {
-		return errors.New("field Bundle: it is empty, and the server has no authority of its own: " +
+		return errors.New("field Bundle: it is empty, and the server has no certificate authority of its own: " +
 			"give the certificates that its clients trust, in PEM, or have it listen with authn.Admin{}")
 	}
 	return nil
@@ -162,7 +162,7 @@ func (b *publisher) run(ctx context.Context) {
 	}
 	b.lookAll()
 	b.queue.Run(ctx, 1, b.publish, func(ctx context.Context, namespace string, err error) {
-		klog.FromContext(ctx).Error(err, "An object cannot be published yet", "namespace", namespace, "name", b.name)
+		klog.FromContext(ctx).Error(err, "Cannot publish an object yet; will retry", "namespace", namespace, "name", b.name)
 	})
 }
 

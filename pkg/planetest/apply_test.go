@@ -181,7 +181,7 @@ func TestChecks(t *testing.T) {
 		"condition":         {planetest.Condition("Ready"), conditions(map[string]any{"type": "Ready", "status": "True"}), ""},
 		"condition false":   {planetest.Condition("Ready", "False"), conditions(map[string]any{"type": "Ready", "status": "False"}), ""},
 		"condition not":     {planetest.Condition("Ready"), conditions(map[string]any{"type": "Ready", "status": "False", "reason": "Late"}), "is False, want True: Late"},
-		"condition of past": {planetest.Condition("Ready"), conditions(map[string]any{"type": "Ready", "status": "True", "observedGeneration": int64(1)}), "of generation 1, the object of 2"},
+		"condition of past": {planetest.Condition("Ready"), conditions(map[string]any{"type": "Ready", "status": "True", "observedGeneration": int64(1)}), "for generation 1, but the object has generation 2"},
 		"condition missing": {planetest.Condition("Ready"), conditions(map[string]any{"type": "Done", "status": "True"}), "no condition Ready"},
 		"path":              {planetest.JSONPath(".status.phase", "Ready"), object(map[string]any{"phase": "Ready"}), ""},
 		"path in braces":    {planetest.JSONPath("{.status.a}-{.status.b}", "1-2"), object(map[string]any{"a": "1", "b": int64(2)}), ""},
@@ -238,5 +238,5 @@ func TestEventually(t *testing.T) {
 		return get(ctx)
 	})
 	got := failure(t, func(t planetest.TB) { plane.Consistently(t, time.Minute, absent) })
-	contains(t, got, "not any more", "it is there")
+	contains(t, got, "failed after", "it is there")
 }

@@ -62,7 +62,8 @@ func Condition(conditionType string, status ...string) Check {
 				continue
 			}
 			if seen, ok := condition["observedGeneration"].(int64); ok && seen < o.GetGeneration() {
-				return fmt.Errorf("condition %s is of generation %d, the object of %d", conditionType, seen, o.GetGeneration())
+				return fmt.Errorf("condition %s is for generation %d, but the object has generation %d",
+					conditionType, seen, o.GetGeneration())
 			}
 			if condition["status"] == want {
 				return nil

@@ -150,7 +150,7 @@ func (d *Definition) named(given any) *unstructured.Unstructured {
 	d.t.Helper()
 	o := d.object(given)
 	if o.GetName() == unnamed {
-		d.t.Fatalf("CRD: an object that is stored needs a name, and another one than %q%s", unnamed, excerpt(o))
+		d.t.Fatalf("CRD: a stored object needs a name, and not %q%s", unnamed, excerpt(o))
 	}
 	return o
 }
@@ -273,7 +273,8 @@ func (d *Definition) definitionsOf(crds Source) ([]sourced, error) {
 	}
 	for _, o := range all {
 		if o.GroupVersionKind() != crdKind().WithVersion("v1") {
-			return nil, fmt.Errorf("%s: %s of %s is no CRD of apiextensions.k8s.io/v1", o.from, describe(o.Unstructured), o.GetAPIVersion())
+			return nil, fmt.Errorf("%s: %s of %s is not a CRD of apiextensions.k8s.io/v1",
+				o.from, describe(o.Unstructured), o.GetAPIVersion())
 		}
 	}
 	return all, nil

@@ -101,7 +101,7 @@ func (d *Definition) tryUpdate(ctx context.Context, o *unstructured.Unstructured
 	}
 	stored, err := resource.Get(ctx, o.GetName(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is none to update: store it first with Stores: %w", err)
+		return fmt.Errorf("there is no object to update: store it first with Stores: %w", err)
 	}
 	if err != nil {
 		return err

@@ -203,7 +203,7 @@ func TestCRDFails(t *testing.T) {
 		"no name":      {"nobody could name it later", func(d *planetest.Definition) { d.Stores(aWidget("{size: 1}")) }, []string{"needs a name"}},
 		"reads":        {"what is not there cannot be read", func(d *planetest.Definition) { d.Reads(named("missing", "{size: 1}")) }, []string{"not found"}},
 		"converts":     {"a version must be served", func(d *planetest.Definition) { d.Converts(aWidget("{size: 1}"), "v7", aWidget("{size: 1}")) }, []string{"example.com/v7 Widget is not served"}},
-		"no CRD":       {"an update needs a CRD", func(d *planetest.Definition) { d.Update(planetest.YAML(aWidget("{size: 1}"))) }, []string{"no CRD of apiextensions"}},
+		"no CRD":       {"an update needs a CRD", func(d *planetest.Definition) { d.Update(planetest.YAML(aWidget("{size: 1}"))) }, []string{"not a CRD of apiextensions"}},
 		"empty source": {"an update needs a CRD", func(d *planetest.Definition) { d.Update(planetest.YAML("")) }, []string{"no CRD in the source"}},
 		"versions":     {"the stored versions are shown", func(d *planetest.Definition) { d.StoredVersions("v2") }, []string{`["v1"], want ["v2"]`}},
 		"takes":        {"an update that is taken is not refused", func(d *planetest.Definition) { d.RefusesToUpdate(widgetCRD()) }, []string{"is accepted, want it rejected"}},

@@ -52,7 +52,7 @@ func (p *Plane) Consistently(t TB, d time.Duration, check func(ctx context.Conte
 	for over := false; ; {
 		changed := p.server.changes.Next()
 		if err := check(ctx); err != nil {
-			t.Fatalf("consistently: not any more after %v: %v", time.Since(begun).Round(time.Millisecond), err)
+			t.Fatalf("consistently: failed after %v: %v", time.Since(begun).Round(time.Millisecond), err)
 		}
 		if over {
 			return

@@ -24,13 +24,13 @@ func (p *Plane) Golden(t TB, file string) {
 	}
 	want, err := os.ReadFile(file) //nolint:gosec // a test says what it reads
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Fatalf("golden: there is no %s: %s=1 makes it", file, UpdateVariable)
+		t.Fatalf("golden: there is no %s: set %s=1 to write it", file, UpdateVariable)
 	}
 	if err != nil {
 		t.Fatalf("golden: %v", err)
 	}
 	if string(want) != got {
-		t.Errorf("golden: the plane differs from %s (-file +plane; %s=1 writes the file):\n%s",
+		t.Errorf("golden: the plane differs from %s (-file +plane; set %s=1 to write the file):\n%s",
 			file, UpdateVariable, lineDiff(string(want), got))
 	}
 }

@@ -34,7 +34,7 @@ func (p *Plane) Forgotten(t TB, informer Informer, objects ...metav1.Object) {
 	for _, o := range objects {
 		p.cached(t, informer, o, func(cached metav1.Object) error {
 			if cached != nil {
-				return errors.New("it has the object")
+				return errors.New("it still has the object")
 			}
 			return nil
 		})

@@ -117,7 +117,7 @@ func (s *server) stop() error {
 	case <-s.done:
 	case <-time.After(stopPatience):
 		left, err := s.tag.goroutines()
-		return errors.Join(fmt.Errorf("the plane does not stop after %v; its goroutines are:\n%q", stopPatience, left), err)
+		return errors.Join(fmt.Errorf("the plane did not stop within %v; its goroutines are:\n%q", stopPatience, left), err)
 	}
 	if s.err != nil {
 		return fmt.Errorf("the plane ended: %w", s.err)

@@ -120,7 +120,7 @@ func prepareWebhooks(o *unstructured.Unstructured, hosts map[string]bool) (*unst
 	case admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration"),
 		admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration"):
 	default:
-		return nil, fmt.Errorf("it is of %s, and no webhook configuration of %s", kind.GroupVersion(), admissionv1.SchemeGroupVersion)
+		return nil, fmt.Errorf("it is of %s, not a webhook configuration of %s", kind.GroupVersion(), admissionv1.SchemeGroupVersion)
 	}
 	if o.GetName() == "" {
 		return nil, errors.New("metadata.name is missing")

@@ -115,7 +115,7 @@ func (w *probe) await(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	last := errors.New("the server does not ask: has the plane the webhook parts of package admit?")
+	last := errors.New("the server does not call webhooks: does the plane have the webhook parts of package admit?")
 	err = wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		ns, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceDefault, metav1.GetOptions{})
 		if err == nil {

@@ -174,7 +174,7 @@ func TestWebhooksFail(t *testing.T) {
 	}{
 		"no handler":    {"nobody would answer", planetest.WithWebhooks(nil, planetest.YAML(webhookManifests)), "the handler is nil"},
 		"nothing":       {"an empty file is a mistake", planetest.WithWebhooks(ok, planetest.YAML("")), "there is no ValidatingWebhookConfiguration"},
-		"another kind":  {"it would be left out", planetest.WithWebhooks(ok, planetest.YAML("{apiVersion: v1, kind: Service, metadata: {name: x}}")), "document 1: Service x: it is of v1, and no webhook configuration"},
+		"another kind":  {"it would be left out", planetest.WithWebhooks(ok, planetest.YAML("{apiVersion: v1, kind: Service, metadata: {name: x}}")), "document 1: Service x: it is of v1, not a webhook configuration"},
 		"no name":       {"it cannot be written", planetest.WithWebhooks(ok, planetest.YAML(strings.Replace(head, "name: x", "a: b", 1)+"]}")), "metadata.name is missing"},
 		"no client":     {"nobody would be asked", planetest.WithWebhooks(ok, planetest.YAML(head+"{name: a.example.com}]}")), "webhooks[0].clientConfig: neither a service nor a url"},
 		"no object":     {"it cannot be read", planetest.WithWebhooks(ok, planetest.YAML(head+"1]}")), "webhooks[0] is float64"},

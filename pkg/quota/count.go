@@ -89,7 +89,7 @@ func (c *counter) run(ctx context.Context, quotas cache.SharedIndexInformer) err
 	}
 	defer func() { _ = quotas.RemoveEventHandler(registration) }() // registered above
 	c.queue.Run(ctx, 1, c.count, func(ctx context.Context, k key, err error) {
-		klog.FromContext(ctx).Error(err, "A quota cannot be counted yet", "namespace", k.namespace, "name", k.name)
+		klog.FromContext(ctx).Error(err, "Cannot count a quota yet; will retry", "namespace", k.namespace, "name", k.name)
 	})
 	return nil
 }

@@ -58,7 +58,7 @@ func services() measured {
 		usage: func(item runtime.Object) (corev1.ResourceList, error) {
 			s, ok := item.(*corev1.Service)
 			if !ok {
-				return nil, fmt.Errorf("a %T is no Service", item)
+				return nil, fmt.Errorf("a %T is not a Service", item)
 			}
 			ports, balancers := 0, 0
 			switch s.Spec.Type {
@@ -86,7 +86,7 @@ func claims() measured {
 		usage: func(item runtime.Object) (corev1.ResourceList, error) {
 			c, ok := item.(*corev1.PersistentVolumeClaim)
 			if !ok {
-				return nil, fmt.Errorf("a %T is no PersistentVolumeClaim", item)
+				return nil, fmt.Errorf("a %T is not a PersistentVolumeClaim", item)
 			}
 			return corev1.ResourceList{corev1.ResourceRequestsStorage: c.Spec.Resources.Requests[corev1.ResourceStorage]}, nil
 		},

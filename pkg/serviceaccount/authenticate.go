@@ -80,10 +80,10 @@ func (c *claims) check(now time.Time) error {
 	}
 	k := c.Kubernetes
 	if k.ServiceAccount.UID == "" || c.Subject != serviceaccount.MakeUsername(k.Namespace, k.ServiceAccount.Name) {
-		return errors.New("its subject is not its service account")
+		return errors.New("its subject is not the service account that it names")
 	}
 	if _, _, err := serviceaccount.SplitUsername(c.Subject); err != nil {
-		return fmt.Errorf("its subject is no service account: %w", err)
+		return fmt.Errorf("its subject is not a service account: %w", err)
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func same(what string, ref reference, obj metav1.Object, err error) error {
 	case err != nil:
 		return fmt.Errorf("read %s %q: %w", what, ref.Name, err)
 	case obj.GetUID() != ref.UID:
-		return fmt.Errorf("%s %q has another UID: it was deleted and made again", what, ref.Name)
+		return fmt.Errorf("%s %q has another UID: it was deleted and created again", what, ref.Name)
 	}
 	if ends := obj.GetDeletionTimestamp(); ends != nil && !ends.After(time.Now()) {
 		return fmt.Errorf("%s %q is being deleted", what, ref.Name)

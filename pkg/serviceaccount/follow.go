@@ -34,6 +34,6 @@ func (i *issuer) use(ctx context.Context, content []byte) error {
 	}
 	now := i.now.Load()
 	i.now.Store(&running{keys: keys, core: now.core, metadata: now.metadata})
-	klog.FromContext(ctx).Info("Service account tokens are signed with other keys", "signs", keys.signer.id, "keys", len(keys.all))
+	klog.FromContext(ctx).Info("Service account tokens are now signed with other keys", "signs", keys.signer.id, "keys", len(keys.all))
 	return nil
 }

@@ -103,14 +103,14 @@ func (t *parsed) issuer() string {
 // verify returns what a token says when one of the keys signed it.
 func (r *keyring) verify(t *parsed) (*claims, error) {
 	if len(t.head.Critical) > 0 {
-		return nil, errors.New("its header has an extension that is not understood")
+		return nil, errors.New("its header has a critical extension, which is not supported")
 	}
 	k, ok := r.find(t.head.KeyID)
 	if !ok {
 		return nil, fmt.Errorf("no key has the id %.64q", t.head.KeyID)
 	}
 	if t.head.Algorithm != k.alg {
-		return nil, fmt.Errorf("the algorithm is %.64q: want %s, which is that of the key", t.head.Algorithm, k.alg)
+		return nil, fmt.Errorf("the algorithm is %.64q: want %s, the algorithm of the key", t.head.Algorithm, k.alg)
 	}
 	if !k.signed(t) {
 		return nil, errors.New("the signature is wrong")

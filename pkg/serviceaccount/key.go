@@ -100,7 +100,7 @@ func parseKeys(content []byte) (*keyring, error) {
 	// The decoder skips what it cannot read: another key would sign, or a key
 	// that must still verify would be missing.
 	if read != begun {
-		return nil, fmt.Errorf("%d of %d blocks of PEM can be read: one is damaged or cut off", read, begun)
+		return nil, fmt.Errorf("only %d of %d PEM blocks can be read: one is damaged or cut off", read, begun)
 	}
 	if len(r.all) == 0 {
 		return nil, errors.New("it has no key in PEM")

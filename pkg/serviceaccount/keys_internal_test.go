@@ -81,8 +81,8 @@ func TestParseKeys(t *testing.T) {
 		"Ed25519":       {"many cannot verify it", private(t, edwards), "", "want an RSA or an ECDSA key"},
 		"second broken": {"it would verify nothing", private(t, one) + short, "", `key 2: a block of type "RSA PRIVATE KEY" cannot be read`},
 		"certificate":   {"it is no key", block(t, "SOMETHING", []byte("a"), nil), "", `key 1: a block of type "SOMETHING" cannot be read`},
-		"cut off":       {"it is being written", private(t, one) + private(t, two)[:100], "", "1 of 2 blocks of PEM can be read"},
-		"first damaged": {"another key would sign", strings.Replace(private(t, one), "M", "!", 1) + private(t, two), "", "1 of 2 blocks of PEM can be read"},
+		"cut off":       {"it is being written", private(t, one) + private(t, two)[:100], "", "only 1 of 2 PEM blocks can be read"},
+		"first damaged": {"another key would sign", strings.Replace(private(t, one), "M", "!", 1) + private(t, two), "", "only 1 of 2 PEM blocks can be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			keys, err := parseKeys([]byte(c.content))
@@ -184,7 +184,7 @@ func TestFollow(t *testing.T) {
 	}{
 		{"the same", old, "", false, true},
 		{"empty while it is written", "", "it has no key in PEM", false, true},
-		{"half written", next + old[:80], "1 of 2 blocks of PEM can be read", false, true},
+		{"half written", next + old[:80], "only 1 of 2 PEM blocks can be read", false, true},
 		{"the new one signs", next + old, "", true, true},
 		{"the old one is gone", next, "", true, false},
 		{"and comes back", old + next, "", false, true},

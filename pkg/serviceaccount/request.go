@@ -101,7 +101,7 @@ func (t tokenRequests) Create(
 ) (runtime.Object, error) {
 	r, ok := obj.(*authenticationv1.TokenRequest)
 	if !ok {
-		return nil, fmt.Errorf("%T is no %T", obj, r)
+		return nil, fmt.Errorf("%T is not a %T", obj, r)
 	}
 	namespace, ok := request.NamespaceFrom(ctx)
 	if !ok || namespace == "" {

@@ -387,7 +387,7 @@ func TestFields(t *testing.T) {
 		part   serviceaccount.Tokens
 		want   string
 	}{
-		"two places": {"one key signs", serviceaccount.Tokens{KeyFile: "a", Dir: "b"}, "fields KeyFile and Dir: give one of them"},
+		"two places": {"one key signs", serviceaccount.Tokens{KeyFile: "a", Dir: "b"}, "fields KeyFile and Dir: set only one"},
 		"http":       {"others fetch keys from there", serviceaccount.Tokens{Issuer: "http://a"}, `field Issuer: "http://a": want an https URL`},
 		"user":       {"it is published", serviceaccount.Tokens{Issuer: "https://a:b@c"}, "field Issuer"},
 		"query":      {"paths are added to it", serviceaccount.Tokens{Issuer: "https://a?b"}, "field Issuer"},

@@ -95,7 +95,7 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 func (t Tokens) check() error {
 	var errs []error
 	if t.KeyFile != "" && t.Dir != "" {
-		errs = append(errs, errors.New("fields KeyFile and Dir: give one of them: Dir is where a key is made"))
+		errs = append(errs, errors.New("fields KeyFile and Dir: set only one: Dir is where a key is made"))
 	}
 	u, err := url.Parse(t.Issuer)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -105,7 +105,7 @@ func (t Tokens) check() error {
 		errs = append(errs, errors.New("field Audiences: an audience is empty"))
 	}
 	if t.MaxExpiration != 0 && t.MaxExpiration < shortest {
-		errs = append(errs, fmt.Errorf("field MaxExpiration: it is %v: give %v or more, the least that may be asked for",
+		errs = append(errs, fmt.Errorf("field MaxExpiration: %v is too short: give %v or more, the shortest that a request may ask for",
 			t.MaxExpiration, shortest))
 	}
 	return errors.Join(errs...)

@@ -207,7 +207,7 @@ func TestFlags(t *testing.T) {
 	for _, want := range []string{
 		"warning: --runtime-config is not supported and has no effect\n",
 		"warning: --kubelet-timeout is not supported and has no effect\n",
-		"warning: --feature-gates NoSuchGate=true has no effect: gates are as they are by default\n",
+		"warning: --feature-gates NoSuchGate=true has no effect: feature gates keep their defaults\n",
 		"warning: --enable-admission-plugins PodSecurity has no effect: there is no such plugin\n",
 		"warning: --disable-admission-plugins NamespaceLifecycle has no effect: it is always on\n",
 	} {

@@ -25,9 +25,9 @@ func mysqlEngine() engine {
 			return mysql.DB{URL: url, DialTimeout: timeout}
 		},
 		lacks: lacksOfSQL(map[string]lack{
-			"keys/hold every byte":                     never("keys are ASCII, and those that differ in case only are one"),
-			"keys/have bytewise order":                 never("keys are ASCII, and those that differ in case only are one"),
-			"keys/of a prefix end at its last one":     never("keys are ASCII, and those that differ in case only are one"),
+			"keys/hold every byte":                     never("keys are ASCII, and keys that differ only in case are the same"),
+			"keys/have bytewise order":                 never("keys are ASCII, and keys that differ only in case are the same"),
+			"keys/of a prefix end at its last one":     never("keys are ASCII, and keys that differ only in case are the same"),
 			"lifecycle/starts and stops leave nothing": never("every start leaves a connection and its goroutine until the process ends"),
 		}),
 	}

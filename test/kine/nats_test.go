@@ -24,10 +24,10 @@ const startTimeout = 2 * time.Minute
 
 // Why a test of the contract does not hold on NATS.
 const (
-	changedBytes        = "bytes of a key that are no UTF-8 are changed"
+	changedBytes        = "bytes of a key that are not UTF-8 are changed"
 	oldRefusals         = "a refused write answers with the revision of its key, not with the current one"
-	missedWrites        = "who lists and then watches may miss writes"
-	unnoticedCompaction = "what was compacted may be read and watched for a while, as if it were not"
+	missedWrites        = "a client that lists and then watches may miss writes"
+	unnoticedCompaction = "compacted revisions may be read and watched for a while, as if they were not compacted"
 )
 
 func natsEngine() engine {
@@ -41,13 +41,13 @@ func natsEngine() engine {
 		},
 		lacks: lacks(map[string]lack{
 			"compaction/ends older revisions only":                 never(compactsAnything),
-			"compaction/is agreed on by servers":                   unsure("a watch of the key by which API servers agree on compactions hears nothing"),
-			"compaction/leaves a clean list and watch":             never("a compaction takes revisions itself"),
+			"compaction/is agreed on by servers":                   unsure("a watch of the key by which API servers agree on compactions gets no events"),
+			"compaction/leaves a clean list and watch":             never("a compaction itself uses up revisions"),
 			"keys/have bytewise order":                             never(changedBytes),
 			"keys/hold every byte":                                 never(changedBytes),
 			"keys/of a prefix end at its last one":                 never(changedBytes),
 			"leases/end in the order of their time":                never(alwaysPrevious),
-			"leases/end the keys they hold, not before their time": unsure("a key whose lease ended may still be read when its deletion was told"),
+			"leases/end the keys they hold, not before their time": unsure("a key whose lease ended may still be readable after the event of its deletion"),
 			"leases/spare what was written again":                  never(alwaysPrevious),
 			"leases/that nobody granted are refused":               never(anyLease),
 			"lifecycle/starts and stops leave nothing":             unsure("a stop right after a start ends the process with a nil pointer"),
@@ -55,7 +55,7 @@ func natsEngine() engine {
 			"progress/reaches the newest revision":                 unsure(earlyProgress),
 			"reads/in pages end at a compaction":                   unsure(unnoticedCompaction),
 			"reads/of an empty list can be followed":               unsure(missedWrites),
-			"reads/of old revisions are exact":                     never("a list at a revision answers with that one, not with the current one"),
+			"reads/of old revisions are exact":                     never("a list at a revision answers with that revision, not with the current one"),
 			"revisions/never go back for a client":                 unsure(oldRefusals),
 			"revisions/are global and one for each write":          never(oldRefusals),
 			"traits/Shared is seen by other servers":               unsure("a list does not show at once what another server wrote"),
@@ -64,7 +64,7 @@ func natsEngine() engine {
 			"watches/miss nothing after a list":                    unsure(missedWrites),
 			"watches/of what was compacted are refused":            unsure(unnoticedCompaction),
 			"watches/tell the previous value":                      never(alwaysPrevious),
-			"writes/of many deletes only one happens":              unsure("each of several who delete a key at the same time is told that it did"),
+			"writes/of many deletes only one happens":              unsure("several clients that delete a key at the same time all succeed"),
 		}),
 	}
 }

@@ -19,7 +19,7 @@ func t4Engine() engine {
 		},
 		lacks: lacks(map[string]lack{
 			"compaction/ends older revisions only":     never(compactsAnything),
-			"compaction/leaves a clean list and watch": never("an event after it has no value from before"),
+			"compaction/leaves a clean list and watch": never("an event after a compaction has no previous value"),
 			"keys/of a prefix end at its last one":     never("a watch of a prefix whose last byte is 0xff has events of the keys before it"),
 			"leases/end in the order of their time":    never(alwaysPrevious),
 			"leases/spare what was written again":      never(alwaysPrevious),

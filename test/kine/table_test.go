@@ -77,19 +77,19 @@ func unsure(why string) lack { return lack{"not promised", why} }
 
 // Why a test of the contract does not hold.
 const (
-	alwaysPrevious   = "every event has its previous value, asked for or not, and no event is filtered"
-	anyLease         = "a lease that nobody granted is taken"
-	compactsAnything = "a compaction of the future or of what was compacted is no error, and a read at the compacted revision is one"
-	deleteOfDeleted  = "who deletes a key at the same time as another is given the mark of the deletion"
-	deleteOfNothing  = "the deletion of a key that never was succeeds"
-	dropsUnread      = "a compaction may drop what a watch has not been told yet"
-	earlyProgress    = "a notification of progress may be older than the request for it"
+	alwaysPrevious   = "every event has its previous value, requested or not, and filters of events have no effect"
+	anyLease         = "a lease that was never granted is accepted"
+	compactsAnything = "a compaction to a future or to a compacted revision is no error, but a read at the compacted revision is one"
+	deleteOfDeleted  = "a client that deletes a key at the same time as another one gets the tombstone"
+	deleteOfNothing  = "the deletion of a key that never existed succeeds"
+	dropsUnread      = "a compaction may drop events that a watch has not received yet"
+	earlyProgress    = "a progress notification may be older than the request for it"
 	keysAreText      = "a key is text: other bytes are refused"
-	lateCommits      = "a revision is given before its write is visible: who lists and then watches misses writes"
-	lateEvents       = "an event may come after the notification of progress to its revision"
+	lateCommits      = "a revision is assigned before its write is visible: a client that lists and then watches misses writes"
+	lateEvents       = "an event may come after the progress notification of its revision"
 	newestStays      = "a compaction keeps the newest revision, and says so"
-	olderAnswers     = "an answer may be older than one before it, or than its own revision"
-	skipsRevisions   = "writes at the same time skip revisions"
+	olderAnswers     = "an answer may be older than an earlier answer, or than its own revision"
+	skipsRevisions   = "concurrent writes skip revisions"
 	watchFromNow     = "a watch from now on may begin with older events"
 )
 

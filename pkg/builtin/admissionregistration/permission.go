@@ -97,7 +97,7 @@ func (p *permission) SetExternalKubeClientSet(c kubernetes.Interface) { p.client
 
 func (p *permission) ValidateInitialization() error {
 	if p.authorizer == nil || p.mapper == nil || p.client == nil {
-		return errors.New("it was given no authorizer, RESTMapper or client")
+		return errors.New("it needs an authorizer, a RESTMapper and a client")
 	}
 	return nil
 }

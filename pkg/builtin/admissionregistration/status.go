@@ -96,7 +96,7 @@ func (t *types) run(ctx context.Context, policies cache.SharedIndexInformer) err
 		}
 		return nil
 	}, func(ctx context.Context, name string, err error) {
-		klog.FromContext(ctx).Error(err, "The status of a policy cannot be written yet", "validatingAdmissionPolicy", name)
+		klog.FromContext(ctx).Error(err, "Cannot write the status of a policy yet; will retry", "validatingAdmissionPolicy", name)
 	})
 	return nil
 }

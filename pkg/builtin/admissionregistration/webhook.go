@@ -107,7 +107,7 @@ func withoutEffect(hooks []hook) []string {
 		for j, rule := range h.Rules {
 			at := field.NewPath("webhooks").Index(i).Child("rules").Index(j)
 			for _, r := range reviews(rule) {
-				warnings = append(warnings, fmt.Sprintf("%s: webhooks are not asked about %s: this rule has no effect on it", at, r))
+				warnings = append(warnings, fmt.Sprintf("%s: webhooks are not called for %s: this rule has no effect on it", at, r))
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func TestRulesWithoutEffect(t *testing.T) {
 	c.Webhooks[0].Rules = append(c.Webhooks[0].Rules, admissionv1.RuleWithOperations{Rule: admissionv1.Rule{
 		APIGroups: []string{"", "authorization.k8s.io"}, Resources: []string{"pods", "subjectaccessreviews"},
 	}}, admissionv1.RuleWithOperations{Rule: admissionv1.Rule{APIGroups: []string{"*"}, Resources: []string{"*"}}})
-	want := []string{"webhooks[0].rules[1]: webhooks are not asked about subjectaccessreviews.authorization.k8s.io: this rule has no effect on it"}
+	want := []string{"webhooks[0].rules[1]: webhooks are not called for subjectaccessreviews.authorization.k8s.io: this rule has no effect on it"}
 	if diff := cmp.Diff(want, withoutEffect(mutatingHooks(c))); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

@@ -40,7 +40,7 @@ func (s *signers) allowed(ctx context.Context, who user.Info, verb, signer strin
 			return true
 		}
 		if err != nil {
-			klog.FromContext(ctx).V(3).Info("The authorizer has no answer", "verb", verb, "signer", name, "reason", reason, "err", err)
+			klog.FromContext(ctx).V(3).Info("Authorization check failed", "verb", verb, "signer", name, "reason", reason, "err", err)
 		}
 	}
 	return false

@@ -66,12 +66,12 @@ func (s Signer) authority() (*authority, error) {
 // what the key signs.
 func checkAuthority(certificate *x509.Certificate, key crypto.Signer) error {
 	if !certificate.IsCA || certificate.KeyUsage != 0 && certificate.KeyUsage&x509.KeyUsageCertSign == 0 {
-		return fmt.Errorf("the certificate %q is not that of an authority: it must have CA:TRUE and the usage cert sign",
+		return fmt.Errorf("the certificate %q is not a CA certificate: it must have CA:TRUE and the usage cert sign",
 			certificate.Subject)
 	}
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	if !ok || !public.Equal(certificate.PublicKey) {
-		return fmt.Errorf("the key is not that of the certificate %q", certificate.Subject)
+		return fmt.Errorf("the key does not belong to the certificate %q", certificate.Subject)
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func (s Signer) issue(r *csr, now time.Time) ([]byte, error) {
 		return nil, err
 	}
 	if !now.Before(ca.certificate.NotAfter) {
-		return nil, fmt.Errorf("the certificate authority ended at %v: replace it", ca.certificate.NotAfter)
+		return nil, fmt.Errorf("the certificate authority expired at %v: replace it", ca.certificate.NotAfter)
 	}
 	lasts := s.validity(r.Spec.ExpirationSeconds)
 	template.NotBefore, template.NotAfter = now.Add(-backdate), now.Add(lasts)
@@ -159,7 +159,7 @@ func (s Signer) checkRequest(r *csr, parsed *x509.CertificateRequest) error {
 	for _, name := range r.Spec.Usages {
 		switch name {
 		case certificatesv1.UsageCertSign, certificatesv1.UsageCRLSign:
-			return fmt.Errorf("invalid usage for a certificate that is not of an authority: %s", name)
+			return fmt.Errorf("invalid usage for a certificate that is not a CA: %s", name)
 		case certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment, certificatesv1.UsageClientAuth:
 		default:
 			if client {

@@ -28,7 +28,7 @@ func (s *signers) validatePodUpdate(ctx context.Context, r, old *podRequest) fie
 	path := field.NewPath("spec", "signerName")
 	who, ok := request.UserFrom(ctx)
 	if !ok {
-		return field.ErrorList{field.InternalError(path, errors.New("nobody is asking"))}
+		return field.ErrorList{field.InternalError(path, errors.New("the request has no user"))}
 	}
 	if !s.allowed(ctx, who, "sign", old.Spec.SignerName) {
 		return field.ErrorList{field.Forbidden(path,

@@ -99,7 +99,8 @@ func (s Signer) check() error {
 			s.Name, certificatesv1.KubeAPIServerClientSignerName))
 	}
 	if least := shortest * time.Second; s.Duration != 0 && s.Duration < least {
-		errs = append(errs, fmt.Errorf("field Duration: it is %v: give %v or more, the least that may be asked for", s.Duration, least))
+		errs = append(errs, fmt.Errorf("field Duration: %v is too short: give %v or more, the shortest that a request may ask for",
+			s.Duration, least))
 	}
 	given, named := s.Certificate != nil || s.Key != nil, s.CertificateFile != "" || s.KeyFile != ""
 	switch {

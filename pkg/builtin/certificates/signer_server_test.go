@@ -66,7 +66,7 @@ func TestSigner(t *testing.T) {
 	verify(t, until(t, admin, "good", "Approved,Issued"), ca, "CN=ann,O=a")
 	failed := until(t, admin, "bad", "Approved,Failed")
 	if c := conditions(failed, certificatesv1.CertificateFailed)[0]; c.Reason != "SignerValidationFailure" ||
-		c.Message != "invalid usage for a certificate that is not of an authority: crl sign" || c.LastTransitionTime.IsZero() {
+		c.Message != "invalid usage for a certificate that is not a CA: crl sign" || c.LastTransitionTime.IsZero() {
 		t.Errorf("a failure says why: %+v", c)
 	}
 

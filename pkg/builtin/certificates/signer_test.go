@@ -35,18 +35,18 @@ func TestSignerFields(t *testing.T) {
 		"two":   {reason: "one would be ignored", change: func(s *Signer) { s.KeyFile = "b" }, want: "either as Certificate and Key or as"},
 		"key": {
 			reason: "what it signs would not verify", change: func(s *Signer) { s.Key = newKey(t) },
-			want: `fields Certificate and Key: the key is not that of the certificate "CN=test-ca"`,
+			want: `fields Certificate and Key: the key does not belong to the certificate "CN=test-ca"`,
 		},
 		"leaf": {
 			reason: "nobody trusts what a leaf signs", change: func(s *Signer) { s.Certificate = &x509.Certificate{PublicKey: ca.key.Public()} },
-			want: "is not that of an authority",
+			want: "is not a CA certificate",
 		},
 		"kubelet": {
 			reason: "its rules need nodes", change: func(s *Signer) { s.Name = certificatesv1.KubeletServingSignerName },
 			want: "field Name: kubernetes.io/kubelet-serving is for kubelets",
 		},
 		"long":  {reason: "a Lease is named after it", change: func(s *Signer) { s.Name = "example.com/" + strings.Repeat("a", 200) }, want: "longer than 200 characters"},
-		"brief": {reason: "less cannot be asked for", change: func(s *Signer) { s.Duration = time.Minute }, want: "field Duration: it is 1m0s: give 10m0s or more"},
+		"brief": {reason: "less cannot be asked for", change: func(s *Signer) { s.Duration = time.Minute }, want: "field Duration: 1m0s is too short: give 10m0s or more"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestIssueRefused(t *testing.T) {
 		usages []certificatesv1.KeyUsage
 		want   string
 	}{
-		"authority": {"it would sign in our name", "example.com/any", nil, []certificatesv1.KeyUsage{"cert sign"}, "invalid usage for a certificate that is not of an authority: cert sign"},
+		"authority": {"it would sign in our name", "example.com/any", nil, []certificatesv1.KeyUsage{"cert sign"}, "invalid usage for a certificate that is not a CA: cert sign"},
 		"unknown":   {"it may have been stored by another server", "example.com/any", nil, []certificatesv1.KeyUsage{"flying"}, `unknown usage: "flying"`},
 		"server":    {"the well-known signer is for clients", client, nil, []certificatesv1.KeyUsage{"client auth", "server auth"}, "invalid usage for client certificate: server auth"},
 		"no client": {"the well-known signer is for clients", client, nil, []certificatesv1.KeyUsage{"digital signature"}, "missing required usage for client certificate: client auth"},
@@ -184,7 +184,7 @@ func TestAuthorityThatEnded(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, -time.Minute)
 	_, err := Signer{Name: "example.com/client", Certificate: ca.certificate, Key: ca.key, Duration: time.Hour}.issue(newRequest(t, "a", "example.com/client"), time.Now())
-	if err == nil || errors.As(err, new(requestError)) || !strings.Contains(err.Error(), "the certificate authority ended at") {
+	if err == nil || errors.As(err, new(requestError)) || !strings.Contains(err.Error(), "the certificate authority expired at") {
 		t.Errorf("the request is not at fault, and is tried again: got %v", err)
 	}
 }
@@ -217,7 +217,7 @@ func TestAuthorityFiles(t *testing.T) {
 		t.Error("another certificate was read")
 	}
 	_, s.KeyFile = writeAuthority(t, other)
-	if _, err := s.authority(); err == nil || !strings.Contains(err.Error(), "the key is not that of the certificate") {
+	if _, err := s.authority(); err == nil || !strings.Contains(err.Error(), "the key does not belong to the certificate") {
 		t.Errorf("a key of another certificate is a mistake: got %v", err)
 	}
 	s.KeyFile = s.CertificateFile

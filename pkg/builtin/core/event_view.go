@@ -45,8 +45,9 @@ func newEventLabel(label, value string) (string, string, error) {
 			return "involvedObject." + name, value, nil
 		}
 	}
-	return "", "", fmt.Errorf("%q is not a field that events can be selected by: use metadata.name, metadata.namespace, "+
-		"reason, type, reportingController, or kind, namespace, name, uid, apiVersion, resourceVersion, fieldPath of regarding", label)
+	return "", "", fmt.Errorf("events cannot be selected by the field %q: use metadata.name, metadata.namespace, "+
+		"reason, type, reportingController, or regarding. followed by "+
+		"kind, namespace, name, uid, apiVersion, resourceVersion or fieldPath", label)
 }
 
 // eventView serves the events of v1 as events.k8s.io/v1: it converts requests
@@ -70,7 +71,7 @@ func (v *eventView) of(r controlplane.Resource) controlplane.Resource {
 		}
 		var ok bool
 		if v.stored, ok = built[corev1.SchemeGroupVersion.Version][r.Name].(rest.StandardStorage); !ok {
-			return nil, errors.New("the storage of events does not have every verb")
+			return nil, errors.New("the storage of events does not support every verb")
 		}
 		return built, nil
 	}
@@ -204,7 +205,7 @@ type updatedEvent struct{ rest.UpdatedObjectInfo }
 func (u updatedEvent) UpdatedObject(ctx context.Context, oldObj runtime.Object) (runtime.Object, error) {
 	old, ok := oldObj.(*corev1.Event)
 	if !ok {
-		return nil, fmt.Errorf("%T is no event of v1", oldObj)
+		return nil, fmt.Errorf("%T is not a v1 Event", oldObj)
 	}
 	obj, err := u.UpdatedObjectInfo.UpdatedObject(ctx, toNewEvent(old))
 	if err != nil {
@@ -229,7 +230,7 @@ func (u updatedEvent) UpdatedObject(ctx context.Context, oldObj runtime.Object) 
 func coreEventOf(obj runtime.Object) (*corev1.Event, error) {
 	n, ok := obj.(*eventsv1.Event)
 	if !ok {
-		return nil, fmt.Errorf("%T is no event of %s", obj, eventsv1.SchemeGroupVersion)
+		return nil, fmt.Errorf("%T is not an Event of %s", obj, eventsv1.SchemeGroupVersion)
 	}
 	return toCoreEvent(n), nil
 }

@@ -90,7 +90,7 @@ func awaitNamespaces(ctx context.Context, informer cache.SharedIndexInformer, na
 			select {
 			case <-added:
 			case <-ctx.Done():
-				return fmt.Errorf("namespace %q is not seen by admission: %w", name, context.Cause(ctx))
+				return fmt.Errorf("namespace %q is not yet visible to admission: %w", name, context.Cause(ctx))
 			}
 		}
 	}

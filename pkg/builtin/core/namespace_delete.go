@@ -56,7 +56,7 @@ func namespaceResource() controlplane.Resource {
 		for version, paths := range versions {
 			verbs, ok := paths[r.Name].(namespaceVerbs)
 			if !ok {
-				return nil, fmt.Errorf("%s/%s: %T lacks a verb that namespaces have", version, r.Name, paths[r.Name])
+				return nil, fmt.Errorf("%s/%s: %T does not support every verb of namespaces", version, r.Name, paths[r.Name])
 			}
 			paths[r.Name] = namespaceStorage{namespaceVerbs: verbs, store: store}
 		}

@@ -49,7 +49,7 @@ func find(name string) (apiGroup, string, error) {
 		}
 	}
 	if home, ok := elsewhere()[name]; ok {
-		return apiGroup{}, "", fmt.Errorf("resource %q: %s serves it: use that", name, home)
+		return apiGroup{}, "", fmt.Errorf("resource %q: %s serves it: use that package", name, home)
 	}
 	var all []string
 	for _, g := range every() {
@@ -57,7 +57,7 @@ func find(name string) (apiGroup, string, error) {
 			all = append(all, g.qualified(d.Name()))
 		}
 	}
-	return apiGroup{}, "", fmt.Errorf("resource %q: kube has none of that name; %s", name, suggest(name, all))
+	return apiGroup{}, "", fmt.Errorf("resource %q: kube has no such resource; %s", name, suggest(name, all))
 }
 
 func findGroup(name string) (apiGroup, error) {
@@ -70,10 +70,10 @@ func findGroup(name string) (apiGroup, error) {
 	}
 	for qualified, home := range elsewhere() {
 		if group := schema.ParseGroupResource(qualified).Group; group != "" && group == name {
-			return apiGroup{}, fmt.Errorf("group %q: %s serves it: use that", name, home)
+			return apiGroup{}, fmt.Errorf("group %q: %s serves it: use that package", name, home)
 		}
 	}
-	return apiGroup{}, fmt.Errorf("group %q: kube has none of that name; %s", name, suggest(name, all))
+	return apiGroup{}, fmt.Errorf("group %q: kube has no such group; %s", name, suggest(name, all))
 }
 
 // suggest returns the names that begin like this one, or else all.

@@ -98,11 +98,11 @@ func (p part) Install(plan *controlplane.Plan) error {
 // unknown is the error for a resource that the group does not have.
 func (g apiGroup) unknown(name string) error {
 	if home, ok := elsewhere()[g.qualified(name)]; ok {
-		return fmt.Errorf("resource %q: %s serves it: use that", name, home)
+		return fmt.Errorf("resource %q: %s serves it: use that package", name, home)
 	}
 	var names []string
 	for _, d := range g.group().Resources() {
 		names = append(names, d.Name())
 	}
-	return fmt.Errorf("resource %q: %s has none of that name; it has %s", name, g.gv, strings.Join(names, ", "))
+	return fmt.Errorf("resource %q: %s has no such resource; it has %s", name, g.gv, strings.Join(names, ", "))
 }

@@ -69,7 +69,7 @@ func Resources(names ...string) controlplane.Part {
 	return selection{"kube.Resources", func(p *controlplane.Plan) error {
 		var errs []error
 		if len(names) == 0 {
-			errs = append(errs, errors.New("it names no resource: give it some, or use kube.All"))
+			errs = append(errs, errors.New("it names no resource: name at least one, or use kube.All"))
 		}
 		for _, name := range names {
 			g, resource, err := find(name)
@@ -89,7 +89,7 @@ func Groups(names ...string) controlplane.Part {
 	return selection{"kube.Groups", func(p *controlplane.Plan) error {
 		var errs []error
 		if len(names) == 0 {
-			errs = append(errs, errors.New("it names no group: give it some, or use kube.All"))
+			errs = append(errs, errors.New("it names no group: name at least one, or use kube.All"))
 		}
 		for _, name := range names {
 			g, err := findGroup(name)

@@ -51,18 +51,18 @@ func TestMistakes(t *testing.T) {
 		part controlplane.Part
 		want string
 	}{
-		"misspelt":       {kube.Resources("deploymets.apps"), `resource "deploymets.apps": kube has none of that name; did you mean deployments.apps?`},
-		"without group":  {kube.Resources("statefulset"), `resource "statefulset": kube has none of that name; did you mean statefulsets.apps?`},
+		"misspelt":       {kube.Resources("deploymets.apps"), `resource "deploymets.apps": kube has no such resource; did you mean deployments.apps?`},
+		"without group":  {kube.Resources("statefulset"), `resource "statefulset": kube has no such resource; did you mean statefulsets.apps?`},
 		"abbreviated":    {kube.Resources("deploy"), `did you mean deployments.apps?`},
 		"wrong group":    {kube.Resources("jobs.apps"), `did you mean jobs.batch`},
-		"nothing near":   {kube.Resources("bananas"), `resource "bananas": kube has none of that name; it has pods, podtemplates,`},
+		"nothing near":   {kube.Resources("bananas"), `resource "bananas": kube has no such resource; it has pods, podtemplates,`},
 		"has a part":     {kube.Resources("configmaps"), `resource "configmaps": pkg/builtin/core serves it: use that`},
 		"has a package":  {kube.Resources("leases.coordination.k8s.io"), `pkg/builtin/coordination serves it`},
 		"none":           {kube.Resources(), `part "kube.Resources": it names no resource`},
-		"group":          {kube.Groups("app"), `group "app": kube has none of that name; did you mean apps`},
+		"group":          {kube.Groups("app"), `group "app": kube has no such group; did you mean apps`},
 		"group elsehere": {kube.Groups("coordination.k8s.io"), `group "coordination.k8s.io": pkg/builtin/coordination serves it: use that`},
 		"no group":       {kube.Groups(), `part "kube.Groups": it names no group`},
-		"of a group":     {kube.Apps("deployment"), `part "kube apps/v1": resource "deployment": apps/v1 has none of that name; it has deployments,`},
+		"of a group":     {kube.Apps("deployment"), `part "kube apps/v1": resource "deployment": apps/v1 has no such resource; it has deployments,`},
 		"trust bundles":  {kube.Resources("clustertrustbundles.certificates.k8s.io"), `pkg/builtin/certificates serves it: use that`},
 		"core":           {kube.Core("secrets"), `part "kube v1": resource "secrets": pkg/builtin/core serves it: use that`},
 	}

@@ -56,7 +56,7 @@ func extendPods(p *controlplane.Plan, r controlplane.Resource) controlplane.Reso
 		for version, paths := range versions {
 			binding, ok := paths["pods/binding"].(podBinding)
 			if !ok {
-				return nil, fmt.Errorf("%s/pods: sub-resource binding is missing", version)
+				return nil, fmt.Errorf("%s/pods: subresource binding is missing", version)
 			}
 			paths["bindings"] = bindings{binding}
 			paths["pods/eviction"] = podEviction{pods: binding.pods, budgets: budgets}

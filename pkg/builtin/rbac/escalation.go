@@ -48,7 +48,7 @@ func (g *guard) SetExternalKubeClientSet(c kubernetes.Interface) { g.client = c.
 
 func (g *guard) ValidateInitialization() error {
 	if g.authorizer == nil || g.client == nil {
-		return errors.New("it has no authorizer or no client")
+		return errors.New("it needs an authorizer and a client")
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (g *guard) mayBind(ctx context.Context, a admission.Attributes, ref rbacv1.
 func (g *guard) allowed(ctx context.Context, record *authorizer.AttributesRecord) bool {
 	decision, reason, err := g.authorizer.Authorize(ctx, record)
 	if err != nil {
-		klog.FromContext(ctx).V(3).Info("The authorizer has no answer", "verb", record.Verb, "reason", reason, "err", err)
+		klog.FromContext(ctx).V(3).Info("Authorization check failed", "verb", record.Verb, "reason", reason, "err", err)
 	}
 	return decision == authorizer.DecisionAllow
 }

@@ -22,7 +22,7 @@ func beginBootstrap(dir string) (isNew bool, err error) {
 	switch _, err := os.Stat(mark); {
 	case err == nil:
 		if err := os.RemoveAll(filepath.Join(dir, memberDir)); err != nil {
-			return false, fmt.Errorf("remove what an interrupted start left: %w", err)
+			return false, fmt.Errorf("remove the files of an interrupted start: %w", err)
 		}
 		return true, nil
 	case !errors.Is(err, os.ErrNotExist):

@@ -83,7 +83,7 @@ type guardedKV struct {
 // answer tells the writer whether there may be room soon.
 func (g *guardedKV) answer(err error) error {
 	if errors.Is(err, rpctypes.ErrGRPCNoSpace) && g.keeper.refused() {
-		return status.Error(codes.ResourceExhausted, "embedded etcd is full of history and drops it: try again")
+		return status.Error(codes.ResourceExhausted, "embedded etcd is full of history and is dropping it: try again")
 	}
 	return err
 }

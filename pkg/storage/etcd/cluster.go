@@ -167,7 +167,7 @@ func (s *cluster) unreachable(ctx context.Context, security *tls.Config, err err
 	}
 	for _, endpoint := range s.description.Endpoints {
 		if failed := probe(ctx, endpoint, security); failed != nil {
-			return fmt.Errorf("no answer within %v (%w): %w; check that it runs, its address and the certificates",
+			return fmt.Errorf("no answer within %v (%w): %w; check that it runs, and that its address and the certificates are right",
 				s.description.DialTimeout, err, failed)
 		}
 	}

@@ -83,7 +83,7 @@ func checkDatabase(path string) (applied uint64, err error) {
 	}()
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: databaseWait})
 	if errors.Is(err, bbolterrors.ErrTimeout) {
-		return 0, fmt.Errorf("database %s: in use by another program; stop that or choose another directory", path)
+		return 0, fmt.Errorf("database %s: in use by another program; stop that program or choose another directory", path)
 	}
 	if err != nil {
 		return 0, damaged(path, err)
@@ -95,7 +95,7 @@ func checkDatabase(path string) (applied uint64, err error) {
 			}
 		}
 		if info, err := os.Stat(path); err != nil || info.Size() < tx.Size() {
-			return errors.Join(err, fmt.Errorf("it has %d bytes, and its pages have %d", info.Size(), tx.Size()))
+			return errors.Join(err, fmt.Errorf("it has %d bytes, but its pages need %d", info.Size(), tx.Size()))
 		}
 		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
 			c := b.Cursor()
@@ -118,7 +118,7 @@ func advise(err error) error {
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w; the directory must be writable", err)
 	default:
-		return fmt.Errorf("%w; where the directory is damaged, restore a copy of it or choose another", err)
+		return fmt.Errorf("%w; if the directory is damaged, restore a copy of it or choose another", err)
 	}
 }
 

@@ -312,7 +312,7 @@ func (s *embedded) elect(ctx context.Context) error {
 		if now := server.AppliedIndex() + server.CommittedIndex(); now != at {
 			moved, at = time.Now(), now
 		} else if time.Since(moved) > electionPatience {
-			return fmt.Errorf("etcd reads no more of its log and does not lead itself since %v: the log in %s is damaged; "+
+			return fmt.Errorf("etcd has read no more of its log and has elected no leader for %v: the log in %s is damaged; "+
 				"restore a copy of the directory or choose another", electionPatience, filepath.Join(s.description.Dir, memberDir, "wal"))
 		}
 		select {
@@ -321,7 +321,7 @@ func (s *embedded) elect(ctx context.Context) error {
 		case <-s.failure.happened:
 			return advise(s.failure.err())
 		case <-server.StopNotify():
-			return errors.New("etcd stopped while it started")
+			return errors.New("etcd stopped during its start")
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the election: %w", context.Cause(ctx))
 		case <-tick.C:

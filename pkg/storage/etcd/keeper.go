@@ -186,7 +186,7 @@ func (k *keeper) compact(ctx context.Context, to sample) bool {
 	begun := time.Now()
 	_, err := k.server.Compact(ctx, &pb.CompactionRequest{Revision: to.revision, Physical: true})
 	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // by the API server, with a newer revision
-		klog.V(2).InfoS("History was not dropped", "dir", k.dir, "revision", to.revision, "err", err)
+		klog.V(2).InfoS("Could not drop history", "dir", k.dir, "revision", to.revision, "err", err)
 		return false
 	}
 	// Pages that one transaction frees can be used after the next one.
@@ -202,11 +202,11 @@ func (k *keeper) defrag() {
 	begun, before := time.Now(), k.server.Backend().Size()
 	k.defragged = begun
 	if err := k.server.Backend().Defrag(); err != nil {
-		klog.ErrorS(err, "The file was not made smaller: is there room for a second copy of what is in it?", "dir", k.dir, "bytes", before)
+		klog.ErrorS(err, "Could not shrink the file: is there room for a second copy of its contents?", "dir", k.dir, "bytes", before)
 		return
 	}
 	k.defragged = time.Now()
-	klog.InfoS("Made the file smaller", "dir", k.dir, "before", before, "after", k.server.Backend().Size(), "took", time.Since(begun))
+	klog.InfoS("Shrank the file", "dir", k.dir, "before", before, "after", k.server.Backend().Size(), "took", time.Since(begun))
 }
 
 // mayHaveRoom tells whether something changed since room was last looked for.
@@ -237,7 +237,7 @@ func (k *keeper) makeRoom(ctx context.Context) {
 	k.searchedUse = k.server.Backend().SizeInUse()
 	full := size > k.quota/20*19
 	if full != k.full.Swap(full) && full {
-		klog.ErrorS(nil, "The storage is full: all of it are objects. Delete some, or raise the quota", "dir", k.dir, "bytes", size,
+		klog.ErrorS(nil, "The storage is full of objects: delete some, or raise the quota", "dir", k.dir, "bytes", size,
 			"quota", k.quota)
 	}
 	if full || !k.isAlarmed() {
@@ -247,6 +247,6 @@ func (k *keeper) makeRoom(ctx context.Context) {
 		Action: pb.AlarmRequest_DEACTIVATE, MemberID: uint64(k.server.MemberID()), Alarm: pb.AlarmType_NOSPACE,
 	})
 	if err != nil && ctx.Err() == nil {
-		klog.ErrorS(err, "There is room, but etcd was not told", "dir", k.dir)
+		klog.ErrorS(err, "There is room again, but the alarm of etcd could not be disarmed", "dir", k.dir)
 	}
 }

@@ -43,6 +43,6 @@ func checkLog(dir string, applied uint64) error {
 }
 
 func endless(dir string, last, want uint64) error {
-	return fmt.Errorf("log %s: it is damaged: it ends at entry %d, and there were %d, so its end is lost; restore a copy of the directory "+
+	return fmt.Errorf("log %s: it is damaged: it ends at entry %d, but there were %d, so its end is lost; restore a copy of the directory "+
 		"or choose another", dir, last, want)
 }

@@ -104,7 +104,7 @@ func (b *backend) Start(ctx context.Context) error {
 	}
 	b.ready = true
 	// An error, because programs that log little must show it too.
-	klog.FromContext(ctx).Error(nil, "The storage does not keep all that API servers rely on",
+	klog.FromContext(ctx).Error(nil, "The storage does not guarantee everything that API servers rely on",
 		"storage", b.driver.Name, "limits", b.driver.Limits)
 	return nil
 }
@@ -129,7 +129,7 @@ func (b *backend) check(ctx context.Context, config drivers.Config) error {
 		select {
 		case <-time.After(retryCheck):
 		case <-limited.Done():
-			return fmt.Errorf("no answer within %v: %w; check that it runs, its address and the certificates",
+			return fmt.Errorf("no answer within %v: %w; check that it runs, and that its address and the certificates are right",
 				b.driver.DialTimeout, errors.Join(context.Cause(ctx), last))
 		}
 	}
@@ -213,5 +213,5 @@ type unstreamed struct{ pb.KVServer }
 
 // RangeStream implements the etcd KV service.
 func (unstreamed) RangeStream(*pb.RangeRequest, pb.KV_RangeStreamServer) error {
-	return status.Error(codes.Unimplemented, "a range is read by pages")
+	return status.Error(codes.Unimplemented, "range streams are not supported: read the range in pages")
 }

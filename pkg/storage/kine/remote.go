@@ -34,8 +34,8 @@ var ErrRefused = errors.New("refused")
 // LimitsOfSQL are the Driver.Limits of PostgreSQL and MySQL, which assign
 // revisions before their writes are visible.
 const LimitsOfSQL = "a client that lists and then watches may miss writes that others make at the same time, an event may come " +
-	"after the progress of its revision, a compaction may drop what a watch was not told yet, " +
-	"and the driver ends the process when the database is lost during one; " +
+	"after the progress notification of its revision, a compaction may drop events that a watch has not received yet, " +
+	"and the driver ends the process when it loses the database during a compaction; " +
 	"see docs/storage/kine.md"
 
 // Remote says where a database is and how to log in to it.
@@ -104,7 +104,7 @@ func (r Remote) parse() (*url.URL, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil || u.User == nil && strings.Contains(r.URL, "@") {
 		return nil, errors.New(
-			"the URL cannot be read: what is special in user and password needs percent-encoding")
+			"the URL cannot be read: special characters in the user and the password must be percent-encoded")
 	}
 	return u, nil
 }
@@ -125,10 +125,10 @@ func (r Remote) setPassword(u *url.URL) error {
 		return nil
 	}
 	if u.User.Username() == "" {
-		return errors.New("there is a password and no user: name it in the URL, as in scheme://user@host")
+		return errors.New("there is a password but no user: name the user in the URL, as in scheme://user@host")
 	}
 	if _, found := u.User.Password(); found {
-		return errors.New("the URL has a password, and so has Password or PasswordFile; use one of them")
+		return errors.New("the URL has a password, and Password or PasswordFile is set too; use one of them")
 	}
 	u.User = url.UserPassword(u.User.Username(), password)
 	return nil

@@ -27,7 +27,7 @@ func check(ctx context.Context, db *sql.DB, path string) (err error) {
 		for {
 			select {
 			case <-tick.C:
-				klog.InfoS("Checking the file after a stop that was not in order", "file", path, "bytes", bytes,
+				klog.InfoS("Checking the file because it was not closed cleanly", "file", path, "bytes", bytes,
 					"seconds", int(time.Since(begun).Seconds()))
 			case <-done:
 				return

@@ -62,7 +62,7 @@ func (k *keeper) finish(ctx context.Context) {
 	if err == nil && compacted > 0 {
 		err = k.sweep(ctx, compacted-1)
 	}
-	k.report(err, "The compaction that was interrupted is not finished")
+	k.report(err, "Could not finish an interrupted compaction")
 }
 
 func (k *keeper) report(err error, message string) {
@@ -123,7 +123,7 @@ func (k *keeper) trim(ctx context.Context) {
 	if err == nil {
 		err = k.shrink(ctx)
 	}
-	k.report(err, "History that is too long was not dropped; it is tried again")
+	k.report(err, "Could not drop history above its limit; will retry")
 }
 
 // tooMuch returns by how many bytes history exceeds its limit.
@@ -282,5 +282,5 @@ func (k *keeper) checkpoint(ctx context.Context) {
 			return nil
 		})
 	}
-	k.report(err, "SQLite's log was not moved into the file; it is tried again")
+	k.report(err, "Could not move SQLite's log into the file; will retry")
 }

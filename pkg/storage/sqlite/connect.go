@@ -36,7 +36,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	execer, ok := conn.(driver.ExecerContext)
 	if !ok {
-		return nil, errors.Join(fmt.Errorf("%T runs no statements", conn), conn.Close())
+		return nil, errors.Join(fmt.Errorf("%T cannot run statements", conn), conn.Close())
 	}
 	for _, statement := range c.setup {
 		if _, err := execer.ExecContext(ctx, statement, nil); err != nil {
@@ -56,12 +56,12 @@ func explain(err error) error {
 		return nil
 	}
 	for _, known := range []struct{ text, advice string }{
-		{"not a database", "it is no SQLite database; move it away or choose another path"},
+		{"not a database", "it is not a SQLite database; move it away or choose another path"},
 		{"malformed", "it is damaged; restore a copy or move it away"},
 		{"readonly", "the file and its directory must be writable"},
 		{"unable to open", "the file and its directory must be writable"},
 		{"is full", "the disk is full; make room"},
-		{"locked", "another program holds it open; stop that"},
+		{"locked", "another program has it open; stop that program"},
 	} {
 		if strings.Contains(err.Error(), known.text) {
 			return fmt.Errorf("%w; %s", err, known.advice)

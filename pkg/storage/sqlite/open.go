@@ -53,7 +53,7 @@ func absoluteFile(path string) (string, error) {
 		return "", err
 	}
 	if strings.ContainsAny(path, "?#%") {
-		return "", errors.New("the path contains one of ?, # and %, which SQLite reads as something else; choose another")
+		return "", errors.New("the path contains ?, # or %, which SQLite does not read as part of a path; choose another")
 	}
 	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
 		return "", fmt.Errorf("is a %s, not a file; choose another path", kind(info))
@@ -145,7 +145,7 @@ func (l *log) load(ctx context.Context) error {
 		return err
 	}
 	if found := meta[metaLayout]; found != layout {
-		return fmt.Errorf("its tables have layout %d, and this version knows %d; use a newer version", found, layout)
+		return fmt.Errorf("its tables have layout %d, but this version only knows layout %d; use a newer version", found, layout)
 	}
 	l.writer.clean = meta[metaClean] == 1
 	if !l.writer.clean {
@@ -166,7 +166,7 @@ func (l *log) load(ctx context.Context) error {
 	}
 	var rows int64
 	if err := l.db.QueryRowContext(ctx, weighHistory, l.swept).Scan(&l.history, &rows); err != nil {
-		return fmt.Errorf("weigh the history: %w", err)
+		return fmt.Errorf("measure the history: %w", err)
 	}
 	l.history += rows * rowWeight
 	return nil

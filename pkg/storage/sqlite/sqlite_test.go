@@ -102,7 +102,7 @@ func TestWrongFiles(t *testing.T) {
 			prepare: func(t *testing.T, path string) {
 				must(t, os.WriteFile(path, []byte(strings.Repeat("no database", 500)), 0o600))
 			},
-			want: "no SQLite database", reason: "somebody else's file is left alone",
+			want: "not a SQLite database", reason: "somebody else's file is left alone",
 		},
 		"damaged": {
 			prepare: damage,

@@ -23,7 +23,7 @@ const copyRows = 1000
 // it is unchanged; an interrupted copy begins again.
 func upgrade(ctx context.Context, path string) (err error) {
 	if err := os.Remove(path + newSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove what an interrupted upgrade left: %w", err)
+		return fmt.Errorf("remove the copy of an interrupted upgrade: %w", err)
 	}
 	db := connect(path, 1)
 	defer func() { err = errors.Join(err, closeAll(db)) }()
@@ -42,7 +42,7 @@ func upgrade(ctx context.Context, path string) (err error) {
 		return err
 	}
 	if err := copyInto(ctx, db, path); err != nil {
-		return fmt.Errorf("bring the file up to date: %w", errors.Join(explain(err), os.Remove(path+newSuffix)))
+		return fmt.Errorf("upgrade the file: %w", errors.Join(explain(err), os.Remove(path+newSuffix)))
 	}
 	return nil
 }
@@ -100,8 +100,8 @@ func onOne(ctx context.Context, db *sql.DB, statements ...string) (err error) {
 func checkFreeSpace(path string) error {
 	need := sizeOf(path) + sizeOf(path+"-wal")
 	if free, known := freeSpace(filepath.Dir(path)); known && free < need+need/10 {
-		return fmt.Errorf("the file is of an older version and is copied to bring it up to date, "+
-			"for which %d MiB must be free and %d are: make room", (need+need/10)>>20+1, free>>20)
+		return fmt.Errorf("an older version wrote the file, and its upgrade needs room for a copy: "+
+			"%d MiB must be free, but only %d MiB are: make room", (need+need/10)>>20+1, free>>20)
 	}
 	return nil
 }
@@ -114,7 +114,7 @@ func copyInto(ctx context.Context, db *sql.DB, path string) error {
 		return err
 	}
 	if log := sizeOf(path + "-wal"); log > 0 {
-		return errors.New("SQLite's log could not be moved into the file: another program holds it open; stop that")
+		return errors.New("SQLite's log could not be moved into the file: another program has it open; stop that program")
 	}
 	if err := touch(path + newSuffix); err != nil {
 		return err
@@ -183,7 +183,7 @@ func copyTable(ctx context.Context, conn *sql.Conn, path string) error {
 		return err
 	}
 	said := time.Now()
-	klog.InfoS("Bringing the file up to date: it is copied", "file", path, "bytes", sizeOf(path))
+	klog.InfoS("Upgrading the file by copying it", "file", path, "bytes", sizeOf(path))
 	for last < newest {
 		_, err := conn.ExecContext(ctx, `INSERT INTO new.kine
 			(id, name, created, deleted, create_revision, prev_revision, lease, value)
@@ -197,7 +197,7 @@ func copyTable(ctx context.Context, conn *sql.Conn, path string) error {
 		}
 		if time.Since(said) >= progressEvery {
 			said = time.Now()
-			klog.InfoS("Bringing the file up to date", "file", path, "revision", last, "of", newest)
+			klog.InfoS("Upgrading the file", "file", path, "revision", last, "of", newest)
 		}
 	}
 	return nil

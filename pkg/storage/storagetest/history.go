@@ -53,17 +53,17 @@ func (h history) check(t testing.TB, before map[string]int64, sights []observati
 func (s observation) differs(now map[string]int64) string {
 	if s.key != "" {
 		if s.found[s.key] != now[s.key] {
-			return fmt.Sprintf("%s has revision %d, which was %d then", s.key, s.found[s.key], now[s.key])
+			return fmt.Sprintf("%s has revision %d, but had %d then", s.key, s.found[s.key], now[s.key])
 		}
 		return ""
 	}
 	for key, revision := range now {
 		if s.found[key] != revision {
-			return fmt.Sprintf("%s has revision %d, which was %d then", key, s.found[key], revision)
+			return fmt.Sprintf("%s has revision %d, but had %d then", key, s.found[key], revision)
 		}
 	}
 	if len(s.found) != len(now) {
-		return fmt.Sprintf("%d keys, of which there were %d then", len(s.found), len(now))
+		return fmt.Sprintf("%d keys, but there were %d then", len(s.found), len(now))
 	}
 	return ""
 }

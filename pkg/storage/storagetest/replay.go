@@ -32,7 +32,7 @@ func testWatchReplay(t *testing.T, h *harness) {
 	for _, e := range all {
 		key := string(e.Kv.Key)
 		if e.Kv.ModRevision <= last || wrote[e.Kv.ModRevision] != key {
-			t.Fatalf("%s after revision %d: out of order, or nobody wrote that", describe(e), last)
+			t.Fatalf("%s after revision %d: out of order, or never written", describe(e), last)
 		}
 		last = e.Kv.ModRevision
 		was, existed := values[key]

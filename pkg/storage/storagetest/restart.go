@@ -24,7 +24,7 @@ func testRestart(t *testing.T, suite *suite) {
 		h := suite.with(t, s)
 		r := h.list(t, "/t/", kubernetes.ListOptions{})
 		if r.Revision < last {
-			t.Errorf("round %d begins at revision %d, which was %d before", round, r.Revision, last)
+			t.Errorf("round %d begins at revision %d, but the one before ended at %d", round, r.Revision, last)
 		}
 		got := map[string]string{}
 		for _, kv := range r.Kvs {
@@ -125,7 +125,7 @@ func testLeaseRestart(t *testing.T, suite *suite) {
 			break
 		}
 		if starts == most {
-			t.Fatalf("a key with a lease of %d s is there after %d starts of a second and more each: the lease begins anew", seconds, starts)
+			t.Fatalf("a key with a lease of %d s still exists after %d starts of a second or more: each start renews the lease", seconds, starts)
 		}
 	}
 	if len(list.Kvs) == 2 { // else it went before the first stop

@@ -56,7 +56,7 @@ func testWatchPrevious(t *testing.T, h *harness) {
 	ctx := clientv3.WithRequireLeader(t.Context())
 	without := &watcher{answers: h.client.Watch(ctx, "/t/a", clientv3.WithRev(two)), patience: h.suite.patience}
 	if e := without.events(t, 1)[0]; e.PrevKv != nil {
-		t.Errorf("got %s, want no previous value: nobody asked", describe(e))
+		t.Errorf("got %s, want no previous value: it was not requested", describe(e))
 	}
 	deletes := h.watch(t, "/t/", one, clientv3.WithFilterPut())
 	gone := h.remove(t, "/t/a", two)

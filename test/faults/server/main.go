@@ -29,7 +29,7 @@ import (
 const stopTime = 30 * time.Second
 
 func main() {
-	noSync := flag.Bool("unsafe-no-sync", false, "leave it to the operating system when writes reach the disk")
+	noSync := flag.Bool("unsafe-no-sync", false, "let the operating system decide when writes reach the disk")
 	flag.Parse()
 	if err := run(flag.Arg(0), *noSync); err != nil {
 		fmt.Fprintln(os.Stderr, "server:", err)

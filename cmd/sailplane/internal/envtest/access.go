@@ -132,11 +132,11 @@ func acceptAnonymous(p *controlplane.Plan) error {
 func (a accountFlags) tokens(private files, log io.Writer) (controlplane.Part, error) {
 	part := a.part
 	if len(a.issuers) > 1 {
-		warn(log, "--service-account-issuer: only the first has an effect: %s", a.issuers[0])
+		warn(log, "--service-account-issuer: only the first one, %s, has an effect", a.issuers[0])
 	}
 	if len(a.issuers) > 0 {
 		if u, err := url.Parse(a.issuers[0]); err != nil || u.Scheme != "https" {
-			warn(log, "--service-account-issuer %q has no effect: it is no https URL", a.issuers[0])
+			warn(log, "--service-account-issuer %q has no effect: it is not an https URL", a.issuers[0])
 		} else {
 			part.Issuer = a.issuers[0]
 		}

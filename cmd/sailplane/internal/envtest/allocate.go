@@ -130,7 +130,7 @@ func newAddresses(value string) (*addresses, error) {
 	network = network.Masked()
 	bits := min(network.Addr().BitLen()-network.Bits(), 16) // enough
 	if bits < 2 {
-		return nil, fmt.Errorf("%q: has no room for addresses: want one such as 10.0.0.0/24", value)
+		return nil, fmt.Errorf("%q has no room for addresses: want one such as 10.0.0.0/24", value)
 	}
 	// The network's own, that of the API server and the broadcast address are not given.
 	return &addresses{network: network, size: 1<<bits - 2, last: 1, given: map[string]time.Time{}}, nil

@@ -82,7 +82,7 @@ func bounded(ctx context.Context, run func(context.Context) error) error {
 	case err := <-done:
 		return err
 	case <-time.After(stopTimeout):
-		return fmt.Errorf("not stopped after %v: is etcd gone?", stopTimeout)
+		return fmt.Errorf("the server did not stop within %v: is etcd gone?", stopTimeout)
 	}
 }
 
@@ -134,10 +134,10 @@ func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, er
 // warnings logs which values of known flags have no effect.
 func (s *apiServer) warnings(log io.Writer) {
 	if s.storageBackend != "etcd3" {
-		warn(log, "--storage-backend %s is not supported: it is etcd3", s.storageBackend)
+		warn(log, "--storage-backend %s is not supported: use etcd3", s.storageBackend)
 	}
 	if !s.privileged {
-		warn(log, "--allow-privileged=false is not supported: privileged containers are not refused")
+		warn(log, "--allow-privileged=false is not supported: privileged containers are always allowed")
 	}
 	if s.audit.Path != "" && s.audit.PolicyFile == "" {
 		warn(log, "--audit-log-path has no effect without --audit-policy-file")
@@ -148,7 +148,7 @@ func (s *apiServer) warnings(log io.Writer) {
 		want, err := strconv.ParseBool(value)
 		spec, isKnown := known[featuregate.Feature(name)]
 		if err != nil || !isKnown || spec.Default != want {
-			warn(log, "--feature-gates %s has no effect: gates are as they are by default", feature)
+			warn(log, "--feature-gates %s has no effect: feature gates keep their defaults", feature)
 		}
 	}
 }

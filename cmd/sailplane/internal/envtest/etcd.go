@@ -28,7 +28,7 @@ func (m *member) command() *cobra.Command {
 		Use:   etcdName,
 		Short: "An etcd with one member, for envtest",
 		Long: `An etcd with one member, for controller-runtime's envtest. It is the etcd
-server as a library, at the flags below; others are taken and have no effect.`,
+server as a library. It accepts other flags than those below, but they have no effect.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if m.version {
 				return printVersion(cmd.OutOrStdout(), etcdName)
@@ -37,15 +37,15 @@ server as a library, at the flags below; others are taken and have no effect.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&m.storage.Dir, "data-dir", "default.etcd", "directory of the data")
+	f.StringVar(&m.storage.Dir, "data-dir", "default.etcd", "data directory")
 	f.StringSliceVar(&m.storage.Listen, "listen-client-urls", []string{"http://localhost:2379"},
 		"URLs to serve clients and /health at, without TLS")
-	f.StringVar(&m.advertise, "advertise-client-urls", "", "taken for compatibility: they are those that are listened at")
-	f.StringVar(&m.peers, "listen-peer-urls", "", "taken for compatibility: nobody listens, as there are no peers")
-	f.StringVar(&m.name, "name", "", "taken for compatibility: there is one member")
-	f.BoolVar(&m.storage.UnsafeNoSync, "unsafe-no-fsync", false, "leave it to the operating system when writes reach the disk")
-	f.Int64Var(&m.storage.QuotaBytes, "quota-backend-bytes", 0, "size of the database from which on writes are refused (0: 2 GiB)")
-	f.Uint64Var(&m.storage.SnapshotCount, "snapshot-count", 0, "after how many writes the log before them is dropped (0: 10000)")
+	f.StringVar(&m.advertise, "advertise-client-urls", "", "accepted for compatibility: the listen URLs are advertised")
+	f.StringVar(&m.peers, "listen-peer-urls", "", "accepted for compatibility: there are no peers to listen for")
+	f.StringVar(&m.name, "name", "", "accepted for compatibility: there is one member")
+	f.BoolVar(&m.storage.UnsafeNoSync, "unsafe-no-fsync", false, "let the operating system decide when writes reach the disk")
+	f.Int64Var(&m.storage.QuotaBytes, "quota-backend-bytes", 0, "database size at which writes are refused (0: 2 GiB)")
+	f.Uint64Var(&m.storage.SnapshotCount, "snapshot-count", 0, "number of writes after which the older log is dropped (0: 10000)")
 	f.BoolVar(&m.version, "version", false, "print the version")
 	return c
 }

@@ -29,7 +29,7 @@ func installCommand() *cobra.Command {
 		Use:   "install --dir DIR",
 		Short: "Write kube-apiserver, etcd and kubectl for envtest",
 		Long: `Write the executables that controller-runtime's envtest starts into a directory,
-and print its path: KUBEBUILDER_ASSETS has to be set to it, and nothing else.
+and print its path. Set KUBEBUILDER_ASSETS to that path; nothing else is needed.
 
   KUBEBUILDER_ASSETS=$(sailplane envtest install --dir bin/envtest) go test ./...
 
@@ -45,7 +45,7 @@ of it: it is a link to the one on PATH, if there is one.`,
 			return i.run(cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	c.Flags().StringVar(&i.dir, "dir", "", "directory to write to, made if need be (required)")
+	c.Flags().StringVar(&i.dir, "dir", "", "directory to write to, created if missing (required)")
 	c.Flags().StringVar(&i.kubectl, "kubectl", "", "kubectl to link to (default the one on PATH)")
 	_ = c.MarkFlagRequired("dir")
 	_ = c.MarkFlagDirname("dir")
@@ -90,7 +90,7 @@ func (i installation) linkKubectl(to string, log io.Writer) error {
 		from, _ = exec.LookPath(kubectlName)
 	}
 	if from == "" {
-		warn(log, "no kubectl is on PATH, and so none is in %s: name one with --kubectl if the tests call it", filepath.Dir(to))
+		warn(log, "no kubectl is on PATH, so %s has none: name one with --kubectl if the tests call it", filepath.Dir(to))
 		return nil
 	}
 	from, err := filepath.Abs(from)
@@ -137,7 +137,7 @@ func place(to, from string, ways ...func(from, to string) error) error {
 			continue
 		}
 		if err := os.Rename(made, to); err != nil {
-			return fmt.Errorf("write %s: %w; stop what runs from there", to, err)
+			return fmt.Errorf("write %s: %w; stop the programs that run from there", to, err)
 		}
 		return nil
 	}

@@ -29,7 +29,7 @@ func TestBounded(t *testing.T) {
 		}
 		end := make(chan struct{})
 		defer close(end)
-		if err := bounded(ctx, func(context.Context) error { <-end; return nil }); err == nil || !strings.Contains(err.Error(), "not stopped") {
+		if err := bounded(ctx, func(context.Context) error { <-end; return nil }); err == nil || !strings.Contains(err.Error(), "did not stop") {
 			t.Errorf("a server that does not stop: %v, want an error", err)
 		}
 	})

@@ -113,7 +113,7 @@ func check(ctx context.Context, config drivers.Config) error {
 	case answer.Number == missingDatabase:
 		return nil
 	case answer.Number == badLogin || answer.Number == badDatabase:
-		return fmt.Errorf("%w: %w; check the user, the password and what the user may", kine.ErrRefused, err)
+		return fmt.Errorf("%w: %w; check the user, the password and the privileges of the user", kine.ErrRefused, err)
 	}
 	return err
 }

@@ -42,8 +42,9 @@ func (JetStream) Traits() controlplane.Traits {
 func (j JetStream) Open() controlplane.Backend {
 	return kine.Open(kine.Driver{
 		Name: j.String(),
-		Limits: "several who delete a key at once may all succeed, an event may come after the progress of its revision, " +
-			"what is acknowledged may be lost with the power, and the driver may end the process when the server is lost " +
+		Limits: "several clients that delete a key at the same time may all succeed, " +
+			"an event may come after the progress notification of its revision, " +
+			"a power failure may lose acknowledged writes, and the driver may end the process when it loses the server " +
 			"right after the start; see docs/storage/kine.md",
 		New:    driver.NewLegacy, // the only one that never starts a server of its own
 		Config: j.config, Check: check, DialTimeout: kine.Remote(j).Timeout(),
@@ -59,12 +60,12 @@ func (j JetStream) config() (drivers.Config, []string, error) {
 	password, _ := u.User.Password()
 	switch {
 	case strings.Contains(u.Host, ","):
-		return config, secrets, errors.New("the URL has several servers; one will do: the client learns of the others")
+		return config, secrets, errors.New("the URL has several servers; name only one: the client learns about the others")
 	case u.Query().Has("contextFile"):
 		return config, secrets, errors.New("contextFile is not supported; use credsFile, or user and password")
 	case (password != "" || u.User.Username() != "") && strings.ContainsAny(u.User.String(), "%,"):
 		// kine splits the URL at commas, and does not decode the password it finds.
-		return config, secrets, errors.New("user and password may have letters, digits and -._~$&+=; only; use credsFile for others")
+		return config, secrets, errors.New("user and password may only have letters, digits and -._~$&+=; and others need credsFile")
 	}
 	config.DataSourceName = u.String()
 	return config, secrets, nil

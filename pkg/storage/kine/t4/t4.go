@@ -36,7 +36,8 @@ func (Node) Traits() controlplane.Traits { return controlplane.Traits{Engine: "t
 func (n Node) Open() controlplane.Backend {
 	return kine.Open(kine.Driver{
 		Name: n.String(),
-		Limits: "an event may come after the progress of its revision, and a compaction may drop what a watch was not told yet; " +
+		Limits: "an event may come after the progress notification of its revision, " +
+			"and a compaction may drop events that a watch has not received yet; " +
 			"see docs/storage/kine.md",
 		New: driver.New, Config: n.config,
 	})
@@ -59,7 +60,7 @@ func (n Node) config() (drivers.Config, []string, error) {
 	case query.Has("service-name"):
 		return config, secrets, errors.New("service-name is not supported: a t4 database has one server")
 	case u.User != nil && query.Get("bucket") == "":
-		return config, secrets, errors.New("there is an access key and no bucket")
+		return config, secrets, errors.New("there is an access key but no bucket")
 	}
 	config.BackendTLSConfig.CAFile = ""
 	config.S3Config = drivers.S3Config{

@@ -60,7 +60,7 @@ func (v *GuestbookValidator) ValidateUpdate(_ context.Context, _, book *webappv1
 // ValidateDelete keeps Guestbooks with the annotation.
 func (v *GuestbookValidator) ValidateDelete(_ context.Context, book *webappv1.Guestbook) (admission.Warnings, error) {
 	if book.Annotations[KeepAnnotation] == "true" {
-		return nil, errors.New("it is kept: take the annotation " + KeepAnnotation + " away first")
+		return nil, errors.New("it is protected: remove the annotation " + KeepAnnotation + " first")
 	}
 	return nil, nil
 }
@@ -68,7 +68,7 @@ func (v *GuestbookValidator) ValidateDelete(_ context.Context, book *webappv1.Gu
 // warnings reports values that are allowed but seldom meant.
 func warnings(book *webappv1.Guestbook) admission.Warnings {
 	if book.Spec.Storage == "Memory" && book.Spec.Replicas != nil && *book.Spec.Replicas > 1 {
-		return admission.Warnings{"spec.storage: each of the servers has entries of its own in its memory"}
+		return admission.Warnings{"spec.storage: each server keeps its own entries in memory"}
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ var _ = Describe("Guestbook Webhook", func() {
 		It("keeps what is to be kept", func() {
 			book.Annotations = map[string]string{KeepAnnotation: "true"}
 			Expect(k8sClient.Create(ctx, book)).To(Succeed())
-			Expect(k8sClient.Delete(ctx, book)).To(MatchError(ContainSubstring("take the annotation " + KeepAnnotation)))
+			Expect(k8sClient.Delete(ctx, book)).To(MatchError(ContainSubstring("remove the annotation " + KeepAnnotation)))
 
 			unkept := client.MergeFrom(book.DeepCopy())
 			delete(book.Annotations, KeepAnnotation)
@@ -60,7 +60,7 @@ var _ = Describe("Guestbook Webhook", func() {
 
 		It("warns of servers that know nothing of each other", func() {
 			book.Spec.Storage, book.Spec.Replicas = "Memory", new(int32(2))
-			Expect((&GuestbookValidator{}).ValidateCreate(ctx, book)).To(ConsistOf(ContainSubstring("of its own")))
+			Expect((&GuestbookValidator{}).ValidateCreate(ctx, book)).To(ConsistOf(ContainSubstring("its own entries")))
 		})
 	})
 })
