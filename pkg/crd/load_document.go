@@ -74,7 +74,7 @@ func (d *document) syntaxProblem(err error) {
 	})
 	message := regexp.MustCompile(`^yaml: (line \d+: )?`).ReplaceAllString(err.Error(), "")
 	if bytes.Contains(d.data, []byte("{{")) {
-		message += ` (a template, by its "{{": render it first)`
+		message += ` ("{{" looks like a template: render it first)`
 	}
 	d.problem(line, "", message)
 }

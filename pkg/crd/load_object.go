@@ -87,7 +87,7 @@ func (o *object) check() {
 	}
 	o.read(o.root, expected, "")
 	for _, row := range [...][4]string{
-		{"apiVersion", o.APIVersion, crdAPIVersion, ", convert other versions to it"},
+		{"apiVersion", o.APIVersion, crdAPIVersion, ": convert other versions to it"},
 		{"kind", o.Kind, crdKind, ""},
 	} {
 		switch field, found, want := row[0], row[1], row[2]; found {
@@ -95,7 +95,7 @@ func (o *object) check() {
 		case "":
 			o.problem("", fmt.Sprintf("%s is missing: write %[1]s: %s", field, want))
 		default:
-			o.problem(field, fmt.Sprintf("found %q: only %s can be given%s", found, want, row[3]))
+			o.problem(field, fmt.Sprintf("expected %s, found %q%s", want, found, row[3]))
 		}
 	}
 }

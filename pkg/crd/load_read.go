@@ -103,7 +103,7 @@ func (o *object) readFields(n *yaml.Node, t spec.Schema, path string) {
 		case found == "!!merge":
 			at, field = path, spec.Schema{}
 		case key.Kind != yaml.ScalarNode || found != "string":
-			wrong = "the key is no string: put it in quotes"
+			wrong = "the key is not a string: put it in quotes"
 		case first[key.Value] > 0:
 			wrong = fmt.Sprintf("duplicate field, first in line %d", o.before+first[key.Value])
 		case !known && len(t.Properties) > 0:
