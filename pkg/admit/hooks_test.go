@@ -59,21 +59,21 @@ func TestUnreachable(t *testing.T) {
 		},
 		"no resolver": {
 			reason: "Services need one", client: hookService(),
-			want: "service default/hook: no resolver was given for webhooks",
+			want: "service default/hook: no Resolver is set for webhooks",
 		},
 		"denied address": {
 			reason: "the list holds for addresses", part: admit.ValidatingWebhooks{Deny: admit.PrivateNetworks()},
 			client: admissionv1.WebhookClientConfig{URL: ptr.To(h.URL + "/allow"), CABundle: h.ca},
-			want:   "webhooks may not be at 127.0.0.1: the server denies 127.0.0.0/8",
+			want:   "webhooks at 127.0.0.1 are not allowed: the server denies 127.0.0.0/8",
 		},
 		"denied name": {
 			reason: "the list holds for what names resolve to", part: admit.ValidatingWebhooks{Deny: admit.PrivateNetworks()},
 			client: admissionv1.WebhookClientConfig{URL: ptr.To(strings.Replace(h.URL, "127.0.0.1", "localhost", 1) + "/allow"), CABundle: h.ca},
-			want:   "webhooks may not be at ",
+			want:   "webhooks at ",
 		},
 		"denied service": {
 			reason: "the list holds for Services", part: admit.ValidatingWebhooks{Deny: admit.PrivateNetworks(), Resolver: h},
-			client: hookService(), want: "webhooks may not be at 127.0.0.1",
+			client: hookService(), want: "webhooks at 127.0.0.1 are not allowed",
 		},
 	}
 	for name, c := range cases {

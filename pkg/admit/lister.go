@@ -154,7 +154,7 @@ func (k *resourceCaches) lister(ctx context.Context, r schema.GroupVersionResour
 	select {
 	case k.asked <- q:
 	case <-k.over:
-		return nil, fmt.Errorf("list %s: the server stops", r)
+		return nil, fmt.Errorf("list %s: the server is stopping", r)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("list %s: the server has not started: %w", r, ctx.Err())
 	}
@@ -164,10 +164,10 @@ func (k *resourceCaches) lister(ctx context.Context, r schema.GroupVersionResour
 		return m.Lister(), nil
 	case <-m.ended:
 		if !m.unserved {
-			return nil, fmt.Errorf("list %s: the server stops", r)
+			return nil, fmt.Errorf("list %s: the server is stopping", r)
 		}
-		return nil, fmt.Errorf("list %s: it is not served", r)
+		return nil, fmt.Errorf("list %s: the resource is not served", r)
 	case <-ctx.Done():
-		return nil, fmt.Errorf("list %s: its cache is not filled: %w", r, ctx.Err())
+		return nil, fmt.Errorf("list %s: the cache is not filled yet: %w", r, ctx.Err())
 	}
 }

@@ -81,7 +81,7 @@ func TestLister(t *testing.T) {
 	}
 	eventually(t, "what is not served any more is an error", func() bool {
 		_, err := tryObject(t, dyn, configMaps(), u)
-		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "list example.com/v1, Resource=widgets: it is not served")
+		return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "list example.com/v1, Resource=widgets: the resource is not served")
 	})
 }
 

@@ -221,7 +221,7 @@ func (h *hooks) ValidateInitialization() error {
 // initialize prepares a new plugin of upstream.
 func (h *hooks) initialize(w *generic.Webhook) error {
 	if h.configurations.IsStopped() {
-		return errors.New("the plane stops") // a stopped informer takes no handler
+		return errors.New("the plane is stopping") // a stopped informer takes no handler
 	}
 	w.SetAuthenticationInfoResolverWrapper(func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
 		return h.dialer.Resolver(h.credentials, h.answer)
@@ -254,5 +254,5 @@ func (h *hooks) serviceResolver() Resolver {
 	if h.resolver != nil {
 		return dialing.Services(h.answer, h.resolver)
 	}
-	return dialing.Services(h.answer, dialing.NoServices("no resolver was given for webhooks: give the webhook a url"))
+	return dialing.Services(h.answer, dialing.NoServices("no Resolver is set for webhooks: give the webhook a url"))
 }

@@ -135,5 +135,5 @@ func (a APIServices) resolver() Resolver {
 	if a.Resolver != nil {
 		return a.Resolver
 	}
-	return dialing.NoServices("no resolver was given for remote API servers")
+	return dialing.NoServices("no Resolver is set for remote API servers")
 }

@@ -41,7 +41,7 @@ func (rememberAvailable) Admit(_ context.Context, a admission.Attributes, _ admi
 		}
 		remembered = &apiregistration.APIServiceCondition{
 			Type: was, Status: apiregistration.ConditionTrue, LastTransitionTime: metav1.Now(),
-			Reason: "Available", Message: "the server was available once: the deletion of namespaces waits for it when it is not",
+			Reason: "Available", Message: "the server has been available: while it is not, the deletion of namespaces waits for it",
 		}
 	}
 	if now := condition(service, was); now != nil {

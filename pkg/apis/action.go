@@ -62,7 +62,7 @@ func (a *action[T, PT]) Create(
 ) (runtime.Object, error) {
 	typed, ok := obj.(PT)
 	if !ok {
-		return nil, fmt.Errorf("%T is no %T", obj, typed)
+		return nil, fmt.Errorf("got %T, want %T", obj, typed)
 	}
 	if validate != nil {
 		if err := validate(ctx, obj.DeepCopyObject()); err != nil {

@@ -43,7 +43,7 @@ func (d *Definition) checkNames() []error {
 		}
 	}
 	if problems := validation.IsDNS1035Label(strings.ToLower(d.kind)); len(problems) > 0 || d.kind[0] < 'A' || d.kind[0] > 'Z' {
-		errs = append(errs, fmt.Errorf("kind %q: must be letters and digits with a capital first, like Apple", d.kind))
+		errs = append(errs, fmt.Errorf("kind %q: must be letters and digits and begin with a capital, like Apple", d.kind))
 	}
 	if d.nameValidation == nil {
 		errs = append(errs, errors.New("NameValidation: the function is nil"))
@@ -95,7 +95,7 @@ func (d *Definition) checkVersions() []error {
 	}
 	for _, def := range d.spokeDefaults {
 		if def.object == d.hub.object || !types[def.object] {
-			errs = append(errs, fmt.Errorf("DefaultVersion is for *%s, which no Version has", def.object))
+			errs = append(errs, fmt.Errorf("DefaultVersion is for *%s, which is not the type of any Version", def.object))
 		}
 	}
 	return errs
@@ -108,7 +108,7 @@ func (d *Definition) checkSubresources() []error {
 			errs = append(errs, fmt.Errorf("sub-resource %q: %s", name, strings.Join(problems, "; ")))
 		}
 		if (name == "status" && d.status) || (name == "scale" && d.scale != nil) {
-			errs = append(errs, fmt.Errorf("sub-resource %q: there is an option for it, which is used too", name))
+			errs = append(errs, fmt.Errorf("sub-resource %q: an option already defines it: remove one of the two", name))
 		}
 	}
 	return errs

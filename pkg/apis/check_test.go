@@ -41,7 +41,7 @@ func TestErr(t *testing.T) {
 		},
 		"no such metadata": {
 			"what /status may keep", apple("apples", apis.StatusAndMetadata("labels", "name")),
-			[]string{`StatusAndMetadata: "name": it cannot keep that field`},
+			[]string{`StatusAndMetadata: cannot keep field "name"`},
 		},
 		"no status": {
 			"Status needs the field", apis.Resource[corev1.Secret, corev1.SecretList]("secrets", apis.Status()),
@@ -59,11 +59,11 @@ func TestErr(t *testing.T) {
 		"sub-resources": {
 			"a sub-resource once each", apple("apples", apis.Status(), apis.Subresource("status", none),
 				apis.Subresource("a", none), apis.Subresource("a", none), apis.Subresource("B", none)),
-			[]string{`sub-resource "status": there is an option`, `sub-resource "a": defined twice`, `sub-resource "B"`},
+			[]string{`sub-resource "status": an option already defines it`, `sub-resource "a": defined twice`, `sub-resource "B"`},
 		},
 		"verbs": {
 			"patch comes with get and update", apple("apples", apis.Verbs("get", "update")),
-			[]string{`verbs "get,update" cannot be served; those that can: create,get,list,`},
+			[]string{`verbs "get,update": not a supported set: use one of create,get,list,`},
 		},
 	}
 	for name, c := range cases {

@@ -118,7 +118,7 @@ func (g *Group) check() error {
 			errs = append(errs, fmt.Errorf("resource %q: another resource has the kind %s", r.Name(), r.Kind()))
 		}
 		if slices.Contains(r.Spokes(), g.hub.Version) {
-			errs = append(errs, fmt.Errorf("resource %q: version %q is the hub", r.Name(), g.hub.Version))
+			errs = append(errs, fmt.Errorf("resource %q: version %q is already the hub", r.Name(), g.hub.Version))
 		}
 		names[r.Name()], kinds[r.Kind()] = true, true
 	}

@@ -49,7 +49,7 @@ func TestInstall(t *testing.T) {
 		"hub as spoke": {
 			"the hub is served already",
 			apis.NewGroup(schema.GroupVersion{Group: "a", Version: "v1alpha1"}, nil, nil, appleResource()),
-			[]string{`resource "apples": version "v1alpha1" is the hub`},
+			[]string{`resource "apples": version "v1alpha1" is already the hub`},
 		},
 		"definition": {
 			"what is wrong with a resource", apis.NewGroup(fruit.GroupVersion(), nil, nil, appleResource(apis.Kind("x"))),

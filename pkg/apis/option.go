@@ -66,7 +66,7 @@ func StatusAndMetadata(kept ...string) Option {
 		d.status, d.statusMetadata, d.statusKeeps = true, true, kept
 		for _, name := range kept {
 			if metaFields()[name] == nil {
-				d.optionErrs = append(d.optionErrs, fmt.Errorf("StatusAndMetadata: %q: it cannot keep that field", name))
+				d.optionErrs = append(d.optionErrs, fmt.Errorf("StatusAndMetadata: cannot keep field %q", name))
 			}
 		}
 	})

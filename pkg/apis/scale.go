@@ -128,7 +128,7 @@ func (u *scaledObject) UpdatedObject(ctx context.Context, old runtime.Object) (r
 	}
 	wanted, ok := updated.(*autoscalingv1.Scale)
 	if !ok {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("a Scale is needed, not %T", updated))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("want a Scale, got %T", updated))
 	}
 	errs := apivalidation.ValidateNonnegativeField(int64(wanted.Spec.Replicas), field.NewPath("spec", "replicas"))
 	if len(errs) > 0 {

@@ -55,7 +55,7 @@ func (d *Definition) registerTypes(s *runtime.Scheme, gv schema.GroupVersion, t 
 func register(s *runtime.Scheme, gvk schema.GroupVersionKind, obj runtime.Object) error {
 	have, known := s.AllKnownTypes()[gvk]
 	if want := reflect.TypeOf(obj).Elem(); known && have != want {
-		return fmt.Errorf("%s is registered for *%s, not *%s; set the kind with resource.Kind", gvk, have, want)
+		return fmt.Errorf("%s is registered for *%s, not *%s; set the kind with apis.Kind", gvk, have, want)
 	}
 	s.AddKnownTypeWithName(gvk, obj)
 	return nil
@@ -107,7 +107,7 @@ func (d *Definition) fieldLabel(label, value string) (string, string, error) {
 		return label, value, nil
 	}
 	names := append([]string{"metadata.name", "metadata.namespace"}, slices.Sorted(maps.Keys(d.selectable))...)
-	return "", "", fmt.Errorf("%q is not a field that %s can be selected by: use one of %s",
+	return "", "", fmt.Errorf("%q is not a known field selector for %s: use one of %s",
 		label, d.name, strings.Join(names, ", "))
 }
 

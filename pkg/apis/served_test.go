@@ -116,7 +116,7 @@ func TestSelectors(t *testing.T) {
 	}
 	s.call(400, "GET", apples+"?fieldSelector=spec.replicas%3D1", "").
 		has("says what can be selected", "message",
-			`"\"spec.replicas\" is not a field that apples can be selected by: use one of metadata.name, metadata.namespace, spec.variety"`)
+			`"\"spec.replicas\" is not a known field selector for apples: use one of metadata.name, metadata.namespace, spec.variety"`)
 }
 
 func TestWatch(t *testing.T) {

@@ -60,7 +60,7 @@ func (c *columns) headers() []metav1.TableColumnDefinition {
 func (c *columns) cells(obj runtime.Object, _ metav1.Object, name, age string) ([]any, error) {
 	cells := c.row(obj)
 	if len(cells) != len(c.definitions) {
-		return nil, fmt.Errorf("the row function of %T gave %d cells for %d columns", obj, len(cells), len(c.definitions))
+		return nil, fmt.Errorf("the row function of %T returned %d cells for %d columns", obj, len(cells), len(c.definitions))
 	}
 	if c.whole {
 		return cells, nil

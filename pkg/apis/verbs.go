@@ -131,5 +131,5 @@ func (d *Definition) verbSet() (verbSet, error) {
 		}
 		known = append(known, strings.ReplaceAll(set.verbs, " ", ","))
 	}
-	return verbSet{}, fmt.Errorf("verbs %q cannot be served; those that can: %s", strings.Join(d.verbs, ","), strings.Join(known, "; "))
+	return verbSet{}, fmt.Errorf("verbs %q: not a supported set: use one of %s", strings.Join(d.verbs, ","), strings.Join(known, "; "))
 }

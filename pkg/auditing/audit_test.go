@@ -329,11 +329,11 @@ func TestMistakes(t *testing.T) {
 	}{
 		"level":         {auditing.Log{PolicyFile: file("a.yaml", head+"rules: [{level: Meta}]")}, []string{`part "auditing.Log": policy file`, "a.yaml", `rules[0].level: Unsupported value: "Meta"`}},
 		"unknown field": {auditing.Log{PolicyFile: file("b.yaml", head+"rules: [{level: None, user: [ada]}]")}, []string{"b.yaml", `unknown field "rules[0].user"`}},
-		"no rule":       {auditing.Log{PolicyFile: file("c.yaml", head)}, []string{"c.yaml", "rules: there is none"}},
+		"no rule":       {auditing.Log{PolicyFile: file("c.yaml", head)}, []string{"c.yaml", "rules: is empty"}},
 		"other kind":    {auditing.Log{PolicyFile: file("d.yaml", "apiVersion: audit.k8s.io/v1\nkind: Event\n")}, []string{"d.yaml", "want apiVersion audit.k8s.io/v1, kind Policy"}},
 		"no kind":       {auditing.Log{PolicyFile: file("e.yaml", "rules: []")}, []string{"e.yaml", "want apiVersion audit.k8s.io/v1, kind Policy"}},
 		"no file":       {auditing.Webhook{PolicyFile: dir + "/f.yaml"}, []string{`part "auditing.Webhook"`, "f.yaml", "no such file"}},
-		"two policies":  {auditing.Log{PolicyFile: "x", Policy: auditing.Default()}, []string{"give one of them"}},
+		"two policies":  {auditing.Log{PolicyFile: "x", Policy: auditing.Default()}, []string{"set only one"}},
 		"Go":            {auditing.Log{Policy: &auditv1.Policy{OmitStages: []auditv1.Stage{"Never"}, Rules: auditing.Default().Rules}}, []string{"policy: omitStages[0]"}},
 		"mode":          {auditing.Log{Mode: "async"}, []string{`mode "async": want batch, blocking or blocking-strict`}},
 		"format":        {auditing.Log{Format: "xml"}, []string{`format "xml": want json or legacy`}},
@@ -346,7 +346,7 @@ func TestMistakes(t *testing.T) {
 			p.Audit("nothing", nil, nil)
 			return nil
 		}), []string{`audit "nothing": the back end or the policy is nil`}},
-		"twice": {controlplane.Parts{auditing.Log{}, auditing.Log{}}, []string{`audit "log": part "auditing.Log" has one of that name`}},
+		"twice": {controlplane.Parts{auditing.Log{}, auditing.Log{}}, []string{`audit "log": part "auditing.Log" already has one with that name`}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func (f *file) open() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err := os.MkdirAll(filepath.Dir(f.path), folderMode); err != nil {
-		return fmt.Errorf("audit log %q: make its folder: %w", f.path, err)
+		return fmt.Errorf("audit log %q: create its folder: %w", f.path, err)
 	}
 	err := f.begin()
 	f.opened = err == nil
@@ -74,7 +74,7 @@ func (f *file) Write(p []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.opened {
-		return 0, fmt.Errorf("audit log %q: it is closed", f.path)
+		return 0, fmt.Errorf("audit log %q is closed", f.path)
 	}
 	if f.out == nil {
 		if err := f.begin(); err != nil {

@@ -89,7 +89,7 @@ func (l Log) check(format Format) error {
 		errs = append(errs, fmt.Errorf("MaxSize is %d, MaxBackups %d, MaxAge %v: none may be negative", l.MaxSize, l.MaxBackups, l.MaxAge))
 	}
 	if l.MaxSize == 0 && (l.MaxBackups > 0 || l.MaxAge > 0) {
-		errs = append(errs, errors.New("MaxBackups and MaxAge are about files that MaxSize makes: set it, such as 100 << 20"))
+		errs = append(errs, errors.New("MaxBackups and MaxAge need MaxSize: set it, such as 100 << 20"))
 	}
 	return errors.Join(errs...)
 }

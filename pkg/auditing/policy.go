@@ -42,7 +42,7 @@ func evaluator(given *auditv1.Policy, file string) (audit.PolicyRuleEvaluator, e
 	p := &auditinternal.Policy{}
 	switch {
 	case given != nil && file != "":
-		return nil, fmt.Errorf("it has a Policy and the PolicyFile %q: give one of them", file)
+		return nil, fmt.Errorf("fields Policy and PolicyFile (%q): set only one", file)
 	case file != "":
 		if err := readPolicy(file, p); err != nil {
 			return nil, fmt.Errorf("policy file %q: %w", file, err)
@@ -74,7 +74,7 @@ func readPolicy(file string, into *auditinternal.Policy) error {
 	}
 	read, ok := obj.(*auditv1.Policy)
 	if !ok {
-		return fmt.Errorf("it is a %s: want apiVersion %s, kind Policy", kind, auditv1.SchemeGroupVersion)
+		return fmt.Errorf("found %s, want apiVersion %s, kind Policy", kind, auditv1.SchemeGroupVersion)
 	}
 	if err := auditv1.Convert_v1_Policy_To_audit_Policy(read, into, nil); err != nil {
 		return err
@@ -85,7 +85,7 @@ func readPolicy(file string, into *auditinternal.Policy) error {
 // validate names every field that is wrong.
 func validate(p *auditinternal.Policy) error {
 	if len(p.Rules) == 0 {
-		return errors.New("rules: there is none, so nothing would be recorded: add one, such as {level: Metadata}")
+		return errors.New("rules: is empty, so nothing would be recorded: add a rule, such as {level: Metadata}")
 	}
 	return validation.ValidatePolicy(p).ToAggregate()
 }

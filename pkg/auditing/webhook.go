@@ -74,7 +74,7 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 // sender makes the client.
 func (w Webhook) sender(backoff time.Duration) (*sender, error) {
 	if w.ConfigFile == "" {
-		return nil, errors.New("field ConfigFile: is empty: name a kubeconfig file for the server that takes the events")
+		return nil, errors.New("field ConfigFile: is empty: name a kubeconfig file for the server that receives the events")
 	}
 	if _, err := os.Stat(w.ConfigFile); err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)

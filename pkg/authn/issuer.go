@@ -61,7 +61,7 @@ func (i *issuers) replace(life context.Context, config *apiserver.Authentication
 	silent := next.await(life)
 	if i.Load() == nil {
 		if silent != nil {
-			klog.FromContext(life).Error(silent, "Started without an issuer of tokens, whose tokens are refused until it answers")
+			klog.FromContext(life).Error(silent, "A token issuer does not answer: its tokens are refused until it does")
 		}
 		i.Store(&next)
 		return nil

@@ -42,7 +42,7 @@ func (JWT) PartName() string { return "authn.JWT" }
 // Install declares the authenticator and the work that follows the file.
 func (j JWT) Install(p *controlplane.Plan) error {
 	if (j.ConfigFile == "") == (j.Config == nil) {
-		return errors.New("fields ConfigFile and Config: set one, and not both")
+		return errors.New("fields ConfigFile and Config: set exactly one")
 	}
 	known := &issuers{}
 	if j.Config == nil {
@@ -76,7 +76,7 @@ func parseConfig(content []byte) (*apiserver.AuthenticationConfiguration, error)
 	}
 	config, ok := obj.(*apiserver.AuthenticationConfiguration)
 	if !ok {
-		return nil, fmt.Errorf("it is of kind %s: want AuthenticationConfiguration of apiserver.config.k8s.io/v1", kind.Kind)
+		return nil, fmt.Errorf("found kind %s, want AuthenticationConfiguration of apiserver.config.k8s.io/v1", kind.Kind)
 	}
 	return config, nil
 }
@@ -85,7 +85,7 @@ func parseConfig(content []byte) (*apiserver.AuthenticationConfiguration, error)
 func validateConfig(compiler authncel.Compiler, config *apiserver.AuthenticationConfiguration) error {
 	errs := validation.ValidateAuthenticationConfiguration(compiler, config, nil)
 	if config.Anonymous != nil {
-		errs = append(errs, field.Forbidden(field.NewPath("anonymous"), "name the paths with part authn.Anonymous instead"))
+		errs = append(errs, field.Forbidden(field.NewPath("anonymous"), "list the paths in authn.Anonymous instead"))
 	}
 	for i, a := range config.JWT {
 		if a.Issuer.EgressSelectorType != "" {

@@ -277,11 +277,11 @@ func TestJWTFields(t *testing.T) {
 		part   controlplane.Part
 		want   string
 	}{
-		"neither": {"nobody to ask", authn.JWT{}, "fields ConfigFile and Config: set one, and not both"},
+		"neither": {"nobody to ask", authn.JWT{}, "fields ConfigFile and Config: set exactly one"},
 		"both": {
 			reason: "one would be ignored",
 			part:   authn.JWT{ConfigFile: "x", Config: &apiserver.AuthenticationConfiguration{}},
-			want:   "fields ConfigFile and Config: set one, and not both",
+			want:   "fields ConfigFile and Config: set exactly one",
 		},
 		"http": {
 			reason: "keys come over TLS",
@@ -310,7 +310,7 @@ func TestJWTFields(t *testing.T) {
 			part: withIssuer(func(c *apiserver.AuthenticationConfiguration) {
 				c.Anonymous = &apiserver.AnonymousAuthConfig{Enabled: true}
 			}),
-			want: "anonymous: Forbidden: name the paths with part authn.Anonymous instead",
+			want: "anonymous: Forbidden: list the paths in authn.Anonymous instead",
 		},
 		"egress": {
 			reason: "there is no such thing",
@@ -330,7 +330,7 @@ func TestJWTFields(t *testing.T) {
 		})
 	}
 	files := map[string]struct{ reason, content, want string }{
-		"kind":    {"another configuration", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n", "it is of kind AuthorizationConfiguration"},
+		"kind":    {"another configuration", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\n", "found kind AuthorizationConfiguration"},
 		"version": {"no version has it", "apiVersion: apiserver.config.k8s.io/v9\nkind: AuthenticationConfiguration\n", "no kind"},
 		"field":   {"a field that is misspelt", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwts: []\n", `unknown field "jwts"`},
 		"rules":   {"a value that is not valid", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt: [{}]\n", "jwt[0].issuer.url: Required value"},

@@ -87,7 +87,7 @@ func headers(field string, values []string, empty string) (headerrequest.StaticS
 	}
 	for i, v := range values {
 		if v == "" || strings.Trim(strings.ToLower(v), "abcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-			return nil, fmt.Errorf("field %s[%d]: %q: want the name of a header, such as %s", field, i, v, empty)
+			return nil, fmt.Errorf("field %s[%d]: %q: want a header name, such as %s", field, i, v, empty)
 		}
 	}
 	return slices.Clone(values), nil

@@ -262,7 +262,7 @@ func TestFields(t *testing.T) {
 		"serving":           {"there is no default file", authn.ServingCertificate{CertFile: "x"}, `fields CertFile and KeyFile: one is empty`},
 		"proxy":             {"whoever proves nothing is no proxy", authn.Proxy{}, `part "authn.Proxy": field ClientCAFile: is empty`},
 		"proxy names":       {"an empty name would match", authn.Proxy{ClientCAFile: "x", AllowedNames: []string{""}}, `field AllowedNames: a name is empty`},
-		"proxy user":        {"not a header", authn.Proxy{ClientCAFile: "x", UsernameHeaders: []string{"X User"}}, `field UsernameHeaders[0]: "X User": want the name of a header, such as X-Remote-User`},
+		"proxy user":        {"not a header", authn.Proxy{ClientCAFile: "x", UsernameHeaders: []string{"X User"}}, `field UsernameHeaders[0]: "X User": want a header name, such as X-Remote-User`},
 		"proxy groups":      {"an empty header", authn.Proxy{ClientCAFile: "x", GroupHeaders: []string{"X-Group", ""}}, `field GroupHeaders[1]: "": want`},
 		"proxy uid":         {"not a header", authn.Proxy{ClientCAFile: "x", UIDHeaders: []string{"uid:"}}, `field UIDHeaders[0]: "uid:": want`},
 		"proxy extra":       {"an empty prefix is every header", authn.Proxy{ClientCAFile: "x", ExtraHeaderPrefixes: []string{""}}, `field ExtraHeaderPrefixes[0]: "": want`},

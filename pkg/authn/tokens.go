@@ -85,7 +85,7 @@ func parseTokens(content []byte) (map[string]*user.DefaultInfo, error) {
 		users[token] = &user.DefaultInfo{Name: name, UID: record[2], Groups: groupsOf(record[3:])}
 	}
 	if len(users) == 0 {
-		return nil, errors.New("it has no tokens")
+		return nil, errors.New("the file has no tokens")
 	}
 	return users, nil
 }

@@ -27,7 +27,7 @@ func TestTokenFiles(t *testing.T) {
 		mode            os.FileMode
 		want            string
 	}{
-		"empty":       {"a file cut short must not lock all out", "", 0o600, "it has no tokens"},
+		"empty":       {"a file cut short must not lock all out", "", 0o600, "the file has no tokens"},
 		"columns":     {"a user has a UID column", "secret,ann\n", 0o600, `line 1 has 2 columns: want token,user,uid,"group1,group2"`},
 		"unquoted":    {"groups without quotes are columns", "secret,ann,1,a,b\n", 0o600, "line 1 has 5 columns"},
 		"no token":    {"an empty token is no secret", "a,ann,1\n,bob,2\n", 0o600, "line 2: the token is empty"},

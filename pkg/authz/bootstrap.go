@@ -99,7 +99,7 @@ func (r *roles) awaitDefaults(
 		select {
 		case <-time.After(lookAgain):
 		case <-ctx.Done():
-			return fmt.Errorf("wait for the default roles, %q is missing: %w", missing, context.Cause(ctx))
+			return fmt.Errorf("wait for the default roles: %q is missing: %w", missing, context.Cause(ctx))
 		}
 	}
 }
@@ -131,7 +131,7 @@ func (r *roles) aggregate(ctx context.Context, plane *controlplane.Plane) error 
 		}
 		if _, err := r.aggregateAll(ctx, client); err != nil && ctx.Err() == nil {
 			if !apierrors.IsConflict(err) {
-				klog.FromContext(ctx).Error(err, "The rules of an aggregated ClusterRole are not up to date")
+				klog.FromContext(ctx).Error(err, "Failed to update the rules of an aggregated ClusterRole")
 			}
 			time.AfterFunc(retryAfter, changed)
 		}

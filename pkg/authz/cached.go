@@ -53,7 +53,7 @@ func newCached(ctx context.Context, factory informers.SharedInformerFactory) (*c
 func subjects(obj any) ([]string, error) {
 	b := binding(obj)
 	if b == nil {
-		return nil, fmt.Errorf("%T is no binding", obj)
+		return nil, fmt.Errorf("%T is not a binding", obj)
 	}
 	var all []string
 	for _, k := range rbac.Keys(b.Subjects, b.Namespace) {

@@ -135,11 +135,11 @@ func supported(config *apiserver.AuthorizationConfiguration) error {
 	var errs []error
 	for i, a := range config.Authorizers {
 		if hint := unsupported(a.Type); hint != "" {
-			errs = append(errs, fmt.Errorf("authorizers[%d].type: %q is not supported, RBAC and Webhook are: %s", i, a.Type, hint))
+			errs = append(errs, fmt.Errorf("authorizers[%d].type: %q is not supported, only RBAC and Webhook: %s", i, a.Type, hint))
 		}
 		if a.Webhook != nil && a.Webhook.ConnectionInfo.Type == apiserver.AuthorizationWebhookConnectionInfoTypeInCluster {
-			errs = append(errs, fmt.Errorf("authorizers[%d].webhook.connectionInfo.type: %s is not supported, %s is: "+
-				"this server has no cluster around it", i, apiserver.AuthorizationWebhookConnectionInfoTypeInCluster,
+			errs = append(errs, fmt.Errorf("authorizers[%d].webhook.connectionInfo.type: %s is not supported, use %s: "+
+				"this server does not run in a cluster", i, apiserver.AuthorizationWebhookConnectionInfoTypeInCluster,
 				apiserver.AuthorizationWebhookConnectionInfoTypeKubeConfigFile))
 		}
 	}
@@ -153,11 +153,11 @@ func unsupported(t apiserver.AuthorizerType) string {
 	case "", typeRBAC, apiserver.TypeWebhook:
 		return ""
 	case "Node":
-		return "there are no nodes, take it out"
+		return "there are no nodes, remove it"
 	case "ABAC":
-		return "write roles, or a function for authz.Func"
+		return "write roles, or a function with authz.Func"
 	case "AlwaysDeny":
-		return "what nobody allows is refused, take it out"
+		return "requests that nothing allows are denied anyway, remove it"
 	case "AlwaysAllow":
 		return "bind a group to the ClusterRole cluster-admin, or name it in authz.Groups"
 	}

@@ -203,24 +203,24 @@ func TestConfigFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := func(kind string) string { return configuration("- {type: " + kind + ", name: x}\n") }
-	const only = " is not supported, RBAC and Webhook are: "
+	const only = " is not supported, only RBAC and Webhook: "
 	cases := map[string]struct{ reason, content, want string }{
 		"empty":       {"nobody would be allowed anything", "", "authorizers: Required value: at least one"},
 		"none":        {"the same", configuration(), "authorizers: Required value: at least one"},
 		"kind":        {"another configuration", "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n", "AuthenticationConfiguration"},
 		"version":     {"there is none", strings.Replace(configuration(entryRBAC), "v1", "v9", 1), "no kind"},
 		"field":       {"a typing error", configuration("- {type: RBAC, nam: x}\n"), `unknown field "authorizers[0].nam"`},
-		"node":        {"there are no nodes", of("Node"), `authorizers[0].type: "Node"` + only + "there are no nodes, take it out"},
-		"ABAC":        {"there is no policy file", of("ABAC"), `authorizers[0].type: "ABAC"` + only + "write roles, or a function for authz.Func"},
+		"node":        {"there are no nodes", of("Node"), `authorizers[0].type: "Node"` + only + "there are no nodes, remove it"},
+		"ABAC":        {"there is no policy file", of("ABAC"), `authorizers[0].type: "ABAC"` + only + "write roles, or a function with authz.Func"},
 		"always":      {"not open to all", of("AlwaysAllow"), `authorizers[0].type: "AlwaysAllow"` + only + "bind a group to the ClusterRole cluster-admin"},
-		"never":       {"it is so", of("AlwaysDeny"), `authorizers[0].type: "AlwaysDeny"` + only + "what nobody allows is refused"},
+		"never":       {"it is so", of("AlwaysDeny"), `authorizers[0].type: "AlwaysDeny"` + only + "requests that nothing allows are denied anyway"},
 		"unknown":     {"a typing error", of("RBCA"), `authorizers[0].type: "RBCA"` + only + "there is no such type"},
 		"no type":     {"a mistake", configuration("- {name: x}\n"), "authorizers[0].type: Required value"},
 		"no name":     {"metrics have it", configuration("- {type: RBAC}\n"), "authorizers[0].name: Required value"},
 		"RBAC twice":  {"once is enough", configuration(entryRBAC, "- {type: RBAC, name: more}\n"), `authorizers[1].type: Duplicate value: "RBAC"`},
 		"names":       {"metrics would mix them up", configuration(entryWebhook("a", good), entryWebhook("a", good)), `authorizers[1].name: Duplicate value: "a"`},
 		"webhook":     {"nobody to ask", configuration("- {type: Webhook, name: a}\n"), "authorizers[0].webhook: Required value"},
-		"in cluster":  {"there is none", strings.Replace(configuration(entryWebhook("a", good)), "type: KubeConfigFile, kubeConfigFile: "+good, "type: InClusterConfig", 1), "authorizers[0].webhook.connectionInfo.type: InClusterConfig is not supported, KubeConfigFile is"},
+		"in cluster":  {"there is none", strings.Replace(configuration(entryWebhook("a", good)), "type: KubeConfigFile, kubeConfigFile: "+good, "type: InClusterConfig", 1), "authorizers[0].webhook.connectionInfo.type: InClusterConfig is not supported, use KubeConfigFile"},
 		"relative":    {"relative to what", configuration(entryWebhook("a", "x")), "must be an absolute path"},
 		"missing":     {"it is not there", configuration(entryWebhook("a", "/none")), "authorizers[0].connectionInfo.kubeConfigFile: Invalid value"},
 		"mode":        {"everybody may read the credentials", configuration(entryWebhook("a", open)), "authorizers[0].webhook.connectionInfo.kubeConfigFile: " + open + ": every user of this machine has permissions on it (mode 0644)"},
@@ -245,7 +245,7 @@ func TestConfigFile(t *testing.T) {
 	}{
 		"no file": {"there is no default", []controlplane.Part{authz.Config{}}, "field ConfigFile: is empty"},
 		"missing": {"it is not there", []controlplane.Part{authz.Config{ConfigFile: "none"}}, "field ConfigFile: open none"},
-		"twice":   {"roles are looked after once", []controlplane.Part{authz.RBAC{}, authz.Config{ConfigFile: file}}, `part "authz.Config": work "clusterrole-aggregation": part "authz.RBAC" has one of that name`},
+		"twice":   {"roles are looked after once", []controlplane.Part{authz.RBAC{}, authz.Config{ConfigFile: file}}, `part "authz.Config": work "clusterrole-aggregation": part "authz.RBAC" already has one with that name`},
 	}
 	for name, tc := range parts {
 		_, err := controlplane.New("test").Storage(memory.Store{}).With(tc.parts...).Build()

@@ -64,7 +64,7 @@ func (c connection) check() error {
 		return err
 	}
 	if config.Host == "" {
-		return errors.New("it has no URL of the server that reviews")
+		return errors.New("it has no URL of the authorization server")
 	}
 	if _, err := rest.TLSConfigFor(config); err != nil {
 		return err

@@ -56,9 +56,9 @@ func (f *followed) apply(content []byte) error {
 	}
 	if has := hasRBAC(entries); has != (f.roles != nil) {
 		if has {
-			return fmt.Errorf("%s: authorizers: type RBAC is new: it needs a restart", f.file)
+			return fmt.Errorf("%s: authorizers: type RBAC was added: restart the server to apply this", f.file)
 		}
-		return fmt.Errorf("%s: authorizers: type RBAC is missing: to take it out needs a restart", f.file)
+		return fmt.Errorf("%s: authorizers: type RBAC was removed: restart the server to apply this", f.file)
 	}
 	next, err := f.open(entries)
 	if err != nil {

@@ -107,7 +107,7 @@ func TestFuncFields(t *testing.T) {
 	}{
 		"name":  {"errors need one", []controlplane.Part{authz.Func("", yes)}, "the name is empty"},
 		"nil":   {"nothing to ask", []controlplane.Part{authz.Func("a", nil)}, `part "authz.Func a": the function is nil`},
-		"twice": {"metrics would mix them up", []controlplane.Part{authz.Func("a", yes), authz.Func("a", yes)}, `part "authz.Func a": authorizer "a": part "authz.Func a" has one of that name`},
+		"twice": {"metrics would mix them up", []controlplane.Part{authz.Func("a", yes), authz.Func("a", yes)}, `part "authz.Func a": authorizer "a": part "authz.Func a" already has one with that name`},
 	}
 	for name, tc := range cases {
 		_, err := controlplane.New("test").Storage(memory.Store{}).With(tc.parts...).Build()

@@ -108,7 +108,7 @@ func (w Webhook) validate() error {
 		wrong(rename.Replace(problem.Field), errors.New(problem.ErrorBody()))
 	}
 	if (w.ConfigFile == "") == (w.Client == nil) {
-		errs = append(errs, errors.New("fields ConfigFile and Client: set one, and not both"))
+		errs = append(errs, errors.New("fields ConfigFile and Client: set exactly one"))
 	}
 	return errors.Join(errs...)
 }

@@ -247,8 +247,8 @@ func TestWebhookFields(t *testing.T) {
 		part   authz.Webhook
 		want   string
 	}{
-		"nothing":    {"nobody to ask", authz.Webhook{}, `part "authz.Webhook": fields ConfigFile and Client: set one, and not both`},
-		"both":       {"one would be ignored", authz.Webhook{ConfigFile: good, Client: r.client()}, "fields ConfigFile and Client: set one"},
+		"nothing":    {"nobody to ask", authz.Webhook{}, `part "authz.Webhook": fields ConfigFile and Client: set exactly one`},
+		"both":       {"one would be ignored", authz.Webhook{ConfigFile: good, Client: r.client()}, "fields ConfigFile and Client: set exactly one"},
 		"no file":    {"it is not there", authz.Webhook{ConfigFile: none}, "field ConfigFile: " + none},
 		"empty file": {"it says nothing", authz.Webhook{ConfigFile: empty}, "field ConfigFile: " + empty},
 		"mode": {
@@ -256,7 +256,7 @@ func TestWebhookFields(t *testing.T) {
 			authz.Webhook{ConfigFile: open},
 			"field ConfigFile: " + open + ": every user of this machine has permissions on it (mode 0644): run chmod 0600 " + open,
 		},
-		"no host": {"nobody to ask", authz.Webhook{Client: &rest.Config{}}, "field Client: it has no URL of the server that reviews"},
+		"no host": {"nobody to ask", authz.Webhook{Client: &rest.Config{}}, "field Client: it has no URL of the authorization server"},
 		"bad CA": {
 			"not a certificate",
 			authz.Webhook{Client: &rest.Config{Host: r.URL, TLSClientConfig: rest.TLSClientConfig{CAData: []byte("x")}}},
@@ -284,7 +284,7 @@ func TestWebhookFields(t *testing.T) {
 		})
 	}
 	_, err := controlplane.New("test").Storage(memory.Store{}).With(authz.Webhook{Client: r.client()}, authz.Webhook{ConfigFile: good}).Build()
-	if err == nil || !strings.Contains(err.Error(), `authorizer "authorization webhook webhook": part "authz.Webhook" has one of that name`) {
+	if err == nil || !strings.Contains(err.Error(), `authorizer "authorization webhook webhook": part "authz.Webhook" already has one with that name`) {
 		t.Errorf("two of one name: %v", err)
 	}
 }

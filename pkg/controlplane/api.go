@@ -133,7 +133,7 @@ func (a *API) Definitions() (openapi.GetOpenAPIDefinitions, error) { return a.de
 func (a *API) check(part string) error {
 	var errs []error
 	if len(a.versions) == 0 {
-		errs = append(errs, fmt.Errorf("part %q: group %q: it has no version", part, a.group))
+		errs = append(errs, fmt.Errorf("part %q: group %q has no version", part, a.group))
 	} else if _, err := a.scheme(); err != nil {
 		errs = append(errs, fmt.Errorf("part %q: %w", part, err))
 	}

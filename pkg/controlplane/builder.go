@@ -73,7 +73,7 @@ func (b *Builder) Build() (*Server, error) {
 	plan := newServerPlan()
 	errs := []error{plan.install(b.parts), plan.check(b.storage)}
 	if b.name == "" {
-		errs = append(errs, errors.New(`the server has no name: give New one, such as "apples"`))
+		errs = append(errs, errors.New(`the server has no name: pass one to New, such as "apples"`))
 	}
 	if b.storage == nil {
 		errs = append(errs, errors.New("no storage: call Storage with one, such as memory.Store{}"))
@@ -82,14 +82,14 @@ func (b *Builder) Build() (*Server, error) {
 		errs = append(errs, fmt.Errorf(`prefix %q: want a path such as "/registry"`, b.prefix))
 	}
 	if b.history <= 0 {
-		errs = append(errs, fmt.Errorf("history %v: want a time above 0, such as %v", b.history, defaultHistory))
+		errs = append(errs, fmt.Errorf("history %v: want a duration above 0, such as %v", b.history, defaultHistory))
 	}
 	if b.listen != "" {
 		if _, _, err := net.SplitHostPort(b.listen); err != nil {
 			errs = append(errs, fmt.Errorf("listen: %w: want HOST:PORT, such as 127.0.0.1:6443", err))
 		}
 		if len(plan.identity) == 0 && len(plan.certificates) == 0 {
-			errs = append(errs, errors.New("listen: no part brings a serving certificate: add authn.Admin{} or authn.ServingCertificate{}"))
+			errs = append(errs, errors.New("listen: no part provides a serving certificate: add authn.Admin{} or authn.ServingCertificate{}"))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -34,14 +34,14 @@ func TestBuildErrors(t *testing.T) {
 			reason: "everything that is missing is told at once",
 			build:  controlplane.New(""),
 			want: []string{
-				`the server has no name: give New one, such as "apples"`,
+				`the server has no name: pass one to New, such as "apples"`,
 				"no storage: call Storage with one, such as memory.Store{}",
 			},
 		},
 		"listen without certificate": {
 			reason: "a server that listens must prove itself",
 			build:  controlplane.New("x").Listen("127.0.0.1:0").Storage(memory.Store{}),
-			want:   []string{"listen: no part brings a serving certificate: add authn.Admin{}"},
+			want:   []string{"listen: no part provides a serving certificate: add authn.Admin{}"},
 		},
 		"listen address": {
 			reason: "an address without a port cannot be listened at",
@@ -65,16 +65,16 @@ func TestBuildErrors(t *testing.T) {
 				return nil
 			})),
 			want: []string{
-				"it serves a nil API", `group "x.example.com": it has no version`, `group "x.example.com": Definitions is missing`,
-				`resource "xs.x.example.com": it needs a version and a Build function`,
-				`work "work": Start, Run and Stop are all nil`, "what it wants called to read is nil",
-				`authenticator "who": it is nil`, `middleware "wrap": it is nil`,
+				"serves a nil API", `group "x.example.com" has no version`, `group "x.example.com": Definitions is missing`,
+				`resource "xs.x.example.com": needs a version and a Build function`,
+				`work "work": Start, Run and Stop are all nil`, "Read got a nil function",
+				`authenticator "who" is nil`, `middleware "wrap" is nil`,
 			},
 		},
 		"resource twice": {
 			reason: "two parts cannot serve one resource",
 			build:  controlplane.New("x").Storage(memory.Store{}).With(core.ConfigMaps{}, core.ConfigMaps{}),
-			want:   []string{`part "core.ConfigMaps": resource "configmaps.": part "core.ConfigMaps" serves it already`},
+			want:   []string{`part "core.ConfigMaps": resource "configmaps.": part "core.ConfigMaps" already serves it`},
 		},
 		"an included part": {
 			reason: "its mistakes are those of the part that includes it",
@@ -89,17 +89,17 @@ func TestBuildErrors(t *testing.T) {
 				p.Serve(controlplane.NewAPI("", []string{"v1"}, controlplane.APIConfig{}))
 				return nil
 			})),
-			want: []string{`part "controlplane.PartFunc": group "": of this part and part "core.ConfigMaps" only one has protobuf methods`},
+			want: []string{`part "controlplane.PartFunc": group "": only one of this part and part "core.ConfigMaps" has protobuf methods`},
 		},
 		"two certificates": {
 			reason: "a server has one identity",
 			build:  controlplane.New("x").Storage(memory.Store{}).With(authn.Admin{}, authn.Admin{}),
-			want:   []string{`part "authn.Admin": serving certificate: part "authn.Admin" brings one already`},
+			want:   []string{`part "authn.Admin": serving certificate: part "authn.Admin" already provides one`},
 		},
 		"admission on an unserved type": {
 			reason: "its informer would never sync and every write would wait",
 			build:  controlplane.New("x").Storage(memory.Store{}).With(admit.Plugin("lifecycle", newLifecycle)),
-			want:   []string{`part "admission lifecycle": admission "lifecycle": it watches /v1, Kind=Namespace, which no part serves: add the part that does, or leave the plugin out`},
+			want:   []string{`part "admission lifecycle": admission "lifecycle" watches /v1, Kind=Namespace, which no part serves: add the part that serves it, or remove the plugin`},
 		},
 		"names": {
 			reason: "every mistake of every part is told, not the first one",
@@ -109,7 +109,7 @@ func TestBuildErrors(t *testing.T) {
 				controlplane.PartFunc(func(*controlplane.Plan) error { return errors.New("broken") })),
 			want: []string{
 				`part "middleware ": the middleware has no name: give it one, such as "request-id"`,
-				`part "middleware id": middleware "id": part "middleware id" has one of that name`,
+				`part "middleware id": middleware "id": part "middleware id" already has one with that name`,
 				`part "middleware nil": the middleware function is nil`,
 				`part "admission ": the admission function has no name: give it one, such as "no-rotten-apples"`,
 				`part "admission nil": the admission function is nil`,

@@ -41,7 +41,7 @@ func (p *Plan) check(storage Storage) error {
 	}
 	for _, n := range p.needs {
 		if !p.servesKind(n.value.Group, n.value.Version, n.value.Kind) {
-			errs = append(errs, fmt.Errorf("part %q: it needs %s, which no part serves: add %s", n.part, n.value.Kind, n.name))
+			errs = append(errs, fmt.Errorf("part %q: needs %s, which no part serves: add %s", n.part, n.value.Kind, n.name))
 		}
 	}
 	return errors.Join(append(errs, p.checkElected(storage))...)
@@ -54,7 +54,7 @@ func (p *Plan) checkGroups() []error {
 	seen := map[string]string{}
 	for _, s := range p.served {
 		if s.api == nil {
-			errs = append(errs, fmt.Errorf("part %q: it serves a nil API", s.part))
+			errs = append(errs, fmt.Errorf("part %q: serves a nil API", s.part))
 			continue
 		}
 		if first, ok := apis[s.api.group]; !ok {
@@ -66,15 +66,15 @@ func (p *Plan) checkGroups() []error {
 		for _, r := range s.resources {
 			key := r.Name + "." + s.api.group
 			if other, ok := seen[key]; ok {
-				errs = append(errs, fmt.Errorf("part %q: resource %q: part %q serves it already", s.part, key, other))
+				errs = append(errs, fmt.Errorf("part %q: resource %q: part %q already serves it", s.part, key, other))
 			}
 			seen[key] = s.part
 			if len(r.Versions) == 0 || r.Build == nil {
-				errs = append(errs, fmt.Errorf("part %q: resource %q: it needs a version and a Build function", s.part, key))
+				errs = append(errs, fmt.Errorf("part %q: resource %q: needs a version and a Build function", s.part, key))
 			}
 			for _, v := range r.Versions {
 				if !slices.Contains(s.api.versions, v) {
-					errs = append(errs, fmt.Errorf("part %q: resource %q: version %q is not one of the group's: %s",
+					errs = append(errs, fmt.Errorf("part %q: resource %q: the group has no version %q, only %s",
 						s.part, key, v, strings.Join(s.api.versions, ", ")))
 				}
 			}
@@ -86,11 +86,11 @@ func (p *Plan) checkGroups() []error {
 // checkJoin returns why the resources of two API values cannot be in one group.
 func (s served) checkJoin(other served) error {
 	if !slices.Equal(s.api.versions, other.api.versions) {
-		return fmt.Errorf("part %q: group %q: part %q serves it in versions %s, this one in %s: both must have the same, in the same order",
+		return fmt.Errorf("part %q: group %q: part %q serves versions %s, this part %s: both must serve the same, in the same order",
 			other.part, s.api.group, s.part, strings.Join(s.api.versions, ", "), strings.Join(other.api.versions, ", "))
 	}
 	if s.api.config.Protobuf != other.api.config.Protobuf {
-		return fmt.Errorf("part %q: group %q: of this part and part %q only one has protobuf methods: a group has one form in the storage",
+		return fmt.Errorf("part %q: group %q: only one of this part and part %q has protobuf methods: a group has one storage format",
 			other.part, s.api.group, s.part)
 	}
 	return other.api.check(other.part)
@@ -106,10 +106,10 @@ func (p *Plan) checkNames() []error {
 	seen := map[string]string{}
 	for _, w := range p.middleware {
 		if w.wrap == nil {
-			errs = append(errs, fmt.Errorf("part %q: middleware %q: it is nil", w.part, w.name))
+			errs = append(errs, fmt.Errorf("part %q: middleware %q is nil", w.part, w.name))
 		}
 		if other, ok := seen[w.name]; ok {
-			errs = append(errs, fmt.Errorf("part %q: middleware %q: part %q has one of that name", w.part, w.name, other))
+			errs = append(errs, fmt.Errorf("part %q: middleware %q: part %q already has one with that name", w.part, w.name, other))
 		}
 		seen[w.name] = w.part
 	}
@@ -121,13 +121,13 @@ func duplicates[T any](kind string, list []named[T]) []error {
 	seen := map[string]string{}
 	for _, n := range list {
 		if nilValue(n.value) {
-			errs = append(errs, fmt.Errorf("part %q: %s %q: it is nil", n.part, kind, n.name))
+			errs = append(errs, fmt.Errorf("part %q: %s %q is nil", n.part, kind, n.name))
 		}
 		if n.name == "" {
 			errs = append(errs, fmt.Errorf("part %q: %s: the name is empty", n.part, kind))
 		}
 		if other, ok := seen[n.name]; ok {
-			errs = append(errs, fmt.Errorf("part %q: %s %q: part %q has one of that name", n.part, kind, n.name, other))
+			errs = append(errs, fmt.Errorf("part %q: %s %q: part %q already has one with that name", n.part, kind, n.name, other))
 		}
 		seen[n.name] = n.part
 	}
@@ -155,8 +155,8 @@ func (p *Plan) checkAdmission() []error {
 		}
 		for _, kind := range wanted {
 			if !p.servesKind(kind.Group, kind.Version, kind.Kind) {
-				errs = append(errs, fmt.Errorf("part %q: admission %q: it watches %s, which no part serves: "+
-					"add the part that does, or leave the plugin out", a.part, a.name, kind))
+				errs = append(errs, fmt.Errorf("part %q: admission %q watches %s, which no part serves: "+
+					"add the part that serves it, or remove the plugin", a.part, a.name, kind))
 			}
 		}
 	}

@@ -30,7 +30,7 @@ func (p *Plan) checkElected(storage Storage) error {
 	}
 	for _, w := range p.work {
 		if w.value.Elected {
-			return w.failed(errors.New("the storage is shared, and no part serves Leases to elect by: add coordination.Leases{}"))
+			return w.failed(errors.New("the storage is shared, but no part serves Leases for leader election: add coordination.Leases{}"))
 		}
 	}
 	return nil
@@ -70,7 +70,7 @@ func (p *Plane) holdLease(ctx context.Context, lock *resourcelock.LeaseLock, wor
 					return
 				}
 				defer shift.working.Done()
-				klog.FromContext(ctx).Info("Holds the Lease", "lease", lock.LeaseMeta.Name, "identity", lock.Identity())
+				klog.FromContext(ctx).Info("Acquired the Lease", "lease", lock.LeaseMeta.Name, "identity", lock.Identity())
 				if err := work(ctx, p); err != nil && ctx.Err() == nil {
 					cancel(err)
 				}

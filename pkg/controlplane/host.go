@@ -90,7 +90,7 @@ func (h *host) add(ctx context.Context, name string, parts []Part) (*Plane, erro
 	return p, nil
 }
 
-var errServerStops = errors.New("the server stops")
+var errServerStops = errors.New("the server is stopping")
 
 // enter registers a plane that is about to start.
 func (h *host) enter(p *Plane) error {
@@ -102,7 +102,7 @@ func (h *host) enter(p *Plane) error {
 	default:
 	}
 	if h.planes[p.space] != nil {
-		return errors.New("a plane of that name runs: stop it before it is started again")
+		return errors.New("a plane with that name is running: stop it before you start it again")
 	}
 	h.planes[p.space] = p
 	h.adding.Add(1)

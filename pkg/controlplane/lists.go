@@ -65,7 +65,7 @@ func (p *Plan) checkFilters() []error {
 	errs := duplicates("list filter", p.filters)
 	for _, f := range p.filters {
 		if slices.ContainsFunc(p.served, func(s served) bool { return s.hasView(f.value.resource) }) {
-			errs = append(errs, fmt.Errorf("part %q: lists of %s cannot be filtered: it shows the objects of another resource: name that",
+			errs = append(errs, fmt.Errorf("part %q: lists of %s cannot be filtered: it shows the objects of another resource: name that one",
 				f.part, f.name))
 		}
 	}
@@ -209,7 +209,7 @@ func (g *guard) Flush() {
 // Hijack implements http.Hijacker, as watches over WebSocket need.
 func (g *guard) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if g.refused || g.filter.Pending() {
-		return nil, nil, errors.New("the answer was to be filtered")
+		return nil, nil, errors.New("the connection cannot be hijacked: its answer must be filtered")
 	}
 	return http.NewResponseController(g.ResponseWriter).Hijack()
 }

@@ -82,7 +82,7 @@ func (e ending) Name() string { return e.name }
 func (e ending) Check(*http.Request) error {
 	select {
 	case <-e.storage.Done():
-		return fmt.Errorf("it has ended, and only a restart helps: %w", e.storage.Err())
+		return fmt.Errorf("the storage has stopped: restart the server: %w", e.storage.Err())
 	default:
 		return nil
 	}

@@ -31,7 +31,7 @@ func (f PartFunc) Install(p *Plan) error {
 	return f(p)
 }
 
-var errNoFunc = errors.New("the function is nil: give it one")
+var errNoFunc = errors.New("the function is nil: pass one")
 
 // Parts bundles parts into one, installed in order. Each keeps its own name in errors.
 type Parts []Part

@@ -128,7 +128,7 @@ func (p *Plan) readAll() error {
 	var errs []error
 	for _, read := range reads {
 		if read == nil {
-			errs = append(errs, fmt.Errorf("part %q: what it wants called to read is nil", p.part))
+			errs = append(errs, fmt.Errorf("part %q: Read got a nil function", p.part))
 		} else if err := read(); err != nil {
 			errs = append(errs, fmt.Errorf("part %q: %w", p.part, err))
 		}

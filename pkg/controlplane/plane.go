@@ -255,7 +255,7 @@ func (p *Plane) drain(ctx context.Context) error {
 	select {
 	case <-drained:
 	case <-ctx.Done():
-		late = errors.Join(late, errors.New("requests were still running when the time to drain was over"))
+		late = errors.Join(late, errors.New("requests were still running when the time to drain them ended"))
 	}
 	p.signals.markDrained()
 	p.endWork()
@@ -298,7 +298,7 @@ func (p *Plane) stop() error {
 	p.signals.markStopping()
 	err := p.top.RunPreShutdownHooks()
 	if !p.awaitWatches(workTimeout) {
-		err = errors.Join(err, fmt.Errorf("watches still run %v after their connections were closed", workTimeout))
+		err = errors.Join(err, fmt.Errorf("watches were still running %v after their connections were closed", workTimeout))
 	}
 	err = errors.Join(err, p.workers.stop())
 	p.informers.Shutdown()
@@ -320,7 +320,7 @@ func (p *Plane) stop() error {
 // not wait for Stop, and the root plane stops with its server.
 func (p *Plane) Stop(ctx context.Context) error {
 	if p.space == "" {
-		return errors.New("the root plane stops with its server")
+		return errors.New("the root plane stops with its server: stop the server instead")
 	}
 	p.stopped.Do(func() {
 		ctx, cancel := context.WithTimeout(ctx, drainTimeout)
@@ -344,7 +344,7 @@ func (p *Plane) Stop(ctx context.Context) error {
 func (p *Plane) endWith(err error) {
 	p.given.Do(func() {
 		p.err = err
-		klog.Background().Error(err, "A plane ends", "plane", p.space)
+		klog.Background().Error(err, "Stopping a plane after an error", "plane", p.space)
 		go func() { _ = p.Stop(context.Background()) }() // Err returns what Stop returns
 	})
 }

@@ -52,7 +52,7 @@ func TestAnswerTwice(t *testing.T) {
 		return nil
 	})
 	_, err := controlplane.New(t.Name()).Storage(memory.Store{}).With(part).Build()
-	for _, want := range []string{`handler of host "a.example.com:443"`, "has one of that name", `handler of host "b.example.com:443": it is nil`} {
+	for _, want := range []string{`handler of host "a.example.com:443"`, "already has one with that name", `handler of host "b.example.com:443" is nil`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}

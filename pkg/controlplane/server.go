@@ -100,7 +100,7 @@ func (s *Server) Plane(ctx context.Context, name string, parts ...Part) (*Plane,
 	h := s.host
 	s.mu.Unlock()
 	if h == nil {
-		return nil, fmt.Errorf("plane %q: the server does not run: wait for Ready", name)
+		return nil, fmt.Errorf("plane %q: the server is not running: wait for Ready", name)
 	}
 	p, err := h.add(ctx, name, parts)
 	if err != nil {
@@ -118,7 +118,7 @@ const drainTimeout = 60 * time.Second
 // and may be called once.
 func (s *Server) Run(parent context.Context) (err error) {
 	if s.started.Swap(true) {
-		return errors.New("the server was run before: build another")
+		return errors.New("Run was called before: build another server")
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	defer context.AfterFunc(parent, func() { cancel(askedError{}) })()

@@ -18,7 +18,7 @@ type ServerPart interface {
 }
 
 // ErrServerOnly is the error of a server's part that was given to a further plane.
-var ErrServerOnly = errors.New("it is for a server, not for a further plane: give it to the builder")
+var ErrServerOnly = errors.New("only a server can have this part: pass it to the builder, not to Plane")
 
 // ServerPartFunc makes a function a ServerPart. Nil is an error of Build. Required.
 type ServerPartFunc func(*ServerPlan) error
@@ -157,5 +157,5 @@ func single[T any](what string, declared []named[T]) error {
 	if len(declared) < 2 {
 		return nil
 	}
-	return fmt.Errorf("part %q: %s: part %q brings one already: leave one of them out", declared[1].part, what, declared[0].part)
+	return fmt.Errorf("part %q: %s: part %q already provides one: remove one of them", declared[1].part, what, declared[0].part)
 }

@@ -109,7 +109,7 @@ func (w *workers) stop() error {
 	select {
 	case <-done:
 	case <-time.After(workTimeout):
-		late = fmt.Errorf("work of a part still runs %v after its context ended: %s", workTimeout, w.names())
+		late = fmt.Errorf("work was still running %v after its context ended: %s", workTimeout, w.names())
 	}
 	for _, one := range w.work {
 		if one.value.Stop != nil {

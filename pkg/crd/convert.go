@@ -40,10 +40,10 @@ func (c Conversion) PartName() string { return "conversion of " + c.Kind.String(
 func (c Conversion) Install(p *controlplane.Plan) error {
 	var errs []error
 	if c.Kind.Group == "" || c.Kind.Kind == "" {
-		errs = append(errs, errors.New("field Kind: has no group or no kind: name what is converted"))
+		errs = append(errs, errors.New("field Kind: the group or the kind is empty: set both"))
 	}
 	if c.Handler == nil {
-		errs = append(errs, errors.New("field Handler: is nil: give what converts, such as a crd.ConvertFunc"))
+		errs = append(errs, errors.New("field Handler: is nil: set a converter, such as a crd.ConvertFunc"))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

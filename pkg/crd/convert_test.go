@@ -132,7 +132,7 @@ func TestConversionIncomplete(t *testing.T) {
 		parts        []controlplane.Part
 	}{
 		"nothing":    {"a conversion without a handler would fail later", "field Handler: is nil", []controlplane.Part{crd.Conversion{Kind: kind}}},
-		"two of one": {"one of them would not be asked", "has one of that name", []controlplane.Part{whole, whole}},
+		"two of one": {"one of them would not be asked", "already has one with that name", []controlplane.Part{whole, whole}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -77,7 +77,7 @@ func (d Definitions) apply(ctx context.Context, plane *controlplane.Plane, g *gr
 		return err
 	}
 	for _, other := range others {
-		klog.FromContext(ctx).Info("Left out an object that is no CustomResourceDefinition", "object", other)
+		klog.FromContext(ctx).Info("Skipped an object that is not a CustomResourceDefinition", "object", other)
 	}
 	generations, err := apply(ctx, plane.Config(), definitions)
 	if err != nil {

@@ -90,7 +90,7 @@ func (g *groups) establish(ctx context.Context, p *controlplane.Plane) error {
 					continue
 				}
 				if err := writeEstablished(ctx, client, crd); err != nil && ctx.Err() == nil {
-					klog.FromContext(ctx).Error(err, "A CRD is not marked as established", "name", crd.Name, "retryAfter", time.Second)
+					klog.FromContext(ctx).Error(err, "Failed to mark a CRD as established", "name", crd.Name, "retryAfter", time.Second)
 					retry = time.After(time.Second)
 					continue
 				}
@@ -157,7 +157,7 @@ func (e establishment) Admit(ctx context.Context, a admission.Attributes, _ admi
 	if apiextensions.IsCRDConditionTrue(old, apiextensions.Established) {
 		crd.Finalizers = old.Finalizers
 		gone := apiextensions.CustomResourceDefinitionCondition{
-			Status: apiextensions.ConditionFalse, Reason: "Terminating", Message: "the resource is not served any more",
+			Status: apiextensions.ConditionFalse, Reason: "Terminating", Message: "the resource is no longer served",
 		}
 		gone.Type = apiextensions.Established
 		apiextensions.SetCRDCondition(crd, gone)
@@ -180,7 +180,7 @@ func (g *groups) awaitUnlisted(ctx context.Context, crd *apiextensions.CustomRes
 	within, cancel := context.WithTimeout(ctx, unlistedTimeout)
 	defer cancel()
 	if err := g.plane.AwaitUnlisted(within, resources); err != nil {
-		klog.FromContext(ctx).Error(err, "A CRD is deleted while its resources are listed", "name", crd.Name)
+		klog.FromContext(ctx).Error(err, "Deleting a CRD although discovery still lists its resources", "name", crd.Name)
 	}
 	return ctx.Err()
 }

@@ -58,7 +58,7 @@ func load(fsys fs.FS) (definitions []definition, others []string, err error) {
 			}
 			name, body := o.definition()
 			if other, seen := first[name]; seen && name != "" {
-				o.problem("metadata.name", fmt.Sprintf("%s is defined already in %s: line %d", name, other.source.file, other.line))
+				o.problem("metadata.name", fmt.Sprintf("%s is already defined in %s: line %d", name, other.source.file, other.line))
 			}
 			first[name] = definition{name: name, body: body, source: d, index: i, line: d.before + o.line("metadata.name")}
 			definitions = append(definitions, first[name])
@@ -96,7 +96,7 @@ func documentsIn(fsys fs.FS) (all []*document, err error) {
 		return nil, fmt.Errorf("read CRDs: %w", err)
 	}
 	if len(all) == 0 {
-		return nil, errors.New("no *.yaml, *.yml or *.json file with CRDs: check which directory is given")
+		return nil, errors.New("found no *.yaml, *.yml or *.json file with CRDs: check the directory")
 	}
 	return all, nil
 }
@@ -163,7 +163,7 @@ func undecodable[T any](d *document, err error) {
 	})
 	message := regexp.MustCompile(`^yaml: (line \d+: )?`).ReplaceAllString(err.Error(), "")
 	if bytes.Contains(d.data, []byte("{{")) {
-		message += ` (a template, by its "{{": render it first)`
+		message += ` ("{{" looks like a template: render it first)`
 	}
 	d.problem(line, "", message)
 }

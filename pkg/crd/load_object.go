@@ -87,7 +87,7 @@ func (o *object) definition() (name string, body []byte) {
 func (o *object) check() {
 	o.read(o.root, schemas()[o.APIVersion+" "+o.Kind], "")
 	for _, row := range [...][4]string{
-		{"apiVersion", o.APIVersion, crdAPIVersion, ", convert other versions to it"},
+		{"apiVersion", o.APIVersion, crdAPIVersion, ": convert other versions to it"},
 		{"kind", o.Kind, crdKind, ""},
 	} {
 		switch field, found, want := row[0], row[1], row[2]; found {
@@ -95,7 +95,7 @@ func (o *object) check() {
 		case "":
 			o.problem("", fmt.Sprintf("%s is missing: write %[1]s: %s", field, want))
 		default:
-			o.problem(field, fmt.Sprintf("found %q: only %s can be given%s", found, want, row[3]))
+			o.problem(field, fmt.Sprintf("expected %s, found %q%s", want, found, row[3]))
 		}
 	}
 }
@@ -226,7 +226,7 @@ func (o *object) readFields(n *yaml.Node, t spec.Schema, path string) {
 		case found == "!!merge":
 			at, field = path, spec.Schema{}
 		case key.Kind != yaml.ScalarNode || found != "string":
-			wrong = "the key is no string: put it in quotes"
+			wrong = "the key is not a string: put it in quotes"
 		case first[key.Value] > 0:
 			wrong = fmt.Sprintf("duplicate field, first in line %d", o.before+first[key.Value])
 		case !known && len(t.Properties) > 0:

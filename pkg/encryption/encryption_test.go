@@ -307,7 +307,7 @@ func TestStartErrors(t *testing.T) {
 		want            []string
 	}{
 		"missing":  {"there is no file", "", 0, []string{"no such file", "write one"}},
-		"empty":    {"there is nothing in it", "", 0o600, []string{"it is empty"}},
+		"empty":    {"there is nothing in it", "", 0o600, []string{"the file is empty"}},
 		"readable": {"there are keys in it", head, 0o604, []string{"mode 0604", "chmod 0600"}},
 		"syntax":   {"YAML errors have a line", head + "resources: [\n", 0o600, []string{"line 3"}},
 		"kind":     {"another object", "apiVersion: v1\nkind: Secret\n", 0o600, []string{"want apiserver.config.k8s.io/v1, EncryptionConfiguration"}},
@@ -361,7 +361,7 @@ func TestBuildErrors(t *testing.T) {
 		"no file": {[]controlplane.Part{encryption.AtRest{}}, "field ConfigFile: is empty"},
 		"two": {
 			[]controlplane.Part{encryption.AtRest{ConfigFile: "a"}, encryption.AtRest{ConfigFile: "b"}},
-			`part "encryption": transformation of stored values: part "encryption" brings one already`,
+			`part "encryption": transformation of stored values: part "encryption" already provides one`,
 		},
 	}
 	for name, c := range cases {

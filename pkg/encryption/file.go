@@ -30,7 +30,7 @@ func check(file string) error {
 		return fmt.Errorf("encryption configuration: %w", err)
 	}
 	if len(content) == 0 {
-		return fmt.Errorf("encryption configuration %s: it is empty: see %s", file, manual)
+		return fmt.Errorf("encryption configuration %s: the file is empty: see %s", file, manual)
 	}
 	var c apiserverv1.EncryptionConfiguration
 	if err := yaml.Unmarshal(content, &c); err != nil {
@@ -38,7 +38,7 @@ func check(file string) error {
 	}
 	want := apiserverv1.SchemeGroupVersion.WithKind("EncryptionConfiguration")
 	if got := c.GroupVersionKind(); got != want {
-		return fmt.Errorf("encryption configuration %s: it has apiVersion %q, kind %q: want %s, %s",
+		return fmt.Errorf("encryption configuration %s: found apiVersion %q, kind %q, want %s, %s",
 			file, c.APIVersion, c.Kind, want.GroupVersion(), want.Kind)
 	}
 	return nil

@@ -25,7 +25,7 @@ type atOnce struct {
 // newWatches counts watches.
 func newWatches(limit int) *atOnce {
 	return &atOnce{
-		limit: limit, open: map[string]int{}, refusal: "WatchesPerUser is %d: user %q has as many watches open",
+		limit: limit, open: map[string]int{}, refusal: "WatchesPerUser is %d: user %q already has that many watches open",
 		counts: func(req *http.Request) bool {
 			info, ok := request.RequestInfoFrom(req.Context())
 			return ok && info.Verb == "watch"
@@ -38,7 +38,7 @@ func newRequests(limit int) *atOnce {
 	// As in the server's configuration: requests with a deadline count.
 	long := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	return &atOnce{
-		limit: limit, open: map[string]int{}, refusal: "RequestsAtOncePerUser is %d: as many requests of user %q run",
+		limit: limit, open: map[string]int{}, refusal: "RequestsAtOncePerUser is %d: user %q already has that many requests running",
 		counts: func(req *http.Request) bool {
 			info, ok := request.RequestInfoFrom(req.Context())
 			u, known := request.UserFrom(req.Context())

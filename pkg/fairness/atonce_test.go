@@ -32,7 +32,7 @@ func TestRequestsAtOncePerUser(t *testing.T) {
 	// A watch does not count: this one is the first.
 	running := []<-chan error{slow(t, ann)}
 	<-g.entered
-	refused(t, <-slow(t, ann), http.StatusTooManyRequests, `limit RequestsAtOncePerUser is 1: as many requests of user "ann" run`)
+	refused(t, <-slow(t, ann), http.StatusTooManyRequests, `limit RequestsAtOncePerUser is 1: user "ann" already has that many requests running`)
 	refused(t, ann.Get().MaxRetries(0).AbsPath("/version").Do(t.Context()).Error(), http.StatusTooManyRequests, "limit RequestsAtOncePerUser is 1")
 	again, err := ann.Get().MaxRetries(0).AbsPath("/api/v1/configmaps").
 		VersionedParams(&metav1.ListOptions{Watch: true}, metav1.ParameterCodec).Watch(t.Context())

@@ -49,7 +49,7 @@ func keepDefaults(ctx context.Context, plane *controlplane.Plane) error {
 	for {
 		pause := pollInterval
 		if err := makeDefaults(ctx, plane); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "The default flow schemas and priority levels cannot be kept yet")
+			klog.FromContext(ctx).Error(err, "Cannot write the default flow schemas and priority levels yet")
 			pause = retryAfter
 		}
 		select {

@@ -154,7 +154,7 @@ func (r *rates) wrap(next http.Handler) http.Handler {
 		name, limited := caller(req)
 		if limited && !r.of(name).Allow() {
 			refuse(w, req, math.Ceil(1/float64(r.limit)),
-				"RequestsPerSecond is %v and Burst is %d: user %q makes more requests", float64(r.limit), r.burst, name)
+				"RequestsPerSecond is %v with Burst %d: user %q sends more requests", float64(r.limit), r.burst, name)
 			return
 		}
 		next.ServeHTTP(w, req)

@@ -57,7 +57,7 @@ func TestRequestsPerSecond(t *testing.T) {
 		}
 	}
 	err := ann.Get().MaxRetries(0).AbsPath("/version").Do(t.Context()).Error()
-	refused(t, err, http.StatusTooManyRequests, `limit RequestsPerSecond is 0.001 and Burst is 2: user "ann" makes more requests`)
+	refused(t, err, http.StatusTooManyRequests, `limit RequestsPerSecond is 0.001 with Burst 2: user "ann" sends more requests`)
 	if after, _ := apierrors.SuggestsClientDelay(err); after != 1000 {
 		t.Errorf("it says to come back after %d s: want 1000", after)
 	}
@@ -112,7 +112,7 @@ func TestObjectsPerResource(t *testing.T) {
 		}
 	}
 	refused(t, create(ctx, ann, "more", 1), http.StatusTooManyRequests,
-		`limit ObjectsPerResource is 6: namespace "default" has as many configmaps`)
+		`limit ObjectsPerResource is 6: namespace "default" already has that many configmaps`)
 	if err := ann.Delete().AbsPath("/api/v1/namespaces/default/configmaps/c0").Do(ctx).Error(); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestObjectsPerResource(t *testing.T) {
 		err = ann.Post().MaxRetries(0).AbsPath("/api/v1/namespaces").SetHeader("Content-Type", "application/json").
 			Body([]byte(body)).Do(ctx).Error()
 	}
-	refused(t, err, http.StatusTooManyRequests, "limit ObjectsPerResource is 6: the server has as many namespaces")
+	refused(t, err, http.StatusTooManyRequests, "limit ObjectsPerResource is 6: the server already has that many namespaces")
 }
 
 func TestWatchesPerUser(t *testing.T) {
@@ -145,7 +145,7 @@ func TestWatchesPerUser(t *testing.T) {
 	if err := watch(first, ann); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, watch(t.Context(), ann), http.StatusTooManyRequests, `limit WatchesPerUser is 1: user "ann" has as many watches open`)
+	refused(t, watch(t.Context(), ann), http.StatusTooManyRequests, `limit WatchesPerUser is 1: user "ann" already has that many watches open`)
 	if err := watch(t.Context(), s.as(t, "bob")); err != nil {
 		t.Errorf("another user: %v", err)
 	}

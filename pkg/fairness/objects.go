@@ -105,7 +105,7 @@ func (n *number) Validate(ctx context.Context, a admission.Attributes, _ admissi
 	if namespace != "" {
 		where = fmt.Sprintf("namespace %q", namespace)
 	}
-	return tooMany(1, "ObjectsPerResource is %d: %s has as many %s", n.limit, where, a.GetResource().GroupResource())
+	return tooMany(1, "ObjectsPerResource is %d: %s already has that many %s", n.limit, where, a.GetResource().GroupResource())
 }
 
 // stored is the resource that stores the object: both groups of events serve the

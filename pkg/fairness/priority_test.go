@@ -111,15 +111,15 @@ func TestMissing(t *testing.T) {
 		part controlplane.Part
 		want string
 	}{
-		"kinds": {fairness.PriorityAndFairness{}, "it needs FlowSchema, which no part serves: add kube.FlowControl()"},
+		"kinds": {fairness.PriorityAndFairness{}, "needs FlowSchema, which no part serves: add kube.FlowControl()"},
 		"one kind": {
 			controlplane.Parts{kube.FlowControl("flowschemas"), fairness.PriorityAndFairness{}},
-			"it needs PriorityLevelConfiguration, which no part serves",
+			"needs PriorityLevelConfiguration, which no part serves",
 		},
 		"negative": {fairness.PriorityAndFairness{Concurrency: -1}, "field Concurrency is -1"},
 		"two": {
 			controlplane.Parts{kube.FlowControl(), fairness.PriorityAndFairness{}, fairness.PriorityAndFairness{}},
-			`flow control: part "fairness.PriorityAndFairness" brings one already`,
+			`flow control: part "fairness.PriorityAndFairness" already provides one`,
 		},
 		"rate":           {fairness.Limits{RequestsPerSecond: -1}, "field RequestsPerSecond is -1"},
 		"burst":          {fairness.Limits{Burst: 2}, "field Burst is 2 without RequestsPerSecond"},

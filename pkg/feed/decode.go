@@ -65,7 +65,7 @@ func (f *Feed) object(place string, value []byte) (*Object, error) {
 	}
 	resource, ok := keys.Resource(place, s.Metadata.Namespace, s.Metadata.Name)
 	if !ok {
-		return nil, fmt.Errorf("the key is not that of %q in namespace %q", s.Metadata.Name, s.Metadata.Namespace)
+		return nil, fmt.Errorf("the key does not match name %q in namespace %q", s.Metadata.Name, s.Metadata.Namespace)
 	}
 	o := &Object{
 		Type:       f.typeOf(resource, s.TypeMeta),

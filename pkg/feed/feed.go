@@ -71,7 +71,7 @@ func (f *Feed) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		klog.FromContext(ctx).V(1).Info("The objects of a plane are read again", "plane", f.space.Plane, "cause", err)
+		klog.FromContext(ctx).V(1).Info("Reading the objects of a plane again", "plane", f.space.Plane, "cause", err)
 		select {
 		case <-time.After(retry):
 		case <-ctx.Done():
@@ -220,7 +220,7 @@ func (f *Feed) put(ctx context.Context, place string, kv *mvccpb.KeyValue) {
 		f.mu.Lock()
 		f.forget(place)
 		f.mu.Unlock()
-		klog.FromContext(ctx).V(4).Info("A stored value is no object", "key", string(kv.Key), "cause", err)
+		klog.FromContext(ctx).V(4).Info("A stored value is not an object", "key", string(kv.Key), "cause", err)
 		return
 	}
 	o.Revision, o.bytes = kv.ModRevision, int64(len(kv.Key)+len(kv.Value))
@@ -266,7 +266,7 @@ func (f *Feed) Await(ctx context.Context) error {
 	case <-f.synced:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("the feed of objects was not read: %w", context.Cause(ctx))
+		return fmt.Errorf("the feed has not read all objects yet: %w", context.Cause(ctx))
 	}
 }
 

@@ -60,7 +60,7 @@ func (h *Hub) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		klog.FromContext(ctx).Info("The feed of objects begins again", "cause", err)
+		klog.FromContext(ctx).Info("Restarting the feed of objects", "cause", err)
 		select {
 		case <-time.After(retry):
 		case <-ctx.Done():
@@ -198,7 +198,7 @@ func (q *queue) begin() { q.events, q.bytes, q.ended = nil, 0, nil }
 // reads everything again, which is as fast.
 const mostBytes = 64 << 20
 
-var errBehind = errors.New("it was too far behind")
+var errBehind = errors.New("the feed fell too far behind")
 
 func (q *queue) add(e event) {
 	if q.ended != nil {
@@ -243,7 +243,7 @@ func (h *Hub) reach(ctx context.Context, revision int64) error {
 		}
 		if ask {
 			if err := h.client.RequestProgress(watchContext(ctx)); err != nil {
-				return fmt.Errorf("ask how far the watch is: %w", err)
+				return fmt.Errorf("request the progress of the watch: %w", err)
 			}
 		}
 		select {

@@ -65,7 +65,7 @@ func (f *Feed) open(ctx context.Context, place string, kv *mvccpb.KeyValue) ([]b
 		return kv.Value, nil
 	}
 	if f.hub.transformers == nil {
-		return nil, errors.New("they are encrypted, and the server has no encryption configuration")
+		return nil, errors.New("they are encrypted, but the server has no encryption configuration")
 	}
 	if time.Now().Before(f.undecrypted.pause) {
 		return nil, f.undecrypted.cause
@@ -103,7 +103,7 @@ func (f *Feed) seal(ctx context.Context, place string, kv *mvccpb.KeyValue, caus
 	_, there := f.index.objects[place]
 	f.mu.Unlock()
 	if first {
-		klog.FromContext(ctx).Error(cause, "Stored objects cannot be read: their lifecycle waits until they can",
+		klog.FromContext(ctx).Error(cause, "Stored objects cannot be read: garbage collection and namespace deletion wait for them",
 			"resource", resource, "key", string(kv.Key))
 	}
 	if !there {

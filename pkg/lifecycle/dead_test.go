@@ -156,7 +156,7 @@ func TestDeadServer(t *testing.T) {
 			for _, version := range p.history(t, ns) {
 				said = append(said, failure(t, version))
 			}
-			if all := strings.Join(said, "\n"); !strings.Contains(all, farGroup) || !strings.Contains(all, "(waited for until 2") {
+			if all := strings.Join(said, "\n"); !strings.Contains(all, farGroup) || !strings.Contains(all, "(waiting until 2") {
 				t.Errorf("%s: the conditions do not say who is waited for, and until when: %s", c.reason, all)
 			}
 			p.untilGone(t, cm)
@@ -208,7 +208,7 @@ func TestDeadServerAndFinalizer(t *testing.T) {
 		if now == nil {
 			t.Fatal("the namespace with an object that somebody holds is gone")
 		}
-		return strings.Contains(failure(t, now), "(not waited for since 2")
+		return strings.Contains(failure(t, now), "(stopped waiting at 2")
 	})
 	p.patch(t, held, `{"metadata": {"finalizers": null}}`)
 	p.untilGone(t, held, ns)

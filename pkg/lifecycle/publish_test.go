@@ -68,9 +68,9 @@ func TestNeeds(t *testing.T) {
 	_, err := controlplane.New("x").Storage(memory.Store{}).
 		With(lifecycle.DefaultServiceAccounts{}, lifecycle.RootCA{}).Build()
 	for _, want := range []string{
-		`part "lifecycle.DefaultServiceAccounts": it needs Namespace, which no part serves: add core.Namespaces{}`,
-		`part "lifecycle.DefaultServiceAccounts": it needs ServiceAccount, which no part serves: add core.ServiceAccounts{}`,
-		`part "lifecycle.RootCA": it needs ConfigMap, which no part serves: add core.ConfigMaps{}`,
+		`part "lifecycle.DefaultServiceAccounts": needs Namespace, which no part serves: add core.Namespaces{}`,
+		`part "lifecycle.DefaultServiceAccounts": needs ServiceAccount, which no part serves: add core.ServiceAccounts{}`,
+		`part "lifecycle.RootCA": needs ConfigMap, which no part serves: add core.ConfigMaps{}`,
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want %q", err, want)

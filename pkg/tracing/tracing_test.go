@@ -231,7 +231,7 @@ func TestFields(t *testing.T) {
 		"rate":     {"more than all", []controlplane.Part{tracing.OTLP{SamplesPerMillion: 1_000_001}}, "samplingRatePerMillion"},
 		"negative": {"less than none", []controlplane.Part{tracing.OTLP{SamplesPerMillion: -1}}, "samplingRatePerMillion"},
 		"endpoint": {"OTLP over HTTP is another protocol", []controlplane.Part{tracing.OTLP{Endpoint: "http://localhost:4318"}}, "endpoint"},
-		"two":      {"each span would be there twice", []controlplane.Part{tracing.OTLP{}, tracing.OTLP{}}, "brings one already"},
+		"two":      {"each span would be there twice", []controlplane.Part{tracing.OTLP{}, tracing.OTLP{}}, "already provides one"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

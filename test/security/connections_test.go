@@ -109,7 +109,7 @@ func limitedBodies(t *testing.T, _ *world) {
 	// These two have the same level.
 	w.must(t, request{as: "reader", method: "GET", path: open}, http.StatusOK)
 	a := w.must(t, request{as: "editor", method: "GET", path: open}, http.StatusTooManyRequests)
-	if s, err := statusOf(a); err != nil || !strings.Contains(s.Message, `limit RequestsAtOncePerUser is 10: as many requests of user "editor" run`) || a.header.Get("Retry-After") == "" {
+	if s, err := statusOf(a); err != nil || !strings.Contains(s.Message, `limit RequestsAtOncePerUser is 10: user "editor" already has that many requests running`) || a.header.Get("Retry-After") == "" {
 		t.Errorf("%v: the refusal does not say why, or not when to come again: %s %v", err, a.body, a.header)
 	}
 	w.unharmed(t)

@@ -252,7 +252,7 @@ func TestPlanes(t *testing.T) {
 			nothing(t, l.server.ClientConfig())
 
 			l.mustStop()
-			if _, err := l.server.Plane(t.Context(), "late"); err == nil || !strings.Contains(err.Error(), "stops") {
+			if _, err := l.server.Plane(t.Context(), "late"); err == nil || !strings.Contains(err.Error(), "stopping") {
 				t.Errorf("a plane on a server that stopped: %v", err)
 			}
 			check()
@@ -283,7 +283,7 @@ func refusals(t *testing.T, s *controlplane.Server, all []*tenant) {
 		part controlplane.Part
 		want string
 	}{
-		"blue":     {core.ConfigMaps{}, "a plane of that name runs"},
+		"blue":     {core.ConfigMaps{}, "a plane with that name is running"},
 		"Not good": {core.ConfigMaps{}, "lowercase"},
 		"admin":    {authn.Admin{}, controlplane.ErrServerOnly.Error()},
 		"lonely":   {lifecycle.DefaultServiceAccounts{}, "core.Namespaces{}"},

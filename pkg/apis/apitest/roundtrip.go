@@ -73,7 +73,7 @@ func (t tripper) there(from, via schema.GroupVersionKind) error {
 			return err
 		}
 		if !equality.Semantic.DeepEqual(sent, got) {
-			return fmt.Errorf("%s is not what it was after %s (-sent +got):\n%s",
+			return fmt.Errorf("%s changed on the way to %s and back (-sent +got):\n%s",
 				from.Version, via.Version, cmp.Diff(sent, got, cmp.Exporter(func(reflect.Type) bool { return true })))
 		}
 	}

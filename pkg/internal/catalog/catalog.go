@@ -203,7 +203,7 @@ func (s *Served) addAnnounced(ctx context.Context, config *rest.Config, lists []
 		if s.Failed == nil {
 			s.Failed = map[schema.GroupVersion]error{}
 		}
-		s.Failed[gv] = errors.New("its server was not asked yet what it has")
+		s.Failed[gv] = errors.New("its server has not been discovered yet")
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (d Dialer) control(_, address string, _ syscall.RawConn) error {
 	addr := to.Addr().Unmap().WithZone("")
 	for _, p := range d.deny {
 		if p.Contains(addr) {
-			return fmt.Errorf("webhooks may not be at %s: the server denies %s", addr, p)
+			return fmt.Errorf("webhooks at %s are not allowed: the server denies %s", addr, p)
 		}
 	}
 	return nil

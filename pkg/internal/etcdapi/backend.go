@@ -79,7 +79,7 @@ func (b *Backend) start(ctx context.Context) error {
 	}
 	expiring, err := log.Expiring(ctx)
 	if err != nil {
-		return errors.Join(fmt.Errorf("read the keys that have an end: %w", err), log.Close(ctx))
+		return errors.Join(fmt.Errorf("read the keys that expire: %w", err), log.Close(ctx))
 	}
 	h.log, h.revision = log, current
 	for _, kv := range expiring {

@@ -110,7 +110,7 @@ func (x *expiry) run(ctx context.Context, log revision.Log) {
 			// One by one: a key that was written again must not hold up the others. Its last
 			// write has an expiry of its own, or none.
 			if _, err := log.Append(ctx, []revision.Change{c}); err != nil && ctx.Err() == nil {
-				klog.FromContext(ctx).Error(err, "A key whose time is over was not deleted; it is tried again", "key", c.Key)
+				klog.FromContext(ctx).Error(err, "Failed to delete an expired key, will try again", "key", c.Key)
 				x.again([]revision.Change{c}, time.Now().Add(readRetry).UnixMilli())
 			}
 		}

@@ -41,9 +41,9 @@ func supported(r *pb.RangeRequest) error {
 	case len(r.Key) == 0:
 		return rpctypes.ErrGRPCEmptyKey
 	case r.SortOrder != pb.RangeRequest_NONE && (r.SortOrder != pb.RangeRequest_ASCEND || r.SortTarget != pb.RangeRequest_KEY):
-		return unsupported("a range in another order than that of the keys")
+		return unsupported("a range that is not in key order")
 	case r.MinModRevision != 0, r.MaxModRevision != 0, r.MinCreateRevision != 0, r.MaxCreateRevision != 0:
-		return unsupported("a range with bounds of revisions")
+		return unsupported("a range with revision bounds")
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ type lease struct {
 func (l *lease) LeaseGrant(_ context.Context, r *pb.LeaseGrantRequest) (*pb.LeaseGrantResponse, error) {
 	switch {
 	case r.ID != 0:
-		return nil, unsupported("a lease with a chosen number")
+		return nil, unsupported("a lease with a chosen ID")
 	case r.TTL <= 0 || r.TTL > maxTTL:
 		return nil, rpctypes.ErrGRPCLeaseTTLTooLarge
 	}
@@ -49,7 +49,7 @@ const maxTTL = 9_000_000_000
 // LeaseTimeToLive implements the etcd Lease service, without the keys.
 func (l *lease) LeaseTimeToLive(_ context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
 	if r.Keys {
-		return nil, unsupported("the keys of a lease")
+		return nil, unsupported("reading the keys of a lease")
 	}
 	left := time.Until(time.UnixMilli(r.ID >> 16))
 	ttl := int64(-1) // etcd's answer for a lease that ended

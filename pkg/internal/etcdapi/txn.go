@@ -269,7 +269,7 @@ func (t *transaction) plan(ctx context.Context, ops []*pb.RequestOp) error {
 		case *pb.RequestOp_RequestDeleteRange:
 			err = t.planDelete(ctx, i, r.RequestDeleteRange)
 		default:
-			err = unsupported("a transaction in a transaction")
+			err = unsupported("a nested transaction")
 		}
 		if err != nil {
 			return err

@@ -95,6 +95,6 @@ func (f *File) Look(ctx context.Context, now time.Time) {
 func (f *File) tell(ctx context.Context, err error) {
 	if ctx.Err() == nil && err.Error() != f.told {
 		f.told = err.Error()
-		klog.FromContext(ctx).Error(err, "Kept what a file said before", "what", f.What, "file", f.File)
+		klog.FromContext(ctx).Error(err, "Could not load a changed file, kept its previous content", "what", f.What, "file", f.File)
 	}
 }

@@ -112,10 +112,10 @@ func desc(name, help string) *metrics.Desc {
 
 //nolint:gochecknoglobals // constants, but for their type
 var (
-	historyDesc   = desc("history_bytes", "Bytes of history that the storage keeps, as far as is known")
-	fileDesc      = desc("file_bytes", "Bytes that the storage takes, on disk or in memory")
-	compactedDesc = desc("last_compaction_timestamp_seconds", "When history was last dropped, or the start")
-	lagDesc       = desc("watch_lag_revisions", "How many revisions the watch is behind that is most behind")
+	historyDesc   = desc("history_bytes", "Bytes of history that the storage keeps, as far as known")
+	fileDesc      = desc("file_bytes", "Bytes that the storage uses, on disk or in memory")
+	compactedDesc = desc("last_compaction_timestamp_seconds", "When the history was last compacted, or the start time if it never was")
+	lagDesc       = desc("watch_lag_revisions", "How many revisions the slowest watch is behind")
 )
 
 // DescribeWithStability implements metrics.StableCollector.

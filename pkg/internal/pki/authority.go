@@ -86,14 +86,14 @@ func (l *ledger) checkAuthority(ca *authority) (string, error) {
 	case !ca.cert.BasicConstraintsValid || !ca.cert.IsCA || (usage != 0 && usage&x509.KeyUsageCertSign == 0):
 		return caCert, fmt.Errorf("%w: it is not marked as one", ErrAuthority)
 	case ca.key == nil:
-		return caKey, fmt.Errorf("%w: %s is there without it", ErrMissing, caCert)
+		return caKey, fmt.Errorf("%w: there is only %s", ErrMissing, caCert)
 	case !belongs(ca.key, ca.cert):
 		return caKey, fmt.Errorf("%w %s", ErrMismatch, l.path(caCert))
 	case l.now.Before(ca.cert.NotBefore):
-		return caCert, fmt.Errorf("%w: it begins on %s: check the clock of this machine",
+		return caCert, fmt.Errorf("%w: it is not valid before %s: check the clock of this machine",
 			ErrValidity, ca.cert.NotBefore.Format(time.DateOnly))
 	case !l.now.Add(RenewBefore).Before(ca.cert.NotAfter):
-		return caCert, fmt.Errorf("%w: it ends on %s", ErrValidity, ca.cert.NotAfter.Format(time.DateOnly))
+		return caCert, fmt.Errorf("%w: it expires on %s", ErrValidity, ca.cert.NotAfter.Format(time.DateOnly))
 	}
 	return "", nil
 }

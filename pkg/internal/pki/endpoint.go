@@ -82,7 +82,7 @@ func normalizeHost(host string) (string, error) {
 	}
 	if ip, err := netip.ParseAddr(bare); err == nil {
 		if strings.ContainsFunc(strings.ToLower(ip.Zone()), notInLabel) {
-			return "", fmt.Errorf("host %q: zone %q cannot stand in a URL: %w", host, ip.Zone(), ErrHost)
+			return "", fmt.Errorf("host %q: zone %q is not allowed in a URL: %w", host, ip.Zone(), ErrHost)
 		}
 		return ip.WithZone("").Unmap().String(), nil
 	}

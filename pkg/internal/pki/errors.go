@@ -13,7 +13,7 @@ const (
 	// ErrValidity is an authority that is not valid now, or soon will not be.
 	ErrValidity Error = "certificate authority is not valid for long enough"
 	// ErrAuthority is a certificate that is there but cannot sign what is needed.
-	ErrAuthority Error = "not a certificate authority for this"
+	ErrAuthority Error = "not usable as a certificate authority"
 	// ErrHost is a host that cannot stand in a certificate or a URL.
 	ErrHost Error = "not a host name or an IP address"
 	// ErrForeign is an existing file that [WriteKubeconfig] did not write.

@@ -82,7 +82,7 @@ func checkExisting(path string, config *clientcmdapi.Config, data []byte) (upToD
 		return false, fmt.Errorf("%w: it is not a kubeconfig: %w: %s", ErrForeign, err, remedy)
 	}
 	if !sameKeys(old.Contexts, config.Contexts) || !sameKeys(old.Clusters, config.Clusters) || !sameKeys(old.AuthInfos, config.AuthInfos) {
-		return false, fmt.Errorf("%w: it has other contexts, clusters or users than this one: %s", ErrForeign, remedy)
+		return false, fmt.Errorf("%w: it has other contexts, clusters or users: %s", ErrForeign, remedy)
 	}
 	return false, nil
 }

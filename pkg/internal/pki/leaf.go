@@ -85,7 +85,7 @@ func (l *ledger) leaf(ca *authority, want leaf) (*x509.Certificate, error) {
 // valid for long enough.
 func (l *ledger) verify(ca *authority, cert *x509.Certificate, usage x509.ExtKeyUsage) error {
 	if !l.now.Add(RenewBefore).Before(cert.NotAfter) {
-		return fmt.Errorf("it ends on %s", cert.NotAfter.Format(time.DateOnly))
+		return fmt.Errorf("it expires on %s", cert.NotAfter.Format(time.DateOnly))
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)

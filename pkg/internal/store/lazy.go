@@ -58,7 +58,7 @@ func newLazy(s storage.Interface, r schema.GroupResource, begun func() uint64, o
 type endedError struct{}
 
 func (endedError) Error() string {
-	return "the store is closed: the server stops, or the resource is served no more"
+	return "the store is closed: the server is stopping, or the resource is no longer served"
 }
 
 // now returns the cache, if there is one, or else the store.

@@ -33,12 +33,12 @@ func (l limited) OptimisticPut(
 	ctx context.Context, key string, value []byte, expected int64, opts kubernetes.PutOptions,
 ) (kubernetes.PutResponse, error) {
 	if len(value) > maxObject {
-		why := fmt.Sprintf("it takes %d bytes in the storage, and %d are allowed", len(value), maxObject)
+		why := fmt.Sprintf("it takes %d bytes in the storage, and only %d are allowed", len(value), maxObject)
 		return kubernetes.PutResponse{}, tooLarge(why)
 	}
 	r, err := l.Interface.OptimisticPut(ctx, key, value, expected, opts)
 	if errors.Is(err, rpctypes.ErrRequestTooLarge) {
-		return r, tooLarge("etcd allows no request as large (--max-request-bytes)")
+		return r, tooLarge("etcd does not allow such a large request (--max-request-bytes)")
 	}
 	return r, err
 }
@@ -121,7 +121,7 @@ func told(ctx context.Context, err error) error {
 		s.Message = "the storage is full: delete objects, or give it more room: " + err.Error()
 	case metrics.MakesRoom:
 		s.Code, s.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
-		s.Message = "the storage makes room for new objects: try again: " + err.Error()
+		s.Message = "the storage is making room for new objects: try again: " + err.Error()
 	case metrics.NoAnswer, metrics.NoLeader, metrics.BadCertificate, metrics.TooSlow:
 		s.Code, s.Reason = http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable
 		s.Message = "the storage does not answer (" + string(reason) + "): " + err.Error()

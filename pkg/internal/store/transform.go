@@ -35,7 +35,7 @@ func (t *transformer) TransformFromStorage(ctx context.Context, data []byte, key
 	}
 	out, stale, err := t.Transformer.TransformFromStorage(ctx, data, key)
 	if err != nil {
-		return nil, false, fmt.Errorf("decrypt %s %s: %w: is the key or provider that encrypted it in the encryption configuration?",
+		return nil, false, fmt.Errorf("decrypt %s %s: %w: check that the encryption configuration has the key that encrypted it",
 			t.resource, key.AuthenticatedData(), err)
 	}
 	return out, stale, nil

@@ -176,7 +176,7 @@ func (r *readable) GetList(ctx context.Context, key string, opts storage.ListOpt
 	}
 	for _, cause := range causes {
 		if _, known := r.said.LoadOrStore(cause, true); !known {
-			klog.FromContext(ctx).Error(errors.New(cause), "Lists leave out an object whose stored value is damaged: "+
+			klog.FromContext(ctx).Error(errors.New(cause), "An object is missing from lists because its stored value is damaged: "+
 				"restore it from a copy of the storage, or delete it", "resource", r.resource)
 		}
 	}
@@ -207,7 +207,7 @@ func (r *readable) Delete(
 		return err
 	}
 	if preconditions != nil && (preconditions.UID != nil || preconditions.ResourceVersion != nil) {
-		return r.explain(key, fmt.Errorf("%w (its UID and resource version are not known, so a deletion must not ask for one)", err))
+		return r.explain(key, fmt.Errorf("%w (its UID and resource version are unknown: delete it without preconditions)", err))
 	}
 	if err := r.name(key, out); err != nil {
 		return err

@@ -67,9 +67,9 @@ func (r *remains) withDeadline(at schema.GroupVersion, err error) error {
 	if !ok {
 		return err
 	}
-	waited := "waited for until"
+	waited := "waiting until"
 	if w.over(r.now) {
-		waited = "not waited for since"
+		waited = "stopped waiting at"
 	}
 	return fmt.Errorf("%w (%s %s)", err, waited, w.until.UTC().Format(time.RFC3339))
 }

@@ -71,7 +71,7 @@ func (t *terminator) sweep(ctx context.Context, objects []*feed.Object) (done bo
 	if err != nil {
 		return false, err
 	}
-	klog.FromContext(ctx).Info("Deleting what was written into a namespace after it was removed",
+	klog.FromContext(ctx).Info("Deleting objects that were written to a namespace after its removal",
 		"namespace", objects[0].Namespace, "objects", len(objects))
 	var errs []error
 	for _, o := range objects {

@@ -212,7 +212,7 @@ func (t *terminator) try(ctx context.Context, name string, w *waits) (done bool,
 		return false, err
 	}
 	if len(failing) > 0 {
-		klog.FromContext(ctx).Error(found.err(), "A namespace was removed without groups that fail: what their servers hold of it stays",
+		klog.FromContext(ctx).Error(found.err(), "Removed a namespace although some groups failed: their objects in it stay",
 			"namespace", name, "groups", fmt.Sprint(failing))
 	}
 	return true, nil

@@ -63,7 +63,7 @@ func badRequest(info *request.RequestInfo, r *http.Request) error {
 	if version := r.URL.Query().Get("resourceVersion"); version != "" && r.Method == http.MethodGet {
 		if _, err := strconv.ParseUint(version, 10, 64); err != nil {
 			return apierrors.NewBadRequest("resourceVersion: Invalid value: " + strconv.Quote(version) +
-				": want one that a list or an object carries")
+				": want the resourceVersion of a list or an object")
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ func readOnly(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", "GET, HEAD")
-			http.Error(w, "openapi: only GET and HEAD are possible here", http.StatusMethodNotAllowed)
+			http.Error(w, "openapi: the method is not allowed: use GET or HEAD", http.StatusMethodNotAllowed)
 			return
 		}
 		next(w, r)
@@ -108,7 +108,7 @@ func (s *Service) serveV3(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("openapi: find document %q: %v", path, err), http.StatusServiceUnavailable)
 		return
 	case !ok:
-		http.Error(w, fmt.Sprintf("openapi: there is no document %q: GET %s lists those there are", path, pathV3), http.StatusNotFound)
+		http.Error(w, fmt.Sprintf("openapi: there is no document %q: GET %s lists the documents", path, pathV3), http.StatusNotFound)
 		return
 	}
 	w.Header().Add("Vary", "Accept")

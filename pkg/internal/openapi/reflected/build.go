@@ -98,7 +98,7 @@ func (w *walk) root(t reflect.Type) {
 	}
 	if field, ok := inheritsName(t); ok {
 		w.errs = append(w.errs, fmt.Errorf(
-			"root %s: takes OpenAPIModelName from its embedded field %s, which servers would mistake it for: "+
+			"root %s: inherits OpenAPIModelName from its embedded field %s, so servers would confuse the two: "+
 				"declare the method on %s itself", goName(t), field, t.Name()))
 		return
 	}

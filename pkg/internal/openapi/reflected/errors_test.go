@@ -99,7 +99,7 @@ func typeMistakes() map[string]mistake {
 		"Loop":          {reason: "nothing to refer to", roots: types(hasLoop{}), want: []string{"field L", here + "loop"}},
 		"Cycle":         {reason: "has infinitely many fields", roots: types(Cycle{}), want: []string{"field Cycle", "in itself"}},
 		"BadKey":        {reason: "apply would fail later", roots: types(hasBadKey{}), want: []string{"field E", `"nme"`, here + "entry"}},
-		"ScalarKey":     {reason: "strings have no keys", roots: types(hasScalarKey{}), want: []string{"field E", "not of string"}},
+		"ScalarKey":     {reason: "strings have no keys", roots: types(hasScalarKey{}), want: []string{"field E", "must contain structs, not string"}},
 		"Generic":       {reason: "brackets and slashes in a $ref", roots: types(hasGeneric{}), want: []string{"field B", "OpenAPIModelName"}},
 		"OneOf":         {reason: "as openapi-gen", roots: types(hasOneOf{}), want: []string{"oneOfOnly", "OpenAPISchemaType"}},
 		"Inherits": {
@@ -138,7 +138,7 @@ func optionMistakes() map[string]mistake {
 		"ListOnMap": {
 			reason: "no list", roots: types(nested{}),
 			opts: []reflected.Option{reflected.ListType(reflect.TypeFor[nested](), "Map", "set")},
-			want: []string{"field Map", "no list"},
+			want: []string{"field Map", "is not a list"},
 		},
 		"ListSetKeys": {
 			reason: "only maps have keys", roots: types(nested{}),

@@ -35,7 +35,7 @@ func properties(t reflect.Type) ([]property, error) {
 	m.read(place{owner: t})
 	for _, p := range m.list {
 		if p.twin != "" {
-			m.fail(p.owner, p.field, "has the JSON name %q of the field %s: rename one", p.name, p.twin)
+			m.fail(p.owner, p.field, "has the same JSON name %q as field %s: rename one", p.name, p.twin)
 		}
 	}
 	return m.list, errors.Join(m.errs...)

@@ -46,13 +46,13 @@ func (d *drawing) lists(p property, schema *spec.Schema) {
 
 func (d *drawing) list(list listType, schema *spec.Schema) {
 	if !schema.Type.Contains("array") {
-		d.fail("a list type on what is no list")
+		d.fail("has a list type, but is not a list")
 		return
 	}
 	switch list.kind {
 	case "atomic", "set":
 		if len(list.keys) > 0 {
-			d.fail("map keys on a list of type %q: only \"map\" has them", list.kind)
+			d.fail("has map keys and list type %q: only lists of type \"map\" have keys", list.kind)
 		}
 	case "map":
 		d.mapKeys(list.keys, schema)
@@ -65,7 +65,7 @@ func (d *drawing) list(list listType, schema *spec.Schema) {
 func (d *drawing) mapKeys(keys []string, schema *spec.Schema) {
 	elem := deref(deref(d.field.Type).Elem())
 	if elem.Kind() != reflect.Struct {
-		d.fail("a list with merge keys has to be one of structs, not of %s", goName(elem))
+		d.fail("a list with merge keys must contain structs, not %s", goName(elem))
 		return
 	}
 	if len(keys) == 0 {
@@ -76,7 +76,7 @@ func (d *drawing) mapKeys(keys []string, schema *spec.Schema) {
 	var values []any
 	for _, key := range keys {
 		if !slices.ContainsFunc(list, func(p property) bool { return p.name == key }) {
-			d.fail("the merge key %q is no JSON field of %s", key, goName(elem))
+			d.fail("the merge key %q is not a JSON field of %s", key, goName(elem))
 		}
 		values = append(values, key)
 	}

@@ -63,7 +63,7 @@ func declared(t reflect.Type) (common.OpenAPIDefinition, bool, error) {
 		def = owned(v3.OpenAPIV3Definition())
 	case hasOneOf:
 		return def, false, errors.New(
-			"OpenAPIV3OneOfTypes needs OpenAPISchemaType and OpenAPISchemaFormat beside it, for OpenAPI v2")
+			"OpenAPIV3OneOfTypes needs OpenAPISchemaType and OpenAPISchemaFormat too, for OpenAPI v2")
 	default:
 		return def, false, nil
 	}

@@ -15,7 +15,7 @@ func Enum[T ~string](values ...T) Option {
 	return func(s *settings) {
 		typ := reflect.TypeFor[T]()
 		if typ.PkgPath() == "" {
-			s.errs = append(s.errs, fmt.Errorf("option Enum: %s is not a type of your own: name one", typ))
+			s.errs = append(s.errs, fmt.Errorf("option Enum: %s is not a type that you defined: name one", typ))
 			return
 		}
 		if len(values) == 0 {
@@ -100,7 +100,7 @@ func (s *settings) unused(used map[target]bool) []error {
 			what += "." + t.field
 		}
 		errs = append(errs, fmt.Errorf(
-			"option %s for %s: no definition made here has it: check the Go names, and that a root reaches it",
+			"option %s for %s: no generated definition has it: check the Go names, and that a root uses the type",
 			t.kind, what))
 	}
 	return errs

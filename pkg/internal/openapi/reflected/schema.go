@@ -90,7 +90,7 @@ func (d *drawing) value(t reflect.Type) spec.Schema {
 // composite is value for kinds that have parts.
 func (d *drawing) composite(t reflect.Type) spec.Schema {
 	if d.open[t] {
-		d.fail("%s contains itself without a struct between, which OpenAPI cannot refer to: put it into a struct",
+		d.fail("%s contains itself without a struct in between, which OpenAPI cannot describe: put it into a struct",
 			goName(t))
 		return spec.Schema{}
 	}
@@ -112,7 +112,7 @@ func (d *drawing) composite(t reflect.Type) spec.Schema {
 		return schema
 	case reflect.Map:
 		if t.Key().Kind() != reflect.String {
-			d.fail("a map with keys of type %s: OpenAPI knows only string keys", goName(t.Key()))
+			d.fail("has map keys of type %s: OpenAPI allows only string keys", goName(t.Key()))
 			return spec.Schema{}
 		}
 		schema := simple("object", "")
