@@ -43,6 +43,7 @@ func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error)
 	if err != nil {
 		return nil, err
 	}
+	p.kinds.EquivalentResourceRegistry = config.EquivalentResourceRegistry // since Complete
 	server.Handler.Director = compressed(server.Handler.Director) // for a server above
 	server.Handler.GoRestfulContainer.Router(p.routes)
 	for _, g := range p.plan.groups() {
@@ -248,7 +249,7 @@ func (i *installer) installVersion(
 		}
 	}
 	completed := i.config.Config
-	equivalents := completed.EquivalentResourceRegistry
+	var equivalents runtime.EquivalentResourceRegistry = &i.plane.kinds
 	if container != i.server.Handler.GoRestfulContainer {
 		equivalents = fixedKinds{equivalents}
 	}
