@@ -71,12 +71,11 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	g.plane, g.informer, g.lister = p, crds.Informer(), crds.Lister()
-	share := shareSpec(g.informer.GetStore())
 	err = g.informer.SetTransform(func(o any) (any, error) {
 		if crd, ok := o.(*apiextensionsv1.CustomResourceDefinition); ok {
 			assumeEstablished(crd)
 		}
-		return share(o)
+		return o, nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watch CRDs: %w", err)

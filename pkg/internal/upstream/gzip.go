@@ -12,8 +12,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 )
 
-// FastGzip compresses long lists in 0.7 times the CPU time of upstream, and to the
-// same length. Which lists are compressed, and how clients see it, stays the same.
+// FastGzip compresses long lists with less CPU time than upstream, and to the same
+// length: a list of 10,000 as protobuf takes 0.034 CPU s in place of 0.038, as JSON 0.127
+// in place of 0.135 (bench -only list). Which lists are compressed, and how clients see it, stays the same.
 // Requests for other servers must not come here: those decide themselves whether to
 // compress.
 //

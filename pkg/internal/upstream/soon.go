@@ -11,7 +11,8 @@ import (
 // servers share: a list after a write of another resource then takes that long, and
 // so does every informer of a server that starts
 // (https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/progress/watch_progress.go).
-// In the process an answer costs microseconds. The cache asks nothing while no read waits.
+// In the process an answer costs microseconds, and a start on existing data takes 153 ms in
+// place of 247 (bench -only start). The cache asks nothing while no read waits.
 type SoonClock struct{ clock.RealClock }
 
 const (

@@ -111,8 +111,8 @@ func (w *writer) runStep(s *step) error {
 // waiting returns first and the requests waiting behind it.
 func (w *writer) waiting(first *request) []*request {
 	requests := []*request{first}
-	// Other goroutines may have requests, too: with 8 and 32 clients on two
-	// processors a quarter more share a transaction.
+	// Other goroutines may have requests, too. With 32 clients on two processors 1,000
+	// creates take 0.54 CPU s in place of 0.70 (bench -only requests).
 	runtime.Gosched()
 	for len(requests) < maxTogether {
 		select {

@@ -12,7 +12,8 @@ import (
 )
 
 // Cache keeps the bytes of shared documents. Give the planes of a process the
-// same Cache and a static document is built once for all of them. The zero
+// same Cache and a static document is built once for all of them: the document of 17
+// resources costs the next plane 0.6 ms in place of 32 (BenchmarkStatic). The zero
 // value is ready to use; a Cache must not be copied.
 //
 // It keeps bytes only: web services and build functions would keep the plane alive
