@@ -15,6 +15,7 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
@@ -200,6 +201,7 @@ func (c *chain) counted(uncounted, counted http.Handler) http.Handler {
 func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.Handler {
 	h = genericfilters.WithCORS(h, config.CorsAllowedOriginList, nil, nil, nil, "true")
 	h = genericapifilters.WithWarningRecorder(h)
+	h = withStack(h)
 	h = genericfilters.WithTimeoutForNonLongRunningRequests(h, config.LongRunningFunc)
 	h = genericapifilters.WithRequestDeadline(h, config.AuditBackend, config.AuditPolicyRuleEvaluator,
 		config.LongRunningFunc, config.Serializer, config.RequestTimeout)
@@ -222,5 +224,13 @@ func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.H
 	h = genericapifilters.WithRequestReceivedTimestamp(h)
 	h = genericapifilters.WithMuxAndDiscoveryComplete(h, c.signals.complete)
 	h = genericfilters.WithPanicRecovery(h, config.RequestInfoResolver)
-	return genericapifilters.WithAuditInit(h)
+	return withStack(genericapifilters.WithAuditInit(h))
+}
+
+// withStack has the rest of a goroutine start with the stack it needs.
+func withStack(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stack.Reserve()
+		h.ServeHTTP(w, r)
+	})
 }

@@ -16,7 +16,7 @@ var mayImport = map[string][]string{
 	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/controlplane": {
 		"pkg/feed", "pkg/openapi", "pkg/internal/loopback", "pkg/internal/metrics",
-		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
+		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/upstream",
 	},
 	"pkg/apis":                   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
 	"pkg/apis/apitest":           {"pkg/controlplane", "pkg/apis"},
@@ -82,6 +82,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/dialing":           {},
 	"pkg/internal/etcdclient":        {},
 	"pkg/internal/keys":              {},
+	"pkg/internal/stack":             {},
 	"pkg/internal/signal":            {},
 	"pkg/internal/filelock":          {},
 	"pkg/internal/etcdapi":           {"pkg/internal/etcdclient", "pkg/internal/metrics", "pkg/internal/revision"},
@@ -99,7 +100,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/rbac":              {},
 	"pkg/internal/rules/...":         {"pkg/internal/rules/..."}, // generated: types contain types of other groups
 	"pkg/storage/storagetest":        {"pkg/controlplane"},
-	"pkg/internal/store":             {"pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/upstream"},
+	"pkg/internal/store":             {"pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/stack", "pkg/internal/upstream"},
 	"pkg/internal/upstream":          {},
 
 	// Programs. They see what a user sees: nothing of pkg/internal.

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 )
 
 // lazy is the store of a resource whose watch cache is made when the resource is
@@ -102,6 +104,7 @@ func (l *lazy) stop() {
 
 // Create implements storage.Interface. It runs in a goroutine of the write's own.
 func (l *lazy) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	stack.Reserve()
 	l.write()
 	return l.Interface.Create(ctx, key, obj, out, ttl)
 }
@@ -114,6 +117,7 @@ func (l *lazy) GuaranteedUpdate(
 	ctx context.Context, key string, into runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, try storage.UpdateFunc, cached runtime.Object,
 ) error {
+	stack.Reserve()
 	l.write()
 	return l.now().GuaranteedUpdate(ctx, key, into, ignoreNotFound, preconditions, try, cached)
 }
