@@ -24,7 +24,7 @@ type Group struct {
 	api         *controlplane.API
 }
 
-// New makes a group. Its preferred version, the one objects are stored in, is
+// NewGroup makes a group. Its preferred version, the one objects are stored in, is
 // gv, to which the Go types of the resources belong; the versions that resources
 // add follow in the order they are first named.
 //
@@ -50,7 +50,7 @@ func NewGroup(gv schema.GroupVersion, addToScheme func(*runtime.Scheme) error,
 	return g
 }
 
-// Kinds registers kinds that are no resources of the group, in one version: the
+// RegisterKinds registers kinds that are no resources of the group, in one version: the
 // bodies of actions and sub-resources.
 func RegisterKinds(gv schema.GroupVersion, objects ...runtime.Object) func(*runtime.Scheme) error {
 	return func(s *runtime.Scheme) error {

@@ -169,7 +169,9 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.BuildHandlerChainFunc = (&chain{
 		middleware: p.plan.middleware, signals: p.signals, routes: p.routes, tracing: p.host.tracer.provider != nil, lists: p.lists(),
 	}).build
-	c.AggregatedDiscoveryGroupManager = discoveryManager{discoveryendpoint.NewResourceManager("apis"), discoveryendpoint.BuiltinSource, &p.discoveryIndex}
+	c.AggregatedDiscoveryGroupManager = discoveryManager{
+		discoveryendpoint.NewResourceManager("apis"), discoveryendpoint.BuiltinSource, &p.discoveryIndex,
+	}
 	c.StorageObjectCountTracker = p.stores.Objects
 	// Clipped: the servers of the chain share this slice and append to it.
 	c.HealthzChecks = slices.Clip(append(c.HealthzChecks, p.host.stored...))

@@ -89,7 +89,8 @@ func (b *Builder) Build() (*Server, error) {
 			errs = append(errs, fmt.Errorf("listen: %w: want HOST:PORT, such as 127.0.0.1:6443", err))
 		}
 		if len(plan.identity) == 0 && len(plan.certificates) == 0 {
-			errs = append(errs, errors.New("listen: no part provides a serving certificate: add authn.Admin{} or authn.ServingCertificate{}"))
+			errs = append(errs, errors.New(
+				"listen: no part provides a serving certificate: add authn.Admin{} or authn.ServingCertificate{}"))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -44,7 +44,7 @@ func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error)
 		return nil, err
 	}
 	p.kinds.EquivalentResourceRegistry = config.EquivalentResourceRegistry // since Complete
-	server.Handler.Director = compressed(server.Handler.Director) // for a server above
+	server.Handler.Director = compressed(server.Handler.Director)          // for a server above
 	server.Handler.GoRestfulContainer.Router(p.routes)
 	for _, g := range p.plan.groups() {
 		if err := (&installer{plane: p, server: server, config: config}).install(g); err != nil {

@@ -65,7 +65,8 @@ func (p *Plan) checkFilters() []error {
 	errs := duplicates("list filter", p.filters)
 	for _, f := range p.filters {
 		if slices.ContainsFunc(p.served, func(s served) bool { return s.hasView(f.value.resource) }) {
-			errs = append(errs, fmt.Errorf("part %q: lists of %s cannot be filtered: it shows the objects of another resource: name that one",
+			errs = append(errs, fmt.Errorf(
+				"part %q: lists of %s cannot be filtered: it shows the objects of another resource: name that one",
 				f.part, f.name))
 		}
 	}

@@ -61,7 +61,8 @@ func (d *requestQueue) run(ctx context.Context) {
 		}
 		return nil
 	}, func(ctx context.Context, name string, err error) {
-		klog.FromContext(ctx).Error(err, "Cannot issue a certificate yet; will retry", "certificateSigningRequest", name, "signer", d.signer.Name)
+		klog.FromContext(ctx).Error(err, "Cannot issue a certificate yet; will retry",
+			"certificateSigningRequest", name, "signer", d.signer.Name)
 	})
 }
 
