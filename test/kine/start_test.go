@@ -132,7 +132,7 @@ func TestDescriptions(t *testing.T) {
 		"another scheme":      {postgres.DB{URL: "mysql://u:s3cret@127.0.0.1/d"}, "must begin with postgres://"},
 		"half a certificate":  {postgres.DB{URL: "postgres://u@127.0.0.1/d", CertFile: "cert"}, "needs its key"},
 		"a file for all":      {mysql.DB{URL: "mysql://u@127.0.0.1/d", PasswordFile: secret}, "chmod 0600"},
-		"a bare password":     {mysql.DB{URL: "mysql://u:12?s3cret@127.0.0.1/d"}, "percent-encoding"},
+		"a bare password":     {mysql.DB{URL: "mysql://u:12?s3cret@127.0.0.1/d"}, "percent-encoded"},
 		"parameters":          {mysql.DB{URL: "mysql://u:s3cret@127.0.0.1/d?timeout=x"}, "parameters of the URL"},
 		"decoded by nobody":   {nats.JetStream{URL: "nats://u@127.0.0.1", Password: "s3cret/"}, "credsFile"},
 		"a context":           {nats.JetStream{URL: "nats://u:s3cret@127.0.0.1?contextFile=x"}, "contextFile"},
@@ -143,7 +143,7 @@ func TestDescriptions(t *testing.T) {
 			t4.Node{URL: "t4://u@/" + t.TempDir() + "?bucket=bucket&endpoint=http://" + unusedAddress(t), Password: "s3cret"},
 			"connection refused",
 		},
-		"several servers": {nats.JetStream{URL: "nats://u:s3cret@a:1,b"}, "percent-encoding"},
+		"several servers": {nats.JetStream{URL: "nats://u:s3cret@a:1,b"}, "percent-encoded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -50,7 +50,7 @@ func TestHandlerOutsideOfRun(t *testing.T) {
 	if _, err := cms.List(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Error("a client of a stopped server got an answer")
 	}
-	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "run before") {
+	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "Run was called before") {
 		t.Errorf("second Run: %v, want an error that says so", err)
 	}
 	unavailable("after a second Run")
