@@ -112,7 +112,7 @@ func (f *Feed) follow(ctx context.Context) error {
 		case <-f.waiting.more:
 		case <-again:
 			again = nil
-			f.unseal(ctx)
+			f.decryptAgain(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -233,13 +233,13 @@ func (f *Feed) drop(place string, revision int64) { f.replace(place, nil, revisi
 // replace changes the indexes, after a write with the revision, and calls the
 // OnChange functions. A value enters the indexes and leaves Unreadable at the same
 // moment: without an error from Unreadable, callers take the indexes as complete.
-func (f *Feed) replace(place string, after *Object, revision int64, sealed bool) {
+func (f *Feed) replace(place string, after *Object, revision int64, undecrypted bool) {
 	f.mu.Lock()
 	before := f.index.replace(place, after)
 	if before != nil && before.Revision < revision {
 		f.history.add(revision, before.bytes)
 	}
-	if !sealed {
+	if !undecrypted {
 		f.forget(place)
 	}
 	changed := f.changed

@@ -133,8 +133,8 @@ func (f *Feed) forget(place string) {
 	}
 }
 
-// unseal tries again to decrypt the sealed values.
-func (f *Feed) unseal(ctx context.Context) {
+// decryptAgain tries to decrypt the undecrypted values once more.
+func (f *Feed) decryptAgain(ctx context.Context) {
 	for _, place := range slices.Collect(maps.Keys(f.undecrypted.values)) {
 		if ctx.Err() != nil || time.Now().Before(f.undecrypted.pause) {
 			return

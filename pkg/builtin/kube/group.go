@@ -38,7 +38,7 @@ func every() []apiGroup {
 // shared holds the groups in use, which are the same for every plane. It is a map that
 // starts empty, and not a variable per group made by sync.OnceValue, because the linker
 // keeps what the start of a package refers to: a program would link every group.
-var shared sync.Map //nolint:gochecknoglobals // schema.GroupVersion -> *group.Group, each a constant
+var shared sync.Map //nolint:gochecknoglobals // schema.GroupVersion -> *apis.Group, each a constant
 
 // group is the group with its scheme and definitions, made once per process.
 func (g apiGroup) group() *apis.Group {
