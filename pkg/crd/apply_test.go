@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -267,7 +268,18 @@ func TestAwaitEstablished(t *testing.T) {
 				if wanted == nil {
 					wanted = map[string]int64{"a": 0, "b": 0}
 				}
-				go func() { result <- awaitEstablished(ctx, informer, wanted) }()
+				g := &groups{lister: listers.NewCustomResourceDefinitionLister(informer.GetIndexer())}
+				notify := func(any) { g.notify() }
+				_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+					AddFunc: notify, UpdateFunc: func(any, any) { g.notify() }, DeleteFunc: notify,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					_, err := g.awaitAll(ctx, wanted)
+					result <- err
+				}()
 				synctest.Wait() // it has looked at what there was before
 				if len(tc.wanted) > 0 {
 					select {

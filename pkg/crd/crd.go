@@ -14,7 +14,6 @@ package crd
 import (
 	"context"
 	"io/fs"
-	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -30,6 +29,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/openapi"
 )
 
@@ -70,7 +70,7 @@ func (d Definitions) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// apply applies the given CRDs and waits until they are established.
+// apply applies the given CRDs and waits until they are usable.
 func (d Definitions) apply(ctx context.Context, plane *controlplane.Plane, g *groups) error {
 	definitions, others, err := load(d.FS)
 	if err != nil {
@@ -83,23 +83,11 @@ func (d Definitions) apply(ctx context.Context, plane *controlplane.Plane, g *gr
 	if err != nil {
 		return err
 	}
-	if err := awaitEstablished(ctx, g.informer, generations); err != nil {
+	usable, err := g.awaitAll(ctx, generations)
+	if err != nil {
 		return err
 	}
-	return plane.AwaitDiscovery(ctx, g.resources(slices.Sorted(maps.Keys(generations))))
-}
-
-// resources are those that the named CRDs serve.
-func (g *groups) resources(names []string) []schema.GroupVersionResource {
-	var all []schema.GroupVersionResource
-	for _, name := range names {
-		crd, err := g.lister.Get(name)
-		if err != nil {
-			continue // deleted meanwhile
-		}
-		all = append(all, served(crd)...)
-	}
-	return all
+	return plane.AwaitDiscovery(ctx, usable)
 }
 
 // served are the resources of a CRD, in each version that is served.
@@ -123,6 +111,7 @@ type groups struct {
 	informer cache.SharedIndexInformer
 	lister   listers.CustomResourceDefinitionLister
 
+	changed     signal.Change
 	mu          sync.Mutex
 	subscribers []func()
 }
@@ -169,6 +158,7 @@ func (g *groups) Subscribe(f func()) error {
 // notify calls the subscribers on a change. An informer's handler for each would
 // take 16 KiB.
 func (g *groups) notify() {
+	g.changed.Announce()
 	g.mu.Lock()
 	all := slices.Clip(g.subscribers)
 	g.mu.Unlock()

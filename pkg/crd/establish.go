@@ -20,7 +20,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // A CRD that is Established is usable: discovery and OpenAPI have its resource, and
@@ -75,13 +74,9 @@ func (g *groups) establish(ctx context.Context, p *controlplane.Plane) error {
 	if err != nil {
 		return err
 	}
-	var changed signal.Change
-	if err := g.Subscribe(changed.Announce); err != nil {
-		return err
-	}
 	written := map[types.UID]string{} // resource versions of CRDs, until the informer has others
 	for {
-		more, listed := changed.Next(), p.DiscoveryChanged()
+		more, listed := g.changed.Next(), p.DiscoveryChanged()
 		var retry <-chan time.Time
 		waiting := map[types.UID]string{}
 		for _, crd := range g.assumed() {

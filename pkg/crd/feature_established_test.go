@@ -11,9 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -23,7 +25,7 @@ import (
 const testAgent = "a client that is told first"
 
 // delay is how long the server's own informers are told later than the test.
-const delay = 300 * time.Millisecond
+const delay = 150 * time.Millisecond
 
 // delayed has watches of CRDs and APIServices delayed, but those of the test.
 func delayed() controlplane.Part {
@@ -92,6 +94,47 @@ versions:
 	listed(t, p, nil)
 	if _, err := p.of("widgets", "v1").List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("list objects of a CRD that is gone: %v", err)
+	}
+}
+
+// TestWrittenIsUsable: the answer to who creates or changes a CRD comes when its resource
+// can be used, however late the server's own informers are, and has the state that the
+// next change can start from.
+func TestWrittenIsUsable(t *testing.T) {
+	t.Parallel()
+	p := start(t, delayed())
+	p.config.UserAgent = testAgent
+	c, err := dynamic.NewForConfig(p.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.DynamicClient = c
+	listed(t, p, nil) // the APIServices are registered from now on
+	written, err := c.Resource(crds).Create(t.Context(), definition(t, "widgets", "Widget", `
+versions:
+- {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, description: what it is}}}}}`),
+		metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed(t, p, everywhere)
+	create(t, p.of("widgets", "v1"), `{apiVersion: example.com/v1, kind: Widget, metadata: {name: one}}`)
+	if !established(written) {
+		t.Error("what was created is not established")
+	}
+	versions, _, _ := unstructured.NestedSlice(written.Object, "spec", "versions")
+	second := runtime.DeepCopyJSON(versions[0].(map[string]any))
+	second["name"], second["storage"] = "v2", false
+	if err := unstructured.SetNestedSlice(written.Object, append(versions, second), "spec", "versions"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Resource(crds).Update(t.Context(), written, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	get(t, p.of("widgets", "v2"), "one")
+	found, err := discovery.NewDiscoveryClientForConfigOrDie(p.config).ServerResourcesForGroupVersion("example.com/v2")
+	if err != nil || len(found.APIResources) == 0 {
+		t.Errorf("discovery has %v of the new version, %v", found, err)
 	}
 }
 

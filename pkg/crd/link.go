@@ -48,7 +48,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	}
 	generic := p.ServerConfig(apiextensionsserver.Codecs)
 	generic.LoopbackClientConfig = p.ProtobufConfig()
-	generic.RESTOptionsGetter = p.RESTOptions(stored{codec}, encode)
+	generic.RESTOptionsGetter = usableOptions{p.RESTOptions(stored{codec}, encode), g}
 	generic.MergedResourceConfig = apiextensionsserver.DefaultAPIResourceConfigSource()
 	generic.OpenAPIV3Config = documents.CloneConfig(models())
 	// link.Start does what these hooks do, in order and without polling; the

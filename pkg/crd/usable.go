@@ -1,0 +1,101 @@
+package crd
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/generic"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/storagebackend"
+	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// usablePatience bounds how long the answer to a write of a CRD waits.
+const usablePatience = 10 * time.Second
+
+// usable delays the answer to who creates or changes a CRD until what it serves can be
+// used, in the version just written. Upstream answers before, and programs that do not
+// wait for the condition fail now and then. It also keeps who creates many CRDs from
+// running ahead of the server, so that each is established soon.
+type usable struct {
+	storage.Interface
+	groups *groups
+}
+
+// usableOptions are the options of a CRD's storage, which is usable.
+type usableOptions struct {
+	generic.RESTOptionsGetter
+	groups *groups
+}
+
+// GetRESTOptions implements generic.RESTOptionsGetter.
+func (u usableOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := u.RESTOptionsGetter.GetRESTOptions(resource, example)
+	if err != nil {
+		return options, err
+	}
+	decorate := options.Decorator
+	options.Decorator = func(
+		config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
+		object, list func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
+	) (storage.Interface, factory.DestroyFunc, error) {
+		s, destroy, err := decorate(config, prefix, key, object, list, attributes, trigger, indexers)
+		return usable{s, u.groups}, destroy, err
+	}
+	return options, nil
+}
+
+// Create implements storage.Interface.
+func (u usable) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
+	if err := u.Interface.Create(ctx, key, object, out, ttl); err != nil {
+		return err
+	}
+	u.await(ctx, key, out)
+	return nil
+}
+
+// GuaranteedUpdate implements storage.Interface.
+func (u usable) GuaranteedUpdate(
+	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
+	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
+) error {
+	if err := u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached); err != nil {
+		return err
+	}
+	if info, ok := request.RequestInfoFrom(ctx); ok && info.Subresource == "" && (info.Verb == "update" || info.Verb == "patch") {
+		u.await(ctx, key, out)
+	}
+	return nil
+}
+
+// await returns when the CRD that was written can be used, will not be, or is waited for
+// in vain. A client can go on with the object it gets: it has the conditions written since.
+func (u usable) await(ctx context.Context, key string, out runtime.Object) {
+	written, ok := out.(*apiextensions.CustomResourceDefinition)
+	if !ok || written.DeletionTimestamp != nil {
+		return
+	}
+	within, cancel := context.WithTimeout(ctx, usablePatience)
+	defer cancel()
+	crd, err := u.groups.await(within, written.Name, written.Generation, 0)
+	if err == nil && crd != nil {
+		err = u.groups.plane.AwaitDiscovery(within, served(crd))
+	}
+	if err != nil || crd == nil {
+		klog.FromContext(ctx).V(1).Info("Answered the write of a CRD that cannot be used yet", "name", written.Name, "reason", err)
+	}
+	if apiextensions.IsCRDConditionTrue(written, apiextensions.Established) {
+		return
+	}
+	now := &apiextensions.CustomResourceDefinition{}
+	err = u.Get(ctx, key, storage.GetOptions{}, now)
+	if err == nil && now.UID == written.UID && now.Generation == written.Generation {
+		*written = *now
+	}
+}
