@@ -15,12 +15,7 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/sailplane-dev/sailplane/hack/internal/gotool"
@@ -45,17 +40,14 @@ type set struct {
 	roots []string
 }
 
-const (
-	metaDir  = "pkg/internal/openapi/meta"
-	fileName = "zz_generated.openapi.go"
-)
+const fileName = "zz_generated.openapi.go"
 
 // outputs returns the generated files. To serve one more published type, add a
 // set; sets of one file may overlap.
 func outputs() []output {
 	return []output{
 		{
-			dir: metaDir,
+			dir: "pkg/internal/openapi/meta",
 			packages: []string{
 				"k8s.io/api/autoscaling/v1",
 				"k8s.io/apimachinery/pkg/api/resource",
@@ -202,47 +194,4 @@ func (s set) and(roots ...string) set {
 	return s
 }
 
-func main() { gotool.Main("openapi", run) }
-
-// run generates every file and writes it, or compares it with the existing one.
-func run(ctx context.Context, check bool) error {
-	tmp, err := os.MkdirTemp("", "openapi-gen-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp) //nolint:errcheck // a left-over in the temporary directory harms nobody
-	tool, err := install(ctx, tmp)
-	if err != nil {
-		return err
-	}
-	outs := outputs()
-	var stale []string
-	for _, out := range outs {
-		code, err := tool.generate(ctx, out, outs[0].packages)
-		if err != nil {
-			return fmt.Errorf("%s: %w", out.dir, err)
-		}
-		path := filepath.Join(tool.our.Dir, out.dir, fileName)
-		switch old, err := os.ReadFile(path); {
-		case err != nil && !errors.Is(err, os.ErrNotExist):
-			return err
-		case bytes.Equal(old, code):
-			continue
-		}
-		if check {
-			stale = append(stale, filepath.Join(out.dir, fileName))
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, code, 0o644); err != nil {
-			return err
-		}
-		fmt.Println("wrote", filepath.Join(out.dir, fileName))
-	}
-	if len(stale) > 0 {
-		return fmt.Errorf("stale: %s: run go run ./hack/openapi and commit the result", strings.Join(stale, ", "))
-	}
-	return nil
-}
+func main() { gotool.Main("openapi", generate) }

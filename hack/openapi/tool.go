@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,22 +17,27 @@ const (
 	generatorPackage = generatorModule + "/cmd/openapi-gen"
 )
 
-// tool is an installed openapi-gen.
-type tool struct {
-	binary, tmp string
-	our         *gotool.Module
-}
-
-func install(ctx context.Context, tmp string) (*tool, error) {
-	our, err := gotool.Our(ctx)
-	if err != nil {
-		return nil, err
-	}
+// generate returns every file.
+func generate(ctx context.Context, our *gotool.Module, tmp string) (map[string][]byte, error) {
 	binary, err := our.Install(ctx, generatorModule, generatorPackage, tmp)
 	if err != nil {
 		return nil, err
 	}
-	return &tool{binary: binary, tmp: tmp, our: our}, nil
+	t := &tool{binary: binary, tmp: tmp, our: our}
+	outs := outputs()
+	files := map[string][]byte{}
+	for _, out := range outs {
+		if files[path.Join(out.dir, fileName)], err = t.generate(ctx, out, outs[0].packages); err != nil {
+			return nil, fmt.Errorf("%s: %w", out.dir, err)
+		}
+	}
+	return files, nil
+}
+
+// tool is an installed openapi-gen.
+type tool struct {
+	binary, tmp string
+	our         *gotool.Module
 }
 
 // generate returns the Go source of one output. The file may refer to definitions

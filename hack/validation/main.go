@@ -16,12 +16,13 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"go/format"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -47,94 +48,60 @@ func readOnly() []string {
 	}
 }
 
-func main() { gotool.Main("validation", run) }
+func main() { gotool.Main("validation", generate) }
 
-// run generates every file in its place, and restores the old one if
-// nothing is to be written.
-func run(ctx context.Context, check bool) error {
-	our, err := gotool.Our(ctx)
-	if err != nil {
-		return err
-	}
-	docs, err := filepath.Glob(filepath.Join(our.Dir, rulesDir, "*", "doc.go"))
-	if err != nil {
-		return err
-	}
-	if len(docs) == 0 {
-		return fmt.Errorf("%s has no packages", rulesDir)
-	}
-	files := map[string][]byte{} // as they are now
-	for _, doc := range docs {
-		file := filepath.Join(filepath.Dir(doc), fileName)
-		if files[file], err = os.ReadFile(file); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	if err := generate(ctx, our, files); err != nil {
-		return err
-	}
-	var stale []string
-	for file, old := range files {
-		now, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		code, err := tidy(now)
-		if err != nil {
-			return fmt.Errorf("%s: %w", file, err)
-		}
-		switch {
-		case bytes.Equal(old, code):
-		case check:
-			stale = append(stale, filepath.Base(filepath.Dir(file)))
-		default:
-			fmt.Println("wrote", file)
-			old = code
-		}
-		if err := restore(file, old); err != nil {
-			return err
-		}
-	}
-	if len(stale) > 0 {
-		return fmt.Errorf("stale in %s: %s: run go run ./hack/validation and commit the result", rulesDir, strings.Join(stale, ", "))
-	}
-	return nil
-}
-
-func restore(file string, content []byte) error {
-	if content == nil {
-		return os.Remove(file)
-	}
-	return os.WriteFile(file, content, 0o644)
-}
-
-func generate(ctx context.Context, our *gotool.Module, files map[string][]byte) error {
-	tmp, err := os.MkdirTemp("", "validation-gen-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(tmp) //nolint:errcheck // a left-over in the temporary directory harms nobody
+// generate has every file generated in its place, and puts the old one back.
+func generate(ctx context.Context, our *gotool.Module, tmp string) (map[string][]byte, error) {
 	binary, err := our.Install(ctx, pinned, generator, tmp)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	header := filepath.Join(tmp, "header.txt")
 	if err := os.WriteFile(header, nil, 0o644); err != nil {
-		return err
+		return nil, err
 	}
 	args := []string{"--output-file", fileName, "--go-header-file", header}
 	for _, p := range readOnly() {
 		args = append(args, "--readonly-pkg", p)
 	}
-	for file := range files {
-		dir, err := filepath.Rel(our.Dir, filepath.Dir(file))
-		if err != nil {
-			return err
-		}
-		args = append(args, "./"+filepath.ToSlash(dir))
+	docs, err := fs.Glob(os.DirFS(our.Dir), rulesDir+"/*/doc.go")
+	if err != nil {
+		return nil, err
 	}
-	_, err = gotool.Run(ctx, our.Dir, nil, binary, args...)
-	return err
+	if len(docs) == 0 {
+		return nil, fmt.Errorf("%s has no packages", rulesDir)
+	}
+	old := map[string][]byte{}
+	for _, doc := range docs {
+		args = append(args, "./"+path.Dir(doc))
+		file := path.Join(path.Dir(doc), fileName)
+		if old[file], err = os.ReadFile(filepath.Join(our.Dir, file)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	if _, err := gotool.Run(ctx, our.Dir, nil, binary, args...); err != nil {
+		return nil, err
+	}
+	files := map[string][]byte{}
+	for file, content := range old {
+		name := filepath.Join(our.Dir, file)
+		code, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		if files[file], err = tidy(code); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		if content == nil {
+			err = os.Remove(name)
+		} else {
+			err = os.WriteFile(name, content, 0o644)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
 }
 
 // tidy removes the registration at the start of the program and the build tags

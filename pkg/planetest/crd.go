@@ -243,7 +243,7 @@ func (d *Definition) same(what string, got, want *unstructured.Unstructured) {
 func compared(o *unstructured.Unstructured) string {
 	normalise(o)
 	unstructured.RemoveNestedField(o.Object, "metadata", "generation")
-	return strings.TrimPrefix(excerpt(o), "\n")
+	return asYAML(o)
 }
 
 // install applies the CRDs of a source, and waits until they are in force.

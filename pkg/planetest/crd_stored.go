@@ -16,7 +16,9 @@ func (d *Definition) Stores(objects ...any) *Definition {
 	ctx := contextOf(d.t)
 	for _, given := range objects {
 		o := d.named(given)
-		stored, err := d.storeForGood(ctx, o)
+		d.lent.RLock()
+		stored, err := d.store(ctx, o)
+		d.lent.RUnlock()
 		if stored != nil {
 			d.t.Cleanup(func() {
 				d.t.Helper()
@@ -36,20 +38,15 @@ func (d *Definition) Stores(objects ...any) *Definition {
 	return d
 }
 
-// storeForGood stores an object while none is lent.
-func (d *Definition) storeForGood(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	d.lent.RLock()
-	defer d.lent.RUnlock()
-	return d.store(ctx, o)
-}
-
 // Reads fails the test when a stored object, read in the version of the wanted one,
 // differs from it. The same fields may be left out as for [Definition.Defaults].
 func (d *Definition) Reads(wants ...any) *Definition {
 	d.t.Helper()
 	for _, want := range wants {
 		w := d.named(want)
-		got, err := d.get(contextOf(d.t), w)
+		d.lent.RLock()
+		got, err := d.read(contextOf(d.t), w)
+		d.lent.RUnlock()
 		if err != nil {
 			d.t.Errorf("%s cannot be read: %v", describe(w), err)
 			continue
@@ -57,13 +54,6 @@ func (d *Definition) Reads(wants ...any) *Definition {
 		d.same(describe(w), got, w)
 	}
 	return d
-}
-
-// get reads a stored object while none is lent.
-func (d *Definition) get(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	d.lent.RLock()
-	defer d.lent.RUnlock()
-	return d.read(ctx, o)
 }
 
 // AcceptsUpdate fails the test when the plane refuses to update a stored object to the

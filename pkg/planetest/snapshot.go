@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sailplane-dev/sailplane/pkg/feed"
 )
@@ -57,19 +56,9 @@ func (p *Plane) snapshot(t TB, which func(*feed.Object) bool, also func(*unstruc
 	t.Helper()
 	ctx, cancel := p.within(contextOf(t))
 	defer cancel()
-	s := Snapshot{objects: map[string]string{}}
-	if err := p.take(ctx, s, which, also); err != nil {
-		t.Fatalf("snapshot: %v", err)
-	}
-	return s
-}
-
-func (p *Plane) take(
-	ctx context.Context, s Snapshot, which func(*feed.Object) bool, also func(*unstructured.Unstructured) bool,
-) error {
 	feed := p.server.plane.Feed()
 	if err := feed.CatchUp(ctx); err != nil {
-		return err
+		t.Fatalf("snapshot: %v", err)
 	}
 	// The feed tells which resources have objects: only those are listed.
 	wanted := map[schema.GroupResource]sets.Set[cache.ObjectName]{}
@@ -82,21 +71,19 @@ func (p *Plane) take(
 		}
 		wanted[o.Type.Resource].Insert(cache.NewObjectName(o.Namespace, o.Name))
 	}
+	s := Snapshot{objects: map[string]string{}}
 	for resource, names := range wanted {
 		objects, err := p.list(ctx, resource)
 		if err != nil {
-			return fmt.Errorf("list %s: %w", resource, err)
+			t.Fatalf("snapshot: list %s: %v", resource, err)
 		}
 		for i := range objects {
-			o := &objects[i]
-			if names.Has(cache.MetaObjectToName(o)) && also(o) {
-				if err := s.add(o, p.namespace); err != nil {
-					return err
-				}
+			if o := &objects[i]; names.Has(cache.MetaObjectToName(o)) && also(o) {
+				s.add(o, p.namespace)
 			}
 		}
 	}
-	return nil
+	return s
 }
 
 // list reads all objects of a resource. One that is not served any more has none.
@@ -117,17 +104,12 @@ func (p *Plane) list(ctx context.Context, of schema.GroupResource) ([]unstructur
 }
 
 // add adds an object. The namespace is left out of it.
-func (s Snapshot) add(o *unstructured.Unstructured, namespace string) error {
+func (s Snapshot) add(o *unstructured.Unstructured, namespace string) {
 	normalise(o)
 	if namespace != "" {
 		o.SetNamespace("")
 	}
-	data, err := yaml.Marshal(o.Object)
-	if err != nil {
-		return fmt.Errorf("%s: %w", describe(o), err)
-	}
-	s.objects[fmt.Sprintf("%s (%s)", describe(o), o.GetAPIVersion())] = string(data)
-	return nil
+	s.objects[fmt.Sprintf("%s (%s)", describe(o), o.GetAPIVersion())] = asYAML(o)
 }
 
 // Names are the objects of the snapshot in order, each as "Widget default/lever

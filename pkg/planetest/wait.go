@@ -67,11 +67,16 @@ func excerpt(o *unstructured.Unstructured) string {
 	}
 	o = o.DeepCopy()
 	o.SetManagedFields(nil)
+	return "\n" + asYAML(o)
+}
+
+// asYAML is an object as text. Everything that came as JSON or YAML has one.
+func asYAML(o *unstructured.Unstructured) string {
 	data, err := yaml.Marshal(o.Object)
 	if err != nil {
-		return ""
+		return err.Error()
 	}
-	return "\n" + string(data)
+	return string(data)
 }
 
 // follow calls see with every state of an object, nil when there is none, until

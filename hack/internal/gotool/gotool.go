@@ -1,29 +1,37 @@
 // Package gotool installs published generators at the version of the modules
-// that go.mod names, and runs them.
+// that go.mod names, runs them, and writes what they generate.
 package gotool
 
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // Module is a module and its directory.
 type Module struct{ Path, Dir string }
 
-// Main runs a program that writes files, or with -check fails when one is stale.
-func Main(name string, run func(ctx context.Context, check bool) error) {
+// Generator returns files by their path from the root of the module. The directory
+// is for temporary files.
+type Generator func(ctx context.Context, our *Module, tmp string) (map[string][]byte, error)
+
+// Main writes the files of a generator, or with -check fails when one is stale.
+// The name is that of the program.
+func Main(name string, generate Generator) {
 	check := flag.Bool("check", false, "write nothing; fail when a file is stale")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, *check)
+	err := run(ctx, name, *check, generate)
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
@@ -31,14 +39,48 @@ func Main(name string, run func(ctx context.Context, check bool) error) {
 	}
 }
 
-// Our returns the module of the working directory.
-func Our(ctx context.Context) (*Module, error) {
+func run(ctx context.Context, name string, check bool, generate Generator) error {
+	// The module of the working directory.
 	out, err := Run(ctx, "", nil, "go", "list", "-m", "-f", "{{.Path}} {{.Dir}}")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	name, dir, _ := strings.Cut(out, " ")
-	return &Module{Path: name, Dir: dir}, nil
+	our := &Module{}
+	our.Path, our.Dir, _ = strings.Cut(out, " ")
+	tmp, err := os.MkdirTemp("", name+"-gen-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(tmp) //nolint:errcheck // a left-over in the temporary directory harms nobody
+	files, err := generate(ctx, our, tmp)
+	if err != nil {
+		return err
+	}
+	var stale []string
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		path := filepath.Join(our.Dir, file)
+		old, err := os.ReadFile(path)
+		switch {
+		case err != nil && !errors.Is(err, os.ErrNotExist):
+			return err
+		case bytes.Equal(old, files[file]):
+			continue
+		case check:
+			stale = append(stale, file)
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, files[file], 0o644); err != nil {
+			return err
+		}
+		fmt.Println("wrote", file)
+	}
+	if len(stale) > 0 {
+		return fmt.Errorf("stale: %s: run go run ./hack/%s and commit the result", strings.Join(stale, ", "), name)
+	}
+	return nil
 }
 
 // Install builds a command, at the version that go.mod has of the module pinned,

@@ -80,6 +80,18 @@ type guardedKV struct {
 	keeper *keeper
 }
 
+// call calls a method of etcd's service while etcd runs.
+func call[Request, Response any](
+	ctx context.Context, g *guardedKV, r Request, method func(context.Context, Request) (Response, error),
+) (response Response, err error) {
+	if err := g.calls.begin(); err != nil {
+		return response, err
+	}
+	defer g.calls.end()
+	response, err = method(ctx, r)
+	return response, g.answer(err)
+}
+
 // answer tells the writer whether there may be room soon.
 func (g *guardedKV) answer(err error) error {
 	if errors.Is(err, rpctypes.ErrGRPCNoSpace) && g.keeper.refused() {
@@ -90,11 +102,7 @@ func (g *guardedKV) answer(err error) error {
 
 // Range implements the etcd KV service.
 func (g *guardedKV) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	if err := g.calls.begin(); err != nil {
-		return nil, err
-	}
-	defer g.calls.end()
-	return g.KVServer.Range(ctx, r)
+	return call(ctx, g, r, g.KVServer.Range)
 }
 
 // RangeStream implements the etcd KV service.
@@ -108,40 +116,22 @@ func (g *guardedKV) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServ
 
 // Put implements the etcd KV service.
 func (g *guardedKV) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
-	if err := g.calls.begin(); err != nil {
-		return nil, err
-	}
-	defer g.calls.end()
-	response, err := g.KVServer.Put(ctx, r)
-	return response, g.answer(err)
+	return call(ctx, g, r, g.KVServer.Put)
 }
 
 // DeleteRange implements the etcd KV service.
 func (g *guardedKV) DeleteRange(ctx context.Context, r *pb.DeleteRangeRequest) (*pb.DeleteRangeResponse, error) {
-	if err := g.calls.begin(); err != nil {
-		return nil, err
-	}
-	defer g.calls.end()
-	return g.KVServer.DeleteRange(ctx, r)
+	return call(ctx, g, r, g.KVServer.DeleteRange)
 }
 
 // Txn implements the etcd KV service.
 func (g *guardedKV) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
-	if err := g.calls.begin(); err != nil {
-		return nil, err
-	}
-	defer g.calls.end()
-	response, err := g.KVServer.Txn(ctx, r)
-	return response, g.answer(err)
+	return call(ctx, g, r, g.KVServer.Txn)
 }
 
 // Compact implements the etcd KV service.
 func (g *guardedKV) Compact(ctx context.Context, r *pb.CompactionRequest) (*pb.CompactionResponse, error) {
-	if err := g.calls.begin(); err != nil {
-		return nil, err
-	}
-	defer g.calls.end()
-	return g.KVServer.Compact(ctx, r)
+	return call(ctx, g, r, g.KVServer.Compact)
 }
 
 // guardedLease is etcd's lease service, which needs room as writes do.

@@ -205,11 +205,7 @@ func (s *cluster) checkVersion(ctx context.Context) error {
 		if err != nil {
 			continue
 		}
-		v, err := version.ParseSemantic(status.Version)
-		if err != nil {
-			continue
-		}
-		if tooOld(v) {
+		if v, err := version.ParseSemantic(status.Version); err == nil && tooOld(v) {
 			return fmt.Errorf("member %s is etcd %s, whose watches are unreliable; use 3.5.13, 3.4.31 or later", endpoint, v)
 		}
 	}

@@ -1,8 +1,10 @@
 package etcd
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -64,15 +66,10 @@ type keeper struct {
 type sample struct{ revision, written int64 }
 
 func newKeeper(server *etcdserver.EtcdServer, e Embedded, dir string) *keeper {
+	quota := cmp.Or(e.QuotaBytes, defaultQuota)
 	k := &keeper{
-		server: server, dir: dir, quota: e.QuotaBytes, history: e.HistoryBytes,
+		server: server, dir: dir, quota: quota, history: cmp.Or(e.HistoryBytes, min(defaultHistory, quota/4)),
 		wake: make(chan struct{}, 1), inUse: server.Backend().SizeInUse(), first: server.KV().FirstRev(),
-	}
-	if k.quota == 0 {
-		k.quota = defaultQuota
-	}
-	if k.history == 0 {
-		k.history = min(defaultHistory, k.quota/4)
 	}
 	k.compacted.Store(time.Now().UnixNano())
 	return k
@@ -172,12 +169,7 @@ func (k *keeper) horizon(bytes int64) sample {
 func (k *keeper) free() int64 { return k.server.Backend().Size() - k.server.Backend().SizeInUse() }
 
 func (k *keeper) isAlarmed() bool {
-	for _, a := range k.server.Alarms() {
-		if a.Alarm == pb.AlarmType_NOSPACE {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(k.server.Alarms(), func(a *pb.AlarmMember) bool { return a.Alarm == pb.AlarmType_NOSPACE })
 }
 
 // compact drops the history before a sample, and returns when its pages are free. It

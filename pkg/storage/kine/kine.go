@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
@@ -43,19 +44,20 @@ type Driver struct {
 	// Name says what and where the storage is, without credentials. It starts
 	// every error and log line.
 	Name string
+	// Remote is the description, and Schemes are those that its URL may have.
+	Remote  Remote
+	Schemes []string
 	// Limits say in one line which promises of a storage the driver breaks.
 	// Every start logs it.
 	Limits string
 	// New is kine's constructor.
 	New drivers.Constructor
-	// Config reads the description and its files. It returns the argument of New
-	// and the secrets that must not appear in an error.
-	Config func() (config drivers.Config, secrets []string, err error)
-	// Check connects once; kine would try each second for five minutes. Nil: New
-	// fails by itself.
+	// Config completes the argument of New, which has what all drivers share, with
+	// what is in the URL. The password is in it.
+	Config func(u *url.URL, config *drivers.Config) error
+	// Check connects once, and is tried again for Remote.Timeout; kine would try
+	// each second for five minutes. Nil: New fails by itself.
 	Check func(context.Context, drivers.Config) error
-	// DialTimeout is how long Check is tried again.
-	DialTimeout time.Duration
 }
 
 // Open returns a storage of the driver that was not started yet.
@@ -92,7 +94,10 @@ func (b *backend) Start(ctx context.Context) error {
 	}
 	b.started = true
 	quiet()
-	config, secrets, err := b.driver.Config()
+	u, config, secrets, err := b.driver.Remote.resolve(b.driver.Schemes)
+	if err == nil {
+		err = b.driver.Config(u, &config)
+	}
 	if err == nil {
 		err = b.check(ctx, config)
 	}
@@ -109,12 +114,12 @@ func (b *backend) Start(ctx context.Context) error {
 	return nil
 }
 
-// check asks the database until it answers or DialTimeout is over.
+// check asks the database until it answers or the timeout is over.
 func (b *backend) check(ctx context.Context, config drivers.Config) error {
 	if b.driver.Check == nil {
 		return nil
 	}
-	limited, cancel := context.WithTimeout(ctx, b.driver.DialTimeout)
+	limited, cancel := context.WithTimeout(ctx, b.driver.Remote.Timeout())
 	defer cancel()
 	var last error
 	for {
@@ -130,7 +135,7 @@ func (b *backend) check(ctx context.Context, config drivers.Config) error {
 		case <-time.After(retryCheck):
 		case <-limited.Done():
 			return fmt.Errorf("no answer within %v: %w; check that it runs, and that its address and the certificates are right",
-				b.driver.DialTimeout, errors.Join(context.Cause(ctx), last))
+				b.driver.Remote.Timeout(), errors.Join(context.Cause(ctx), last))
 		}
 	}
 }

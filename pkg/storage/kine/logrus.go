@@ -3,6 +3,7 @@ package kine
 import (
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -58,12 +59,8 @@ func ofRequest(function string) bool {
 // ofStop recognises errors of work that a stop cut off. A driver ends an
 // operation with a deadline in the past.
 func ofStop(message string) bool {
-	for _, text := range []string{"database is closed", "context canceled", "connection closed", "i/o timeout"} {
-		if strings.Contains(message, text) {
-			return true
-		}
-	}
-	return false
+	texts := []string{"database is closed", "context canceled", "connection closed", "i/o timeout"}
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(message, text) })
 }
 
 // logCaller returns the function that made the log entry being formatted.

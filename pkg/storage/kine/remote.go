@@ -1,6 +1,7 @@
 package kine
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -58,10 +59,7 @@ type Remote struct {
 
 // Timeout is DialTimeout, or its default.
 func (r Remote) Timeout() time.Duration {
-	if r.DialTimeout == 0 {
-		return defaultDialTimeout
-	}
-	return r.DialTimeout
+	return cmp.Or(r.DialTimeout, defaultDialTimeout)
 }
 
 // Name says where the database is, without credentials.
@@ -73,9 +71,9 @@ func (r Remote) Name(kind string) string {
 	return kind + " at " + u.Host + u.Path
 }
 
-// Resolve returns the URL with the password in it, the configuration that all
+// resolve returns the URL with the password in it, the configuration that all
 // drivers share, and the forms of the password that must not appear anywhere.
-func (r Remote) Resolve(schemes ...string) (*url.URL, drivers.Config, []string, error) {
+func (r Remote) resolve(schemes []string) (*url.URL, drivers.Config, []string, error) {
 	u, err := r.parse()
 	if err != nil {
 		return nil, drivers.Config{}, nil, err

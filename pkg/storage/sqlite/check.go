@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -16,7 +15,7 @@ import (
 const progressEvery = 5 * time.Second
 
 // check reads the whole file and returns what is wrong with it.
-func check(ctx context.Context, db *sql.DB, path string) (err error) {
+func check(ctx context.Context, db *sql.DB, path string) error {
 	begun := time.Now()
 	bytes := sizeOf(path) + sizeOf(path+"-wal")
 	done := make(chan struct{})
@@ -34,23 +33,18 @@ func check(ctx context.Context, db *sql.DB, path string) (err error) {
 			}
 		}
 	}()
-	rows, err := db.QueryContext(ctx, "PRAGMA quick_check(10)")
-	if err != nil {
-		return fmt.Errorf("check the file: %w", explain(err))
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
 	var faults []string
-	for rows.Next() {
+	rows, err := db.QueryContext(ctx, "PRAGMA quick_check(10)")
+	err = each(rows, err, func() error {
 		var fault string
-		if err := rows.Scan(&fault); err != nil {
-			return fmt.Errorf("check the file: %w", explain(err))
-		}
+		err := rows.Scan(&fault)
 		if fault != "ok" {
 			faults = append(faults, strings.TrimSpace(fault))
 		}
-	}
-	if err := rows.Err(); err != nil {
-		return fmt.Errorf("check the file: %w", explain(err))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("check the file: %w", err)
 	}
 	if len(faults) > 0 {
 		return fmt.Errorf("it is damaged: %s; restore a copy or move it away", strings.Join(faults, "; "))

@@ -203,14 +203,15 @@ func (k *keeper) rest(ctx context.Context, took time.Duration) error {
 }
 
 // drop deletes the victims of the revisions after from, up to to. It returns
-// their weight.
+// their weight. After an error the connection is closed, which undoes the
+// transaction.
 func drop(ctx context.Context, conn *sql.Conn, from, to, compacted int64) (freed int64, err error) {
 	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return 0, err
 	}
 	var rows int64
 	if err := conn.QueryRowContext(ctx, weighVictims, from, to, from, to).Scan(&freed, &rows); err != nil {
-		return 0, rollback(ctx, conn, err)
+		return 0, err
 	}
 	freed += rows * rowWeight
 	for _, s := range []struct {
@@ -224,7 +225,7 @@ func drop(ctx context.Context, conn *sql.Conn, from, to, compacted int64) (freed
 		{"COMMIT", nil},
 	} {
 		if _, err := conn.ExecContext(ctx, s.text, s.args...); err != nil {
-			return 0, rollback(ctx, conn, err)
+			return 0, err
 		}
 	}
 	return freed, nil
@@ -254,17 +255,6 @@ func (k *keeper) shrink(ctx context.Context) error {
 	}
 }
 
-// drain runs a statement that does its work while its rows are read.
-func drain(ctx context.Context, conn *sql.Conn, statement string) error {
-	rows, err := conn.QueryContext(ctx, statement)
-	if err != nil {
-		return err
-	}
-	for rows.Next() {
-	}
-	return errors.Join(rows.Err(), rows.Close())
-}
-
 // checkpoint moves SQLite's log into the file while writes go on. If the log is
 // still too long, writes wait for the rest, and the log is truncated.
 func (k *keeper) checkpoint(ctx context.Context) {
@@ -272,14 +262,7 @@ func (k *keeper) checkpoint(ctx context.Context) {
 	err := k.log.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &length, &moved)
 	if err == nil && length > longLog {
 		err = k.log.writer.step(func(ctx context.Context, conn *sql.Conn) error {
-			for _, statement := range []string{
-				"PRAGMA busy_timeout = 20", "PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA busy_timeout = 5000",
-			} {
-				if err := drain(ctx, conn, statement); err != nil {
-					return err
-				}
-			}
-			return nil
+			return drain(ctx, conn, "PRAGMA busy_timeout = 20", "PRAGMA wal_checkpoint(TRUNCATE)", "PRAGMA busy_timeout = 5000")
 		})
 	}
 	k.report(err, "Could not move SQLite's log into the file; will retry")

@@ -49,7 +49,41 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 // Driver implements driver.Connector.
 func (connector) Driver() driver.Driver { return implementation() }
 
-// explain says what to do about an error of SQLite. The two implementations
+// prepare prepares statements with the method of a connection or of a pool of them.
+func prepare(ctx context.Context, with func(context.Context, string) (*sql.Stmt, error), to map[**sql.Stmt]string) (err error) {
+	for statement, text := range to {
+		if *statement, err = with(ctx, text); err != nil {
+			return fmt.Errorf("prepare a statement: %w", err)
+		}
+	}
+	return nil
+}
+
+// each calls f for each row of a query's answer.
+func each(rows *sql.Rows, err error, f func() error) error {
+	if err != nil {
+		return explain(err)
+	}
+	for rows.Next() {
+		if err := f(); err != nil {
+			return errors.Join(err, rows.Close())
+		}
+	}
+	return explain(errors.Join(rows.Err(), rows.Close()))
+}
+
+// drain runs statements that do their work while their rows are read.
+func drain(ctx context.Context, conn *sql.Conn, statements ...string) error {
+	for _, statement := range statements {
+		rows, err := conn.QueryContext(ctx, statement)
+		if err := each(rows, err, func() error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// explain says what to do about an error of SQLite, once. The two implementations
 // share the texts but no types.
 func explain(err error) error {
 	if err == nil {
@@ -63,7 +97,7 @@ func explain(err error) error {
 		{"is full", "the disk is full; make room"},
 		{"locked", "another program has it open; stop that program"},
 	} {
-		if strings.Contains(err.Error(), known.text) {
+		if text := err.Error(); strings.Contains(text, known.text) && !strings.Contains(text, known.advice) {
 			return fmt.Errorf("%w; %s", err, known.advice)
 		}
 	}

@@ -79,8 +79,10 @@ const (
 	count = `SELECT COUNT(*) FROM ` + newest + ` WHERE deleted = 0 AND name != 'compact_rev_key'`
 
 	// changes finds the rows of a span in the order of their ids, each with the
-	// row before it. The sign makes SQLite search by id, not by name.
-	changes = `SELECT ` + columns + `, p.id, p.name, p.created, p.deleted, p.create_revision, p.prev_revision, p.value, ps.sum, ps.expires
+	// row before it, whose id is 0 if there is none. The sign makes SQLite search by
+	// id, not by name.
+	changes = `SELECT ` + columns + `, COALESCE(p.id, 0), COALESCE(p.name, ''), COALESCE(p.created, 0), COALESCE(p.deleted, 0),
+		COALESCE(p.create_revision, 0), COALESCE(p.prev_revision, 0), p.value, ps.sum, ps.expires
 		FROM kine AS k LEFT JOIN sailplane_row AS s ON s.id = k.id
 		LEFT JOIN kine AS p ON p.id = k.prev_revision LEFT JOIN sailplane_row AS ps ON ps.id = p.id
 		WHERE k.id > ? AND k.id <= ? AND +k.name >= ? AND +k.name < ? ORDER BY k.id LIMIT ?`

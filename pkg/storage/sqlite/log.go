@@ -32,7 +32,7 @@ type log struct {
 	writer *writer
 	keeper *keeper
 	db     *sql.DB // reads
-	read   statements
+	read   struct{ key, list, count, changes *sql.Stmt }
 	work   sync.WaitGroup
 	stop   chan struct{}
 
@@ -48,23 +48,6 @@ type log struct {
 	sweptAt        time.Time
 	recent         recent
 	counts         revision.Counts
-}
-
-// statements are the most frequent reads.
-type statements struct {
-	key, list, count, changes *sql.Stmt
-}
-
-func prepare(ctx context.Context, db *sql.DB) (s statements, err error) {
-	for _, p := range []struct {
-		to   **sql.Stmt
-		text string
-	}{{&s.key, getKey}, {&s.list, list}, {&s.count, count}, {&s.changes, changes}} {
-		if *p.to, err = db.PrepareContext(ctx, p.text); err != nil {
-			return s, fmt.Errorf("prepare a query: %w", err)
-		}
-	}
-	return s, nil
 }
 
 // Append implements revision.Log.
@@ -269,28 +252,25 @@ func readKey(ctx context.Context, key *sql.Stmt, name string, at int64) (latest,
 // list reads the keys of a span at a revision.
 func (l *log) list(ctx context.Context, q revision.Query, at, limit int64) (kvs []*revision.KeyValue, err error) {
 	rows, err := l.read.list.QueryContext(context.WithoutCancel(ctx), q.Key, end(q.Span), at, limit)
-	if err != nil {
-		return nil, fmt.Errorf("list %s: %w", q.Key, explain(err))
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
+	err = each(rows, err, func() error {
 		var r row
 		if err := rows.Scan(r.fields()...); err != nil {
-			return nil, fmt.Errorf("list %s: %w", q.Key, explain(err))
+			return err
 		}
 		kv := r.keyValue()
 		if n := len(kvs); n > 0 && kvs[n-1].Key >= kv.Key {
-			return nil, fmt.Errorf("list %s: %s comes after %s: the index is damaged; restore a copy", q.Key, kv.Key, kvs[n-1].Key)
+			return fmt.Errorf("%s comes after %s: the index is damaged; restore a copy", kv.Key, kvs[n-1].Key)
 		}
 		if q.KeysOnly {
 			kv.Value = nil
 		}
-		if kvs = append(kvs, kv); len(kvs)%rowsPerCheck == 0 && ctx.Err() != nil {
-			return nil, ctx.Err()
+		if kvs = append(kvs, kv); len(kvs)%rowsPerCheck == 0 {
+			return ctx.Err()
 		}
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("list %s: %w", q.Key, explain(err))
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", q.Key, err)
 	}
 	return kvs, nil
 }
@@ -324,11 +304,10 @@ func (l *log) count(s revision.Span, at int64) (n int64, err error) {
 
 // Changes implements revision.Log.
 func (l *log) Changes(ctx context.Context, s revision.Span, after int64) ([]*revision.Event, int64, error) {
-	current, _, err := l.begin(ctx, 0)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
-	_, compacted, err := l.Current(ctx)
+	current, compacted, err := l.Current(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -359,9 +338,8 @@ func (l *log) changes(ctx context.Context, s revision.Span, after, current int64
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	n, size := 0, 0
 	for rows.Next() {
-		var r row
-		var p optional
-		if err := rows.Scan(append(r.fields(), p.fields()...)...); err != nil {
+		var r, previous row
+		if err := rows.Scan(append(r.fields(), previous.fields()...)...); err != nil {
 			return nil, 0, explain(err)
 		}
 		n++
@@ -369,7 +347,10 @@ func (l *log) changes(ctx context.Context, s revision.Span, after, current int64
 		if !r.isObject() {
 			continue
 		}
-		e := event(&r, p.row())
+		e := event(&r)
+		if previous.id != 0 && !previous.deleted && !r.created {
+			e.Previous = previous.keyValue()
+		}
 		events = append(events, e)
 		if size += e.Size(); size >= changesBytes {
 			return events, through, nil
@@ -384,35 +365,23 @@ func (l *log) changes(ctx context.Context, s revision.Span, after, current int64
 	return events, through, nil
 }
 
-// event returns the change that a row stands for, given the row before it.
-func event(r, previous *row) *revision.Event {
-	e := &revision.Event{Delete: r.deleted}
-	if e.Delete {
-		e.KV = revision.KeyValue{Key: r.name, Mod: r.id}
-	} else {
-		e.KV = *r.keyValue()
+// event returns the change that a row stands for, without the state before it.
+func event(r *row) *revision.Event {
+	if r.deleted {
+		return &revision.Event{Delete: true, KV: revision.KeyValue{Key: r.name, Mod: r.id}}
 	}
-	if previous != nil && !previous.deleted && !r.created {
-		e.Previous = previous.keyValue()
-	}
-	return e
+	return &revision.Event{KV: *r.keyValue()}
 }
 
 // Expiring implements revision.Log.
 func (l *log) Expiring(ctx context.Context) (kvs []*revision.KeyValue, err error) {
 	rows, err := l.db.QueryContext(ctx, expiring)
-	if err != nil {
-		return nil, explain(err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
+	err = each(rows, err, func() error {
 		kv := &revision.KeyValue{}
-		if err := rows.Scan(&kv.Key, &kv.Mod, &kv.Expires); err != nil {
-			return nil, explain(err)
-		}
 		kvs = append(kvs, kv)
-	}
-	return kvs, explain(rows.Err())
+		return rows.Scan(&kv.Key, &kv.Mod, &kv.Expires)
+	})
+	return kvs, err
 }
 
 // History implements revision.Log.
@@ -428,13 +397,8 @@ func (l *log) Size(ctx context.Context) (int64, error) {
 	return (total - free) * size, err
 }
 
-// querier is a connection or a pool of them.
-type querier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
 // pagesOf is how many pages a file has, how many of them are free, and their size.
-func pagesOf(ctx context.Context, q querier) (total, free, size int64, err error) {
-	err = q.QueryRowContext(ctx, pages).Scan(&total, &free, &size)
+func pagesOf(ctx context.Context, db *sql.DB) (total, free, size int64, err error) {
+	err = db.QueryRowContext(ctx, pages).Scan(&total, &free, &size)
 	return total, free, size, explain(err)
 }

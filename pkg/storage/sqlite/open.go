@@ -117,8 +117,9 @@ func (l *log) open(ctx context.Context, f File) error {
 	if err := l.load(ctx); err != nil {
 		return err
 	}
-	var err error
-	if l.read, err = prepare(ctx, l.db); err != nil {
+	if err := prepare(ctx, l.db.PrepareContext, map[**sql.Stmt]string{
+		&l.read.key: getKey, &l.read.list: list, &l.read.count: count, &l.read.changes: changes,
+	}); err != nil {
 		return err
 	}
 	l.work.Go(func() { l.writer.run(l.stop) })
@@ -173,21 +174,16 @@ func (l *log) load(ctx context.Context) error {
 }
 
 func readMeta(ctx context.Context, db *sql.DB) (meta map[string]int64, err error) {
-	rows, err := db.QueryContext(ctx, getMeta)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
 	meta = map[string]int64{}
-	for rows.Next() {
+	rows, err := db.QueryContext(ctx, getMeta)
+	err = each(rows, err, func() error {
 		var name string
 		var value int64
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&name, &value)
 		meta[name] = value
-	}
-	return meta, rows.Err()
+		return err
+	})
+	return meta, err
 }
 
 // Close implements revision.Log. It leaves a single file, which can be copied

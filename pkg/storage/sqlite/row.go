@@ -11,7 +11,7 @@ import (
 
 // row is one of the table kine: a change of a key.
 type row struct {
-	id               int64
+	id               int64 // 0: there is no row
 	name             string
 	created, deleted bool
 	createRevision   int64
@@ -24,29 +24,6 @@ type row struct {
 // fields returns pointers for the columns of a query.
 func (r *row) fields() []any {
 	return []any{&r.id, &r.name, &r.created, &r.deleted, &r.createRevision, &r.prevRevision, &r.value, &r.sum, &r.expires}
-}
-
-// optional is a row that a query may not find.
-type optional struct {
-	id, createRevision, prevRevision, sum, expires *int64
-	name                                           *string
-	created, deleted                               *bool
-	value                                          []byte
-}
-
-func (o *optional) fields() []any {
-	return []any{&o.id, &o.name, &o.created, &o.deleted, &o.createRevision, &o.prevRevision, &o.value, &o.sum, &o.expires}
-}
-
-// row returns the row that was found, or nil.
-func (o *optional) row() *row {
-	if o.id == nil {
-		return nil
-	}
-	return &row{
-		id: *o.id, name: *o.name, created: *o.created, deleted: *o.deleted, createRevision: *o.createRevision,
-		prevRevision: *o.prevRevision, value: o.value, sum: o.sum, expires: o.expires,
-	}
 }
 
 // isObject tells whether the row is a change of a key. kine fills an unused

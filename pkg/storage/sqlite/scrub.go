@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -34,29 +33,22 @@ func scrub(ctx context.Context, l *log) {
 			return
 		}
 		last, n, err := l.scrub(ctx, after, known)
-		switch {
-		case err != nil:
+		if err != nil {
 			klog.ErrorS(err, "Rows could not be read", "file", l.path, "after", after)
-			wait = scrubAgain
-			after = 0
-		case n < scrubRows:
+		}
+		wait, after = scrubEvery, last
+		if err != nil || n < scrubRows {
 			wait, after = scrubAgain, 0
-		default:
-			wait, after = scrubEvery, last
 		}
 	}
 }
 
 func (l *log) scrub(ctx context.Context, after int64, known map[int64]bool) (last int64, n int, err error) {
 	rows, err := l.db.QueryContext(ctx, scrubbed, after, scrubRows)
-	if err != nil {
-		return 0, 0, explain(err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
+	err = each(rows, err, func() error {
 		var r row
 		if err := rows.Scan(r.fields()...); err != nil {
-			return 0, 0, explain(err)
+			return err
 		}
 		last = r.id
 		n++
@@ -64,6 +56,7 @@ func (l *log) scrub(ctx context.Context, after int64, known map[int64]bool) (las
 			known[r.id] = true
 			klog.ErrorS(cause, "A row is damaged: restore its object, or delete it", "file", l.path, "key", r.name)
 		}
-	}
-	return last, n, explain(rows.Err())
+		return nil
+	})
+	return last, n, err
 }

@@ -26,7 +26,7 @@ func upgrade(ctx context.Context, path string) (err error) {
 		return fmt.Errorf("remove the copy of an interrupted upgrade: %w", err)
 	}
 	db := connect(path, 1)
-	defer func() { err = errors.Join(err, closeAll(db)) }()
+	defer func() { err = errors.Join(err, db.Close()) }()
 	has, err := tables(ctx, db)
 	switch {
 	case err != nil:
@@ -47,29 +47,17 @@ func upgrade(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-func closeAll(db *sql.DB) error {
-	if db == nil {
-		return nil
-	}
-	return db.Close()
-}
-
 // tables returns the names of the tables in a file.
 func tables(ctx context.Context, db *sql.DB) (has map[string]bool, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT name FROM sqlite_master WHERE type = 'table'")
-	if err != nil {
-		return nil, explain(err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
 	has = map[string]bool{}
-	for rows.Next() {
+	rows, err := db.QueryContext(ctx, "SELECT name FROM sqlite_master WHERE type = 'table'")
+	err = each(rows, err, func() error {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, explain(err)
-		}
+		err := rows.Scan(&name)
 		has[name] = true
-	}
-	return has, explain(rows.Err())
+		return err
+	})
+	return has, err
 }
 
 // createNew makes the tables in an empty file.
@@ -88,12 +76,7 @@ func onOne(ctx context.Context, db *sql.DB, statements ...string) (err error) {
 		return explain(err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	for _, statement := range statements {
-		if err := drain(ctx, conn, statement); err != nil {
-			return explain(err)
-		}
-	}
-	return nil
+	return drain(ctx, conn, statements...)
 }
 
 // checkFreeSpace fails if there is no room for a copy of the file.
@@ -155,26 +138,18 @@ func fill(ctx context.Context, db *sql.DB, path string) (err error) {
 	statements := append([]string{
 		"PRAGMA new.auto_vacuum = INCREMENTAL", "PRAGMA new.journal_mode = OFF", "PRAGMA new.synchronous = OFF",
 	}, create("new")...)
-	for _, statement := range statements {
-		if err := drain(ctx, conn, statement); err != nil {
-			return err
-		}
+	if err := drain(ctx, conn, statements...); err != nil {
+		return err
 	}
 	if err := copyTable(ctx, conn, path); err != nil {
 		return err
 	}
-	statements = append(index("new"),
+	return drain(ctx, conn, append(index("new"),
 		fmt.Sprintf(`INSERT INTO new.sailplane_row (id, expires)
 			SELECT id, %d + lease * 1000 FROM new.kine WHERE lease > 0 AND deleted = 0`,
 			time.Now().UnixMilli()),
 		fmt.Sprintf("INSERT INTO new.sailplane_meta VALUES ('%s', %d), ('%s', 0)", metaLayout, layout, metaClean),
-		"DETACH DATABASE new")
-	for _, statement := range statements {
-		if err := drain(ctx, conn, statement); err != nil {
-			return err
-		}
-	}
-	return nil
+		"DETACH DATABASE new")...)
 }
 
 func copyTable(ctx context.Context, conn *sql.Conn, path string) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"runtime"
 	"time"
@@ -250,15 +249,8 @@ func (b *batch) write(c revision.Change, before latest) error {
 	}
 	b.next++
 	b.bytes += len(c.Key) + len(c.Value)
-	e := &revision.Event{Delete: r.deleted, Previous: before.kv}
-	if e.Delete {
-		e.KV = revision.KeyValue{Key: c.Key, Mod: r.id}
-	} else {
-		e.KV = revision.KeyValue{Key: c.Key, Value: c.Value, Create: r.createRevision, Mod: r.id, Expires: c.Expires}
-		if r.created {
-			e.KV.Create = r.id
-		}
-	}
+	e := event(r)
+	e.Previous = before.kv
 	b.events = append(b.events, e)
 	b.written[c.Key] = latestOf(e)
 	return nil
@@ -302,19 +294,11 @@ func (w *writer) open(ctx context.Context) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	w.conn = conn
-	for _, p := range []struct {
-		to   **sql.Stmt
-		text string
-	}{{&w.key, getKey}, {&w.row, addRow}, {&w.sum, addSum}} {
-		if *p.to, err = conn.PrepareContext(ctx, p.text); err != nil {
-			w.close()
-			return fmt.Errorf("prepare to write: %w", err)
-		}
+	err = prepare(ctx, conn.PrepareContext, map[**sql.Stmt]string{&w.key: getKey, &w.row: addRow, &w.sum: addSum})
+	if err == nil && w.unsure {
+		err = w.catchUp(ctx)
 	}
-	if !w.unsure {
-		return nil
-	}
-	if err := w.catchUp(ctx); err != nil {
+	if err != nil {
 		w.close()
 		return err
 	}
@@ -355,13 +339,4 @@ func (w *writer) close() {
 	}
 	_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
 	w.conn, w.key, w.row, w.sum = nil, nil, nil, nil
-}
-
-// rollback undoes the transaction of a step that failed.
-func rollback(ctx context.Context, conn *sql.Conn, err error) error {
-	if err == nil {
-		return nil
-	}
-	_, undone := conn.ExecContext(ctx, "ROLLBACK")
-	return errors.Join(err, undone)
 }

@@ -24,15 +24,11 @@ func BenchmarkStart(b *testing.B, open func(testing.TB) controlplane.Storage) {
 	})
 	b.Run("again", func(b *testing.B) {
 		d := open(b)
-		s := d.Open()
-		if err := s.Start(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		h := newSuite(open, nil).with(b, s)
+		h := newSuite(open, nil).start(b, d)
 		for i := range 1000 {
 			h.create(b, fmt.Sprintf("/t/%d", i), string(bytes.Repeat([]byte("x"), 1024)))
 		}
-		stop(b, s)
+		stop(b, h.storage)
 		for b.Loop() {
 			answer(b, d)
 		}

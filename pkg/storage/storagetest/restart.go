@@ -17,11 +17,7 @@ func testRestart(t *testing.T, suite *suite) {
 	want := map[string]string{}
 	var last int64
 	for round := range rounds {
-		s := d.Open()
-		if err := s.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		h := suite.with(t, s)
+		h := suite.start(t, d)
 		r := h.list(t, "/t/", kubernetes.ListOptions{})
 		if r.Revision < last {
 			t.Errorf("round %d begins at revision %d, but the one before ended at %d", round, r.Revision, last)
@@ -49,7 +45,7 @@ func testRestart(t *testing.T, suite *suite) {
 			last = h.update(t, key, value, revision)
 			want[key] = value
 		}
-		stop(t, s)
+		stop(t, h.storage)
 	}
 }
 

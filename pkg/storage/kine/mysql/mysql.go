@@ -43,20 +43,16 @@ func (DB) Traits() controlplane.Traits {
 // Open implements controlplane.Storage.
 func (d DB) Open() controlplane.Backend {
 	return kine.Open(kine.Driver{
-		Name: d.String(), Limits: kine.LimitsOfSQL,
-		New: driver.New, Config: d.config, Check: check, DialTimeout: kine.Remote(d).Timeout(),
+		Name: d.String(), Remote: kine.Remote(d), Schemes: []string{"mysql"}, Limits: kine.LimitsOfSQL,
+		New: driver.New, Config: d.config, Check: check,
 	})
 }
 
-// config returns the description in the driver's form, which is not a URL.
-func (d DB) config() (drivers.Config, []string, error) {
-	u, config, secrets, err := kine.Remote(d).Resolve("mysql")
-	if err != nil {
-		return config, secrets, err
-	}
+// config describes the database in the driver's form, which is not a URL.
+func (d DB) config(u *url.URL, config *drivers.Config) error {
 	name := strings.Trim(u.Path, "/")
 	if name == "" {
-		return config, secrets, errors.New("the URL names no database: mysql://user@host/database")
+		return errors.New("the URL names no database: mysql://user@host/database")
 	}
 	query := u.Query()
 	network, address := "tcp", u.Host
@@ -73,9 +69,9 @@ func (d DB) config() (drivers.Config, []string, error) {
 	dsn.Timeout = kine.Remote(d).Timeout()
 	config.DataSourceName = withParameters(dsn.FormatDSN(), query)
 	if _, err := mysql.ParseDSN(config.DataSourceName); err != nil {
-		return config, secrets, fmt.Errorf("parameters of the URL: %w", err)
+		return fmt.Errorf("parameters of the URL: %w", err)
 	}
-	return config, secrets, nil
+	return nil
 }
 
 // withParameters adds parameters to a DSN that the driver formatted.

@@ -41,34 +41,30 @@ func (JetStream) Traits() controlplane.Traits {
 // Open implements controlplane.Storage.
 func (j JetStream) Open() controlplane.Backend {
 	return kine.Open(kine.Driver{
-		Name: j.String(),
+		Name: j.String(), Remote: kine.Remote(j), Schemes: []string{"nats"},
 		Limits: "several clients that delete a key at the same time may all succeed, " +
 			"an event may come after the progress notification of its revision, " +
 			"a power failure may lose acknowledged writes, and the driver may end the process when it loses the server " +
 			"right after the start; see docs/storage/kine.md",
 		New:    driver.NewLegacy, // the only one that never starts a server of its own
-		Config: j.config, Check: check, DialTimeout: kine.Remote(j).Timeout(),
+		Config: configure, Check: check,
 	})
 }
 
-// config returns the description in kine's form.
-func (j JetStream) config() (drivers.Config, []string, error) {
-	u, config, secrets, err := kine.Remote(j).Resolve("nats")
-	if err != nil {
-		return config, secrets, err
-	}
+// configure describes the bucket in kine's form.
+func configure(u *url.URL, config *drivers.Config) error {
 	password, _ := u.User.Password()
 	switch {
 	case strings.Contains(u.Host, ","):
-		return config, secrets, errors.New("the URL has several servers; name only one: the client learns about the others")
+		return errors.New("the URL has several servers; name only one: the client learns about the others")
 	case u.Query().Has("contextFile"):
-		return config, secrets, errors.New("contextFile is not supported; use credsFile, or user and password")
+		return errors.New("contextFile is not supported; use credsFile, or user and password")
 	case (password != "" || u.User.Username() != "") && strings.ContainsAny(u.User.String(), "%,"):
 		// kine splits the URL at commas, and does not decode the password it finds.
-		return config, secrets, errors.New("user and password may only have letters, digits and -._~$&+=; and others need credsFile")
+		return errors.New("user and password may only have letters, digits and -._~$&+=; and others need credsFile")
 	}
 	config.DataSourceName = u.String()
-	return config, secrets, nil
+	return nil
 }
 
 // check connects once, and asks for JetStream.

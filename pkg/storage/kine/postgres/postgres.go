@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -40,19 +41,15 @@ func (DB) Traits() controlplane.Traits {
 // Open implements controlplane.Storage.
 func (d DB) Open() controlplane.Backend {
 	return kine.Open(kine.Driver{
-		Name: d.String(), Limits: kine.LimitsOfSQL,
-		New: pgsql.New, Config: d.config, Check: check, DialTimeout: kine.Remote(d).Timeout(),
+		Name: d.String(), Remote: kine.Remote(d), Schemes: []string{"postgres", "postgresql"}, Limits: kine.LimitsOfSQL,
+		New: pgsql.New, Config: d.config, Check: check,
 	})
 }
 
-// config returns the description in kine's form: without the scheme.
-func (d DB) config() (drivers.Config, []string, error) {
-	u, config, secrets, err := kine.Remote(d).Resolve("postgres", "postgresql")
-	if err != nil {
-		return config, secrets, err
-	}
+// config describes the database in kine's form: without the scheme.
+func (d DB) config(u *url.URL, config *drivers.Config) error {
 	if strings.Trim(u.Path, "/") == "" {
-		return config, secrets, errors.New("the URL names no database: postgres://user@host/database")
+		return errors.New("the URL names no database: postgres://user@host/database")
 	}
 	u.Path = strings.ToLower(u.Path) // as kine does
 	query := u.Query()
@@ -69,7 +66,7 @@ func (d DB) config() (drivers.Config, []string, error) {
 	}
 	u.RawQuery = query.Encode()
 	config.DataSourceName = strings.TrimPrefix(u.String(), u.Scheme+"://")
-	return config, secrets, nil
+	return nil
 }
 
 // check connects once. A missing database is no error: kine creates it.

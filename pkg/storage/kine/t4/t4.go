@@ -6,7 +6,9 @@ package t4
 
 import (
 	"errors"
+	"maps"
 	"net/url"
+	"slices"
 
 	"github.com/k3s-io/kine/pkg/drivers"
 	driver "github.com/k3s-io/kine/pkg/drivers/t4"
@@ -35,7 +37,7 @@ func (Node) Traits() controlplane.Traits { return controlplane.Traits{Engine: "t
 // Open implements controlplane.Storage.
 func (n Node) Open() controlplane.Backend {
 	return kine.Open(kine.Driver{
-		Name: n.String(),
+		Name: n.String(), Remote: kine.Remote(n), Schemes: []string{"t4"},
 		Limits: "an event may come after the progress notification of its revision, " +
 			"and a compaction may drop events that a watch has not received yet; " +
 			"see docs/storage/kine.md",
@@ -43,24 +45,20 @@ func (n Node) Open() controlplane.Backend {
 	})
 }
 
-// config returns the description in kine's form: a path, and S3 separately.
-func (n Node) config() (drivers.Config, []string, error) {
-	u, config, secrets, err := kine.Remote(n).Resolve("t4")
-	if err != nil {
-		return config, secrets, err
-	}
+// config describes the database in kine's form: a path, and S3 separately.
+func (n Node) config(u *url.URL, config *drivers.Config) error {
 	query := u.Query()
 	directory := u.Host + u.Path
 	secret, _ := u.User.Password()
 	switch {
 	case directory == "" || directory == "/":
-		return config, secrets, errors.New("the URL names no directory: t4:///directory")
+		return errors.New("the URL names no directory: t4:///directory")
 	case n.CertFile != "":
-		return config, secrets, errors.New("S3 takes no certificate: use the access key")
+		return errors.New("S3 takes no certificate: use the access key")
 	case query.Has("service-name"):
-		return config, secrets, errors.New("service-name is not supported: a t4 database has one server")
+		return errors.New("service-name is not supported: a t4 database has one server")
 	case u.User != nil && query.Get("bucket") == "":
-		return config, secrets, errors.New("there is an access key but no bucket")
+		return errors.New("there is an access key but no bucket")
 	}
 	config.BackendTLSConfig.CAFile = ""
 	config.S3Config = drivers.S3Config{
@@ -68,17 +66,10 @@ func (n Node) config() (drivers.Config, []string, error) {
 		Region: query.Get("region"), Profile: query.Get("profile"),
 		AccessKey: u.User.Username(), SecretKey: secret, CABundle: n.CAFile,
 	}
-	config.DataSourceName = directory + "?" + settings(query).Encode()
-	return config, secrets, nil
-}
-
-// settings returns the parts of a query that kine reads from its own URL.
-func settings(query url.Values) url.Values {
-	rest := url.Values{}
-	for _, name := range []string{"node-id", "checkpoint-interval", "segment-max-age"} {
-		if query.Has(name) {
-			rest.Set(name, query.Get(name))
-		}
-	}
-	return rest
+	// kine reads its own settings from the query.
+	maps.DeleteFunc(query, func(name string, _ []string) bool {
+		return !slices.Contains([]string{"node-id", "checkpoint-interval", "segment-max-age"}, name)
+	})
+	config.DataSourceName = directory + "?" + query.Encode()
+	return nil
 }
