@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -50,9 +51,7 @@ func (i *Identity) ClientCA() (dynamiccertificates.CAContentProvider, error) {
 // embedded. server is the API server's URL; name is that of its one context,
 // cluster and user, and empty means [DefaultContext].
 func (i *Identity) Kubeconfig(server, name string) *clientcmdapi.Config {
-	if name == "" {
-		name = DefaultContext
-	}
+	name = cmp.Or(name, DefaultContext)
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: i.CA}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: i.AdminCert, ClientKeyData: i.AdminKey}
