@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -25,7 +26,7 @@ const (
 
 // checkElected requires that Leases are served where servers elect by them.
 func (p *Plan) checkElected(storage Storage) error {
-	if storage == nil || !storage.Traits().Shared || p.servesKind("coordination.k8s.io", "v1", "Lease") {
+	if storage == nil || !storage.Traits().Shared || p.serves(coordinationv1.SchemeGroupVersion.WithKind("Lease")) {
 		return nil
 	}
 	for _, w := range p.work {

@@ -91,19 +91,11 @@ func (d lazyInformers) InformerFor(obj runtime.Object, stock internalinterfaces.
 	})
 }
 
-// storedAs returns the name of the resource that stores objects of a kind.
+// storedAs returns the name of the resource that stores objects of a kind, empty if
+// there is none.
 func (p *Plan) storedAs(kind gvk) string {
-	for _, g := range p.groups() {
-		if g.api.group != kind.Group {
-			continue
-		}
-		for _, r := range g.resources {
-			if r.Kind == kind.Kind && !r.View {
-				return r.Name
-			}
-		}
-	}
-	return ""
+	r, _ := p.find(kind.Group, func(r Resource) bool { return r.Kind == kind.Kind && !r.View })
+	return r.Name
 }
 
 // lazyWatch watches a resource that may never have objects in the plane's life.

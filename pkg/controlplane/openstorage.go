@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -80,12 +81,10 @@ func (e ending) Name() string { return e.name }
 
 // Check implements healthz.HealthChecker.
 func (e ending) Check(*http.Request) error {
-	select {
-	case <-e.storage.Done():
+	if signal.Closed(e.storage.Done()) {
 		return fmt.Errorf("the storage has stopped: restart the server: %w", e.storage.Err())
-	default:
-		return nil
 	}
+	return nil
 }
 
 // endWith ends the server when the storage ends by itself: until a new start the

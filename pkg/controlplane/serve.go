@@ -228,11 +228,3 @@ func chunkedLast(h http.Handler) http.Handler {
 		h.ServeHTTP(w, r)
 	})
 }
-
-// externalAddress returns the address at which clients connect.
-func externalAddress(l net.Listener) string {
-	if l == nil {
-		return "localhost:443"
-	}
-	return l.Addr().String()
-}
