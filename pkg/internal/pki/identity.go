@@ -2,10 +2,8 @@ package pki
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
@@ -25,26 +23,6 @@ type Identity struct {
 	// NotAfter is when the first of the two leaf certificates ends. A server
 	// that runs as long as that has to load its identity again.
 	NotAfter time.Time
-}
-
-// Serving returns the serving certificate in the form that the API server's secure
-// serving takes.
-func (i *Identity) Serving() (dynamiccertificates.CertKeyContentProvider, error) {
-	content, err := dynamiccertificates.NewStaticCertKeyContent("serving-cert", i.ServerCert, i.ServerKey)
-	if err != nil {
-		return nil, fmt.Errorf("serving certificate: %w", err)
-	}
-	return content, nil
-}
-
-// ClientCA returns the authority in the form that the API server's client
-// certificate authentication takes.
-func (i *Identity) ClientCA() (dynamiccertificates.CAContentProvider, error) {
-	content, err := dynamiccertificates.NewStaticCAContent("client-ca", i.CA)
-	if err != nil {
-		return nil, fmt.Errorf("client certificate authority: %w", err)
-	}
-	return content, nil
 }
 
 // Kubeconfig returns a kubeconfig for the administrator, certificates and key
