@@ -280,7 +280,7 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 		f.mu.RLock()
 		defer f.mu.RUnlock()
 		if f.revision < now {
-			f.waiting.signal() // the hub may not have told it that nothing happened
+			signal.Wake(f.waiting.more) // the hub may not have told it that nothing happened
 		}
 		return f.revision >= now
 	})

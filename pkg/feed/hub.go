@@ -172,8 +172,8 @@ type event struct {
 	deleted bool
 }
 
-// queue has the events that wait for a feed. All fields but more, and all methods
-// but signal, need the hub's lock.
+// queue has the events that wait for a feed. All fields but more, and all methods,
+// need the hub's lock.
 type queue struct {
 	events []event
 	bytes  int
@@ -198,20 +198,13 @@ func (q *queue) add(e event) {
 		return
 	}
 	q.events = append(q.events, e)
-	q.signal()
+	signal.Wake(q.more)
 }
 
 func (q *queue) end(cause error) {
 	if q.ended == nil {
 		q.events, q.ended = nil, cause
-		q.signal()
-	}
-}
-
-func (q *queue) signal() {
-	select {
-	case q.more <- struct{}{}:
-	default: // it is signalled already
+		signal.Wake(q.more)
 	}
 }
 

@@ -58,3 +58,11 @@ func Closed(c <-chan struct{}) bool {
 		return false
 	}
 }
+
+// Wake sends on a channel with room for one, unless what was sent before is still there.
+func Wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // Run deletes everything in a namespace that is Terminating, of every resource in
@@ -140,10 +141,7 @@ func (t *terminator) wake(ctx context.Context, namespace string) {
 		t.running[namespace] = again
 		t.work.Go(func() { t.terminate(ctx, namespace, again) })
 	}
-	select {
-	case again <- struct{}{}:
-	default:
-	}
+	signal.Wake(again)
 }
 
 // terminate tries until the namespace is gone.

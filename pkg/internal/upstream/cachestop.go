@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // CacheSource is the store that a watch cache is filled from. A cache that stops
@@ -92,9 +94,7 @@ func (s *CacheSource) isEnded() bool {
 	if !s.ended {
 		return false
 	}
-	select {
-	case <-s.back:
-	default:
+	if !signal.Closed(s.back) {
 		close(s.back)
 	}
 	return true
