@@ -75,12 +75,7 @@ func (p *Plane) assemble() error {
 	}
 	// Upstream's mux keeps the caller's stack with each path, and health checks have
 	// many paths: the stack of a new goroutine is short.
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.top.PrepareRun()
-	}()
-	<-done
+	<-background(func() { p.top.PrepareRun() })
 	// The server has registered what it counts; this shows it in fewer series.
 	paths := p.top.Handler.NonGoRestfulMux
 	paths.Unregister("/metrics")

@@ -49,8 +49,7 @@ func (h *host) feed(ctx context.Context, plane string) (*feed.Feed, error) {
 		}
 		h.hub = feed.NewHub(client, h.backend.Prefix, h.backend.Transformers)
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		done := make(chan struct{})
-		go func() { defer close(done); h.hub.Run(ctx) }()
+		done := background(func() { h.hub.Run(ctx) })
 		h.endHub = func() { cancel(); <-done }
 	}
 	return h.hub.Feed(plane), nil

@@ -143,7 +143,12 @@ func (l *lazyWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 			r.send(ctx, watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(err).ErrStatus})
 			return
 		}
-		r.forward(ctx, w)
+		defer w.Stop()
+		for e := range w.ResultChan() { // which ends with the context
+			if !r.send(ctx, e) {
+				return
+			}
+		}
 	}()
 	return r, nil
 }
@@ -166,19 +171,5 @@ func (r *relay) send(ctx context.Context, e watch.Event) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-func (r *relay) forward(ctx context.Context, w watch.Interface) {
-	defer w.Stop()
-	for {
-		select {
-		case e, ok := <-w.ResultChan():
-			if !ok || !r.send(ctx, e) {
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
 	}
 }

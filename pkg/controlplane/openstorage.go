@@ -91,8 +91,7 @@ func (e ending) Check(*http.Request) error {
 // storage would refuse all requests.
 func (r *run) endWith(e Ending) {
 	over := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
+	watched := background(func() {
 		select {
 		case <-e.Done():
 			r.fail(fmt.Errorf("storage: %w", e.Err()))
@@ -101,7 +100,7 @@ func (r *run) endWith(e Ending) {
 	})
 	r.onStop(func(context.Context) error {
 		close(over)
-		watching.Wait()
+		<-watched
 		return nil
 	})
 }

@@ -248,13 +248,8 @@ func (p *Plane) drain(ctx context.Context) error {
 	defer cancel()
 	late := upstream.AwaitHooks(settled, p.top)
 	p.signals.markDraining()
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		p.requests.Wait()
-	}()
 	select {
-	case <-drained:
+	case <-background(p.requests.Wait):
 	case <-ctx.Done():
 		late = errors.Join(late, errors.New("requests were still running when the time to drain them ended"))
 	}
