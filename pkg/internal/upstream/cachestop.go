@@ -10,8 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
-
-	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // CacheSource is the store that a watch cache is filled from. A cache that stops
@@ -94,7 +92,9 @@ func (s *CacheSource) isEnded() bool {
 	if !s.ended {
 		return false
 	}
-	if !signal.Closed(s.back) {
+	select {
+	case <-s.back:
+	default:
 		close(s.back)
 	}
 	return true
