@@ -2,7 +2,6 @@ package controlplane
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/union"
@@ -77,12 +75,7 @@ func (p *Plane) assemble() error {
 	}
 	// Upstream's mux keeps the caller's stack with each path, and health checks have
 	// many paths: the stack of a new goroutine is short.
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		p.top.PrepareRun()
-	}()
-	<-done
+	<-background(func() { p.top.PrepareRun() })
 	// The server has registered what it counts; this shows it in fewer series.
 	paths := p.top.Handler.NonGoRestfulMux
 	paths.Unregister("/metrics")
@@ -167,7 +160,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.NonLongRunningRequestWaitGroup = p.requests
 	c.WatchRequestWaitGroup = p.watches
 	c.BuildHandlerChainFunc = (&chain{
-		middleware: p.plan.middleware, signals: p.signals, routes: p.routes, tracing: p.host.tracer.provider != nil, lists: p.lists(),
+		middleware: p.plan.middleware, signals: p.signals, routes: p.routes, tracing: p.host.tracer != nil, lists: p.lists(),
 	}).build
 	c.AggregatedDiscoveryGroupManager = discoveryManager{
 		discoveryendpoint.NewResourceManager("apis"), discoveryendpoint.BuiltinSource, &p.discoveryIndex,
@@ -192,7 +185,9 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	}
 	c.AdmissionControl = chain
 	p.recorder.configure(&c.Config)
-	p.host.tracer.configure(&c.Config)
+	if p.host.tracer != nil {
+		c.TracerProvider = p.host.tracer
+	}
 	// Last: only a plane that got this far ends what it starts.
 	return c, p.controlFlow(&c.Config)
 }
@@ -218,24 +213,6 @@ func (p *Plane) authorizer() (authorizer.Authorizer, error) {
 		})
 	}
 	return unionauthz.New(asked...)
-}
-
-func (p *Plane) admission(client kubernetes.Interface, authorizer authorizer.Authorizer) (admission.Interface, error) {
-	var chain []admission.Interface
-	var errs []error
-	for _, a := range p.plan.admission {
-		if err := p.initialize(a.value, client, authorizer); err != nil {
-			errs = append(errs, fmt.Errorf("part %q: admission %q: %w", a.part, a.name, err))
-			continue
-		}
-		if v, ok := a.value.(admission.InitializationValidator); ok {
-			if err := v.ValidateInitialization(); err != nil {
-				errs = append(errs, fmt.Errorf("part %q: admission %q: %w", a.part, a.name, err))
-			}
-		}
-		chain = append(chain, a.value)
-	}
-	return reinvoking{admission.NewChainHandler(chain...)}, errors.Join(errs...)
 }
 
 // ProtobufConfig is Config for clients of types with a protobuf form, which is

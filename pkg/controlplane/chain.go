@@ -15,6 +15,7 @@ import (
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -104,14 +105,7 @@ func (s *signals) markDraining() { s.drainingOnce.Do(func() { close(s.draining) 
 func (s *signals) markDrained()  { s.drainedOnce.Do(func() { close(s.drained) }) }
 func (s *signals) markStopping() { s.stoppingOnce.Do(func() { close(s.stopping) }) }
 
-func (s *signals) completed(context.Context) bool {
-	select {
-	case <-s.complete:
-		return true
-	default:
-		return false
-	}
-}
+func (s *signals) completed(context.Context) bool { return signal.Closed(s.complete) }
 
 // ShuttingDown implements request.ServerShutdownSignal: watches end on it.
 func (s *signals) ShuttingDown() <-chan struct{} { return s.stopping }
@@ -185,13 +179,9 @@ func (c *chain) authenticated(h http.Handler, config *genericapiserver.Config) h
 // counted: the request that they serve is.
 func (c *chain) counted(uncounted, counted http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case <-c.signals.draining:
-			if loopback.From(r.Context()) {
-				uncounted.ServeHTTP(w, r)
-				return
-			}
-		default:
+		if signal.Closed(c.signals.draining) && loopback.From(r.Context()) {
+			uncounted.ServeHTTP(w, r)
+			return
 		}
 		counted.ServeHTTP(w, r)
 	})

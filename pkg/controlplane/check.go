@@ -32,7 +32,7 @@ func (p *Plan) check(storage Storage) error {
 	errs = append(errs, p.checkOutlets()...)
 	errs = append(errs, p.checkFlow()...)
 	errs = append(errs, p.checkFilters()...)
-	errs = append(errs, p.checkHosts()...)
+	errs = append(errs, duplicates("handler of host", p.hosts)...)
 	errs = append(errs, checkWork("work", p.work)...)
 	for _, w := range p.middleware {
 		if w.slot < Outermost || w.slot > Innermost {
@@ -40,7 +40,7 @@ func (p *Plan) check(storage Storage) error {
 		}
 	}
 	for _, n := range p.needs {
-		if !p.servesKind(n.value.Group, n.value.Version, n.value.Kind) {
+		if !p.serves(n.value) {
 			errs = append(errs, fmt.Errorf("part %q: needs %s, which no part serves: add %s", n.part, n.value.Kind, n.name))
 		}
 	}
@@ -154,7 +154,7 @@ func (p *Plan) checkAdmission() []error {
 			errs = append(errs, fmt.Errorf("part %q: admission %q: %w", a.part, a.name, err))
 		}
 		for _, kind := range wanted {
-			if !p.servesKind(kind.Group, kind.Version, kind.Kind) {
+			if !p.serves(kind) {
 				errs = append(errs, fmt.Errorf("part %q: admission %q watches %s, which no part serves: "+
 					"add the part that serves it, or remove the plugin", a.part, a.name, kind))
 			}
@@ -192,21 +192,6 @@ func informersOf(plugin admission.Interface, client kubernetes.Interface) ([]gvk
 	}
 	slices.SortFunc(kinds, func(a, b gvk) int { return strings.Compare(a.String(), b.String()) })
 	return kinds, nil
-}
-
-// servesKind tells whether a part serves a resource of that kind.
-func (p *Plan) servesKind(group, version, kind string) bool {
-	for _, s := range p.served {
-		if s.api == nil || s.api.group != group {
-			continue
-		}
-		for _, r := range s.resources {
-			if r.Kind == kind && slices.Contains(r.Versions, version) {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // unreachable is a transport that reaches nothing.

@@ -20,6 +20,7 @@ import (
 
 // codecs is how the objects of one API travel and how they are kept.
 type codecs struct {
+	scheme *runtime.Scheme
 	// wire is what clients may send and get.
 	wire runtime.NegotiatedSerializer
 	// stored encodes to the first version and decodes to the internal one.
@@ -36,7 +37,7 @@ func (a *API) buildCodecs() (*codecs, error) {
 	factory := serializer.NewCodecFactory(scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(),
 		serializer.WithStreamingCollectionEncodingToProtobuf())
-	c := &codecs{wire: upstream.LeanLists(factory)}
+	c := &codecs{scheme: scheme, wire: upstream.LeanLists(factory)}
 	mediaType := runtime.ContentTypeProtobuf
 	if !a.config.Protobuf {
 		c.wire = withoutProtobuf{c.wire}

@@ -31,33 +31,21 @@ func (p *Plane) Discovers(resources ...schema.GroupVersionResource) bool {
 // AwaitDiscovery returns when discovery lists all the resources (see
 // [Plane.Discovers]).
 func (p *Plane) AwaitDiscovery(ctx context.Context, resources []schema.GroupVersionResource) error {
-	for {
-		changed := p.DiscoveryChanged()
-		if p.Discovers(resources...) {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("discovery does not list %v: %w", p.discoveryIndex.missing(resources), context.Cause(ctx))
-		}
+	err := p.discoveryIndex.changed.Await(ctx, func() bool { return p.Discovers(resources...) })
+	if err != nil {
+		return fmt.Errorf("discovery does not list %v: %w", p.discoveryIndex.missing(resources), err)
 	}
+	return nil
 }
 
 // AwaitUnlisted returns when discovery lists none of the resources any more.
 func (p *Plane) AwaitUnlisted(ctx context.Context, resources []schema.GroupVersionResource) error {
-	for {
-		changed := p.DiscoveryChanged()
-		if len(p.discoveryIndex.missing(resources)) == len(resources) {
-			p.announcer.announce()
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("discovery still lists some of %v: %w", resources, context.Cause(ctx))
-		}
+	err := p.discoveryIndex.changed.Await(ctx, func() bool { return len(p.discoveryIndex.missing(resources)) == len(resources) })
+	if err != nil {
+		return fmt.Errorf("discovery still lists some of %v: %w", resources, err)
 	}
+	p.announcer.announce()
+	return nil
 }
 
 // DiscoveryChanged returns a channel that is closed when discovery may have changed

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -25,7 +25,7 @@ const (
 
 // checkElected requires that Leases are served where servers elect by them.
 func (p *Plan) checkElected(storage Storage) error {
-	if storage == nil || !storage.Traits().Shared || p.servesKind("coordination.k8s.io", "v1", "Lease") {
+	if storage == nil || !storage.Traits().Shared || p.serves(coordinationv1.SchemeGroupVersion.WithKind("Lease")) {
 		return nil
 	}
 	for _, w := range p.work {
@@ -60,56 +60,34 @@ func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
 func (p *Plane) holdLease(ctx context.Context, lock *resourcelock.LeaseLock, work WorkFunc) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var shift leaseWork
+	// The elector calls OnStartedLeading in a goroutine that it does not wait for.
+	leading, over := make(chan context.Context, 1), make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: lock, LeaseDuration: leaseDuration, RenewDeadline: leaseRenewal, RetryPeriod: leaseRetry,
 		Name: lock.LeaseMeta.Name,
 		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				if !shift.begin() {
-					return
-				}
-				defer shift.working.Done()
-				klog.FromContext(ctx).Info("Acquired the Lease", "lease", lock.LeaseMeta.Name, "identity", lock.Identity())
-				if err := work(ctx, p); err != nil && ctx.Err() == nil {
-					cancel(err)
-				}
-			},
+			OnStartedLeading: func(ctx context.Context) { leading <- ctx },
 			OnStoppedLeading: func() {},
 		},
 	})
 	if err != nil {
 		return err
 	}
+	worked := background(func() {
+		select {
+		case ctx := <-leading:
+			klog.FromContext(ctx).Info("Acquired the Lease", "lease", lock.LeaseMeta.Name, "identity", lock.Identity())
+			if err := work(ctx, p); err != nil && ctx.Err() == nil {
+				cancel(err)
+			}
+		case <-over:
+		}
+	})
 	elector.Run(ctx)
-	shift.end()
+	close(over)
+	<-worked
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
-}
-
-// leaseWork is the work during one hold of the Lease. The elector starts the work in
-// its own goroutine, which may begin after the elector ended.
-type leaseWork struct {
-	mu      sync.Mutex
-	over    bool
-	working sync.WaitGroup
-}
-
-func (s *leaseWork) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.over {
-		s.working.Add(1)
-	}
-	return !s.over
-}
-
-// end waits for the work.
-func (s *leaseWork) end() {
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	s.working.Wait()
 }

@@ -89,12 +89,30 @@ func (p *Plan) groups() []*planned {
 	return p.grouped
 }
 
+// find returns the first resource of a group for which a condition holds, and
+// whether there is one.
+func (p *Plan) find(group string, holds func(Resource) bool) (r Resource, found bool) {
+	for _, s := range p.served {
+		if s.api == nil || s.api.group != group {
+			continue
+		}
+		if i := slices.IndexFunc(s.resources, holds); i >= 0 {
+			return s.resources[i], true
+		}
+	}
+	return r, false
+}
+
+// isView tells whether another resource stores the objects of this one.
 func (p *Plan) isView(resource schema.GroupResource) bool {
-	return slices.ContainsFunc(p.groups(), func(g *planned) bool {
-		return g.api.group == resource.Group && slices.ContainsFunc(g.resources, func(r Resource) bool {
-			return r.View && r.Name == resource.Resource
-		})
-	})
+	_, found := p.find(resource.Group, func(r Resource) bool { return r.View && r.Name == resource.Resource })
+	return found
+}
+
+// serves tells whether a part serves a resource of the kind.
+func (p *Plan) serves(kind gvk) bool {
+	_, found := p.find(kind.Group, func(r Resource) bool { return r.Kind == kind.Kind && slices.Contains(r.Versions, kind.Version) })
+	return found
 }
 
 // groupVersions ranks the plan's group versions as kube-apiserver ranks its own:
@@ -192,16 +210,12 @@ func (i *installer) install(g *planned) error {
 
 // storage builds every resource of the group: version, path, storage.
 func (i *installer) storage(g *planned) (ResourceStorage, error) {
-	scheme, err := g.api.scheme()
-	if err != nil {
-		return nil, err
-	}
 	codecs, err := g.api.codecs()
 	if err != nil {
 		return nil, err
 	}
 	config := BuildConfig{
-		Scheme: scheme, Options: i.plane.RESTOptions(codecs.stored, codecs.storedAs),
+		Scheme: codecs.scheme, Options: i.plane.RESTOptions(codecs.stored, codecs.storedAs),
 		Authenticator: i.config.Authentication.Authenticator, Authorizer: i.config.Authorization.Authorizer,
 		Audiences: i.plane.plan.audiences, Rules: i.plane.rules(),
 	}
@@ -216,17 +230,13 @@ func (i *installer) storage(g *planned) (ResourceStorage, error) {
 				all[version] = map[string]rest.Storage{}
 			}
 			maps.Copy(all[version], paths)
-			i.destroyLater(paths)
+			for _, s := range paths {
+				i.server.RegisterDestroyFunc(s.Destroy)
+			}
 			i.plane.keepReaders(g.api.group, paths)
 		}
 	}
 	return all, nil
-}
-
-func (i *installer) destroyLater(paths map[string]rest.Storage) {
-	for _, s := range paths {
-		i.server.RegisterDestroyFunc(s.Destroy)
-	}
 }
 
 // installVersion installs the handlers of one group version in a container, and
@@ -234,14 +244,11 @@ func (i *installer) destroyLater(paths map[string]rest.Storage) {
 func (i *installer) installVersion(
 	g *planned, version string, storage ResourceStorage, container *restful.Container,
 ) ([]apidiscoveryv2.APIResourceDiscovery, error) {
-	scheme, err := g.api.scheme()
-	if err != nil {
-		return nil, err
-	}
 	codecs, err := g.api.codecs()
 	if err != nil {
 		return nil, err
 	}
+	scheme := codecs.scheme
 	served := map[string][]string{}
 	for v, paths := range storage {
 		for path := range paths {

@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/component-base/tracing"
 
 	"github.com/sailplane-dev/sailplane/pkg/feed"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
 
@@ -21,7 +25,7 @@ type host struct {
 	plan    *ServerPlan
 	address string // the host and port that clients reach the server at
 	backend *store.Backend
-	tracer  *tracer
+	tracer  tracing.TracerProvider // nil if no part has one
 	// stored are the health checks of the storage and of what transforms stored
 	// values, and living those that fail when only a restart helps.
 	stored, living []healthz.HealthChecker
@@ -45,8 +49,7 @@ func (h *host) feed(ctx context.Context, plane string) (*feed.Feed, error) {
 		}
 		h.hub = feed.NewHub(client, h.backend.Prefix, h.backend.Transformers)
 		ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		done := make(chan struct{})
-		go func() { defer close(done); h.hub.Run(ctx) }()
+		done := background(func() { h.hub.Run(ctx) })
 		h.endHub = func() { cancel(); <-done }
 	}
 	return h.hub.Feed(plane), nil
@@ -96,10 +99,8 @@ var errServerStops = errors.New("the server is stopping")
 func (h *host) enter(p *Plane) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	select {
-	case <-h.closing:
+	if signal.Closed(h.closing) {
 		return errServerStops
-	default:
 	}
 	if h.planes[p.space] != nil {
 		return errors.New("a plane with that name is running: stop it before you start it again")
@@ -122,23 +123,19 @@ func (h *host) stop(ctx context.Context) error {
 	h.mu.Unlock()
 	h.adding.Wait()
 	h.mu.Lock()
+	planes := slices.Collect(maps.Values(h.planes))
+	h.mu.Unlock()
 	var stopping sync.WaitGroup
-	errs := make(chan error, len(h.planes))
-	for _, p := range h.planes {
+	errs := make([]error, len(planes))
+	for i, p := range planes {
 		stopping.Go(func() {
 			if err := p.Stop(ctx); err != nil {
-				errs <- fmt.Errorf("plane %q: %w", p.space, err)
+				errs[i] = fmt.Errorf("plane %q: %w", p.space, err)
 			}
 		})
 	}
-	h.mu.Unlock()
 	stopping.Wait()
-	close(errs)
-	var all []error
-	for err := range errs {
-		all = append(all, err)
-	}
-	return errors.Join(all...)
+	return errors.Join(errs...)
 }
 
 // checkPlaneName requires a name that can be part of a key and of a host name.

@@ -91,19 +91,11 @@ func (d lazyInformers) InformerFor(obj runtime.Object, stock internalinterfaces.
 	})
 }
 
-// storedAs returns the name of the resource that stores objects of a kind.
+// storedAs returns the name of the resource that stores objects of a kind, empty if
+// there is none.
 func (p *Plan) storedAs(kind gvk) string {
-	for _, g := range p.groups() {
-		if g.api.group != kind.Group {
-			continue
-		}
-		for _, r := range g.resources {
-			if r.Kind == kind.Kind && !r.View {
-				return r.Name
-			}
-		}
-	}
-	return ""
+	r, _ := p.find(kind.Group, func(r Resource) bool { return r.Kind == kind.Kind && !r.View })
+	return r.Name
 }
 
 // lazyWatch watches a resource that may never have objects in the plane's life.
@@ -151,7 +143,12 @@ func (l *lazyWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 			r.send(ctx, watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(err).ErrStatus})
 			return
 		}
-		r.forward(ctx, w)
+		defer w.Stop()
+		for e := range w.ResultChan() { // which ends with the context
+			if !r.send(ctx, e) {
+				return
+			}
+		}
 	}()
 	return r, nil
 }
@@ -174,19 +171,5 @@ func (r *relay) send(ctx context.Context, e watch.Event) bool {
 		return true
 	case <-ctx.Done():
 		return false
-	}
-}
-
-func (r *relay) forward(ctx context.Context, w watch.Interface) {
-	defer w.Stop()
-	for {
-		select {
-		case e, ok := <-w.ResultChan():
-			if !ok || !r.send(ctx, e) {
-				return
-			}
-		case <-ctx.Done():
-			return
-		}
 	}
 }

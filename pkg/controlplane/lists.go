@@ -8,7 +8,6 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,19 +63,13 @@ type listFilter struct {
 func (p *Plan) checkFilters() []error {
 	errs := duplicates("list filter", p.filters)
 	for _, f := range p.filters {
-		if slices.ContainsFunc(p.served, func(s served) bool { return s.hasView(f.value.resource) }) {
+		if p.isView(f.value.resource) {
 			errs = append(errs, fmt.Errorf(
 				"part %q: lists of %s cannot be filtered: it shows the objects of another resource: name that one",
 				f.part, f.name))
 		}
 	}
 	return errs
-}
-
-func (s served) hasView(resource schema.GroupResource) bool {
-	return s.api != nil && s.api.group == resource.Group && slices.ContainsFunc(s.resources, func(r Resource) bool {
-		return r.View && r.Name == resource.Resource
-	})
 }
 
 // lists lets requests through that the authorizers refuse as a whole.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -80,20 +81,17 @@ func (e ending) Name() string { return e.name }
 
 // Check implements healthz.HealthChecker.
 func (e ending) Check(*http.Request) error {
-	select {
-	case <-e.storage.Done():
+	if signal.Closed(e.storage.Done()) {
 		return fmt.Errorf("the storage has stopped: restart the server: %w", e.storage.Err())
-	default:
-		return nil
 	}
+	return nil
 }
 
 // endWith ends the server when the storage ends by itself: until a new start the
 // storage would refuse all requests.
 func (r *run) endWith(e Ending) {
 	over := make(chan struct{})
-	var watching sync.WaitGroup
-	watching.Go(func() {
+	watched := background(func() {
 		select {
 		case <-e.Done():
 			r.fail(fmt.Errorf("storage: %w", e.Err()))
@@ -102,7 +100,7 @@ func (r *run) endWith(e Ending) {
 	})
 	r.onStop(func(context.Context) error {
 		close(over)
-		watching.Wait()
+		<-watched
 		return nil
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/server/healthz"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/openapi"
 )
 
@@ -37,7 +38,7 @@ type Plan struct {
 	outlets        []named[outlet]
 	flow           []named[FlowControlFunc]
 	filters        []named[listFilter]
-	hosts          []named[*hostServer]
+	hosts          []named[*loopback.Transport]
 	reads          []func() error // of the part that is being installed
 	installed      map[Part]bool  // comparable parts; true: another part included it
 	including      bool

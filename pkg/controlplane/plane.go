@@ -23,6 +23,7 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/feed"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -247,13 +248,8 @@ func (p *Plane) drain(ctx context.Context) error {
 	defer cancel()
 	late := upstream.AwaitHooks(settled, p.top)
 	p.signals.markDraining()
-	drained := make(chan struct{})
-	go func() {
-		defer close(drained)
-		p.requests.Wait()
-	}()
 	select {
-	case <-drained:
+	case <-background(p.requests.Wait):
 	case <-ctx.Done():
 		late = errors.Join(late, errors.New("requests were still running when the time to drain them ended"))
 	}
@@ -354,12 +350,10 @@ func (p *Plane) Done() <-chan struct{} { return p.done }
 
 // Err is why the plane has ended, or what went wrong when it was stopped; nil before.
 func (p *Plane) Err() error {
-	select {
-	case <-p.done:
+	if signal.Closed(p.done) {
 		return p.err
-	default:
-		return nil
 	}
+	return nil
 }
 
 // workTimeout bounds how long a stopping plane waits for the parts' work, and for
@@ -382,19 +376,15 @@ func (p *Plane) addChecks() error {
 	}
 	return p.top.AddReadyzChecks(
 		healthz.NamedCheck("plane-started", func(*http.Request) error {
-			select {
-			case <-p.ready:
-				return nil
-			default:
+			if !signal.Closed(p.ready) {
 				return errors.New("not started yet")
 			}
+			return nil
 		}),
 		healthz.NamedCheck("plane-serving", func(*http.Request) error {
-			select {
-			case <-p.signals.draining:
+			if signal.Closed(p.signals.draining) {
 				return errors.New("stopping")
-			default:
-				return nil
 			}
+			return nil
 		}))
 }

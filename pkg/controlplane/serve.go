@@ -92,13 +92,11 @@ func (i Identity) trusting(more []named[dynamiccertificates.CAContentProvider]) 
 
 // serve answers HTTPS at the listener.
 func (r *run) serve(listener net.Listener, server *http.Server) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	done := background(func() {
 		if err := server.ServeTLS(coalescingListener{listener}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			r.fail(fmt.Errorf("serve at %s: %w", listener.Addr(), err))
 		}
-	}()
+	})
 	r.onStop(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, connectionsTimeout)
 		defer cancel()
@@ -140,8 +138,8 @@ func (r *run) tlsConfig(identity Identity, byName []dynamiccertificates.SNICertK
 	if err := controller.RunOnce(); err != nil {
 		return nil, err
 	}
-	end, done := make(chan struct{}), make(chan struct{})
-	go func() { defer close(done); controller.Run(1, end) }()
+	end := make(chan struct{})
+	done := background(func() { controller.Run(1, end) })
 	r.onStop(func(context.Context) error {
 		close(end)
 		<-done
@@ -227,12 +225,4 @@ func chunkedLast(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
-}
-
-// externalAddress returns the address at which clients connect.
-func externalAddress(l net.Listener) string {
-	if l == nil {
-		return "localhost:443"
-	}
-	return l.Addr().String()
 }

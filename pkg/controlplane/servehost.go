@@ -18,11 +18,12 @@ func (p *Plan) ServeHost(host string, h http.Handler) {
 	if _, _, err := net.SplitHostPort(host); err != nil {
 		host = net.JoinHostPort(host, "443")
 	}
-	a := &hostServer{handler: h}
-	if h != nil {
-		a.Serve(h)
+	var way *loopback.Transport // nil is an error of Build
+	if !nilValue(h) {
+		way = &loopback.Transport{}
+		way.Serve(h)
 	}
-	p.hosts = append(p.hosts, named[*hostServer]{p.part, host, a})
+	p.hosts = append(p.hosts, named[*loopback.Transport]{p.part, host, way})
 }
 
 // closeHosts waits for handlers that still run. Watch caches convert objects
@@ -43,19 +44,4 @@ func (p *Plan) HostTransport(host string) http.RoundTripper {
 		}
 	}
 	return nil
-}
-
-// hostServer is a handler and the transport to it.
-type hostServer struct {
-	loopback.Transport
-	handler http.Handler
-}
-
-// checkHosts finds hosts with two handlers, and nil handlers.
-func (p *Plan) checkHosts() []error {
-	handlers := make([]named[http.Handler], 0, len(p.hosts))
-	for _, a := range p.hosts {
-		handlers = append(handlers, named[http.Handler]{a.part, a.name, a.value.handler})
-	}
-	return duplicates("handler of host", handlers)
 }

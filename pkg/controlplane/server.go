@@ -219,19 +219,20 @@ func (r *run) start(ctx, life context.Context) error {
 // host starts what all planes need besides the storage.
 func (r *run) host(life context.Context, plan *ServerPlan, listener net.Listener, o *openStorage) (*host, error) {
 	h := &host{
-		server: r.server, plan: plan, address: externalAddress(listener), backend: o.backend,
+		server: r.server, plan: plan, address: "localhost:443", backend: o.backend,
 		stored: o.health.Checks(), living: o.living,
 		planes: map[string]*Plane{}, closing: make(chan struct{}),
+	}
+	if listener != nil {
+		h.address = listener.Addr().String()
 	}
 	if err := r.transform(life, h); err != nil {
 		return nil, err
 	}
-	var err error
-	if h.tracer, err = startTracer(plan.tracers); err != nil {
+	if err := r.trace(h); err != nil {
 		return nil, err
 	}
 	r.onStop(func(context.Context) error {
-		h.tracer.stop()
 		if h.endHub != nil {
 			h.endHub()
 		}

@@ -100,14 +100,9 @@ func (w *workers) run(life context.Context, one named[Work]) {
 
 // stop waits for the work, whose context has ended, and then calls each Stop.
 func (w *workers) stop() error {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.running.Wait()
-	}()
 	var late error
 	select {
-	case <-done:
+	case <-background(w.running.Wait):
 	case <-time.After(workTimeout):
 		late = fmt.Errorf("work was still running %v after its context ended: %s", workTimeout, w.names())
 	}
@@ -117,6 +112,17 @@ func (w *workers) stop() error {
 		}
 	}
 	return late
+}
+
+// background calls f in a goroutine, and returns a channel that is closed when f has
+// returned.
+func background(f func()) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	return done
 }
 
 func (w *workers) names() string {

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
@@ -66,18 +67,12 @@ const pageSize = 1000
 // Run follows what the plane stores until the context ends. After a gap it reads
 // everything again and reports the difference.
 func (f *Feed) Run(ctx context.Context) {
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := f.follow(ctx)
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).V(1).Info("Reading the objects of a plane again", "plane", f.space.Plane, "cause", err)
 		}
-		klog.FromContext(ctx).V(1).Info("Reading the objects of a plane again", "plane", f.space.Plane, "cause", err)
-		select {
-		case <-time.After(retry):
-		case <-ctx.Done():
-			return
-		}
-	}
+	}, retry)
 }
 
 func (f *Feed) follow(ctx context.Context) error {
@@ -90,9 +85,7 @@ func (f *Feed) follow(ctx context.Context) error {
 		return err
 	}
 	f.advance(read)
-	select {
-	case <-f.synced:
-	default:
+	if !signal.Closed(f.synced) {
 		close(f.synced)
 	}
 	var again <-chan time.Time
@@ -280,30 +273,19 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for {
-		if err := f.hub.reach(ctx, now); err != nil {
-			return err
-		}
-		moved := f.await(now)
-		if moved == nil {
-			return nil
-		}
-		f.waiting.signal() // the hub may not have told it that nothing happened
-		select {
-		case <-moved:
-		case <-ctx.Done():
-			return fmt.Errorf("the feed of objects has not reached revision %d: %w", now, context.Cause(ctx))
-		}
+	if err := f.hub.reach(ctx, now); err != nil {
+		return err
 	}
-}
-
-// await returns a channel that is closed when the feed moves, or nil when it has
-// reached the revision.
-func (f *Feed) await(revision int64) <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.revision >= revision {
-		return nil
+	err = f.moved.Await(ctx, func() bool {
+		f.mu.RLock()
+		defer f.mu.RUnlock()
+		if f.revision < now {
+			signal.Wake(f.waiting.more) // the hub may not have told it that nothing happened
+		}
+		return f.revision >= now
+	})
+	if err != nil {
+		return fmt.Errorf("the feed of objects has not reached revision %d: %w", now, err)
 	}
-	return f.moved.Next()
+	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/storage/value"
 	"k8s.io/klog/v2"
 
@@ -54,19 +55,13 @@ const retry = time.Second
 // was compacted or the storage was away, all feeds read everything again.
 func (h *Hub) Run(ctx context.Context) {
 	defer h.client.Close()
-	for {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := h.follow(ctx)
 		h.interrupt(err)
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			klog.FromContext(ctx).Info("Restarting the feed of objects", "cause", err)
 		}
-		klog.FromContext(ctx).Info("Restarting the feed of objects", "cause", err)
-		select {
-		case <-time.After(retry):
-		case <-ctx.Done():
-			return
-		}
-	}
+	}, retry)
 }
 
 func (h *Hub) follow(ctx context.Context) error {
@@ -139,22 +134,16 @@ func (h *Hub) move(change func()) {
 // join gives a feed all events from the present revision on, as soon as there is a
 // watch; later reads of the feed are not older than that.
 func (h *Hub) join(ctx context.Context, f *Feed) error {
-	for {
+	return h.moved.Await(ctx, func() bool {
 		h.mu.Lock()
-		if h.since != 0 {
-			f.waiting.begin()
-			h.feeds[f.space.Plane] = f
-			h.mu.Unlock()
-			return nil
+		defer h.mu.Unlock()
+		if h.since == 0 {
+			return false
 		}
-		next := h.moved.Next()
-		h.mu.Unlock()
-		select {
-		case <-next:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+		f.waiting.begin()
+		h.feeds[f.space.Plane] = f
+		return true
+	})
 }
 
 // leave undoes join.
@@ -183,8 +172,8 @@ type event struct {
 	deleted bool
 }
 
-// queue has the events that wait for a feed. All fields but more, and all methods
-// but signal, need the hub's lock.
+// queue has the events that wait for a feed. All fields but more, and all methods,
+// need the hub's lock.
 type queue struct {
 	events []event
 	bytes  int
@@ -209,20 +198,13 @@ func (q *queue) add(e event) {
 		return
 	}
 	q.events = append(q.events, e)
-	q.signal()
+	signal.Wake(q.more)
 }
 
 func (q *queue) end(cause error) {
 	if q.ended == nil {
 		q.events, q.ended = nil, cause
-		q.signal()
-	}
-}
-
-func (q *queue) signal() {
-	select {
-	case q.more <- struct{}{}:
-	default: // it is signalled already
+		signal.Wake(q.more)
 	}
 }
 

@@ -78,14 +78,14 @@ var mayImport = map[string][]string{
 	// Inside.
 	"pkg/internal/catalog":           {},
 	"pkg/internal/check":             {},
-	"pkg/internal/terminator":        {"pkg/internal/catalog", "pkg/feed"},
+	"pkg/internal/terminator":        {"pkg/internal/catalog", "pkg/feed", "pkg/internal/retry", "pkg/internal/signal"},
 	"pkg/internal/dialing":           {},
 	"pkg/internal/etcdclient":        {},
 	"pkg/internal/keys":              {},
 	"pkg/internal/stack":             {},
 	"pkg/internal/signal":            {},
 	"pkg/internal/filelock":          {},
-	"pkg/internal/etcdapi":           {"pkg/internal/etcdclient", "pkg/internal/metrics", "pkg/internal/revision"},
+	"pkg/internal/etcdapi":           {"pkg/internal/etcdclient", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/internal/revision":          {},
 	"pkg/internal/follow":            {},
 	"pkg/internal/leaktest":          {},
@@ -100,8 +100,11 @@ var mayImport = map[string][]string{
 	"pkg/internal/rbac":              {},
 	"pkg/internal/rules/...":         {"pkg/internal/rules/..."}, // generated: types contain types of other groups
 	"pkg/storage/storagetest":        {"pkg/controlplane"},
-	"pkg/internal/store":             {"pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/stack", "pkg/internal/upstream"},
-	"pkg/internal/upstream":          {},
+	"pkg/internal/store": {
+		"pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal", "pkg/internal/stack",
+		"pkg/internal/upstream",
+	},
+	"pkg/internal/upstream": {},
 
 	// Programs. They see what a user sees: nothing of pkg/internal.
 	"cmd/sailplane":                  {"pkg/...", "cmd/sailplane/internal/..."},

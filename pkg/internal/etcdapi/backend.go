@@ -89,7 +89,7 @@ func (b *Backend) start(ctx context.Context) error {
 	// Not the start's context: this lives until Stop.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r.cancel = cancel
-	r.work.Go(h.notify)
+	r.work.Go(func() { h.notify(work) })
 	r.work.Go(func() { h.expiry.run(work, log) })
 	r.servers = etcdclient.Servers{
 		KV: &kv{log: log}, Lease: &lease{hub: h}, Maintenance: &maintenance{log: log},
@@ -133,9 +133,6 @@ func (b *Backend) Stop(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.started = true
-	if b.running != nil {
-		close(b.running.hub.stop)
-	}
 	b.clients.Close()
 	if b.running == nil {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // expiry deletes keys when they expire.
@@ -57,19 +58,12 @@ func (x *expiry) note(kv *revision.KeyValue) {
 	e := expiringKey{key: kv.Key, expires: kv.Expires, mod: kv.Mod}
 	x.keys[kv.Key] = e
 	x.queue.ReplaceOrInsert(e)
-	x.signal()
+	signal.Wake(x.wake)
 }
 
 func (x *expiry) forget(e expiringKey) {
 	x.queue.Delete(e)
 	delete(x.keys, e.key)
-}
-
-func (x *expiry) signal() {
-	select {
-	case x.wake <- struct{}{}:
-	default:
-	}
 }
 
 // due returns deletions of the keys that have expired, up to the changes of one

@@ -1,11 +1,13 @@
 package etcdapi
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
@@ -18,8 +20,7 @@ const notifyInterval = 5 * time.Second
 // its own watches: they are found by their key, their prefix or, for the few that
 // have neither, their span.
 type hub struct {
-	log  revision.Log
-	stop chan struct{} // closed when no watch gets anything any more
+	log revision.Log
 
 	mu sync.Mutex
 	// revision is the last revision that was handed on.
@@ -46,7 +47,7 @@ func placeOf(span revision.Span) (at place, ok bool) {
 type group map[*watch]struct{}
 
 func newHub() *hub {
-	return &hub{stop: make(chan struct{}), places: map[place]group{}, spans: group{}, expiry: newExpiry()}
+	return &hub{places: map[place]group{}, spans: group{}, expiry: newExpiry()}
 }
 
 // follow is a revision.Follower.
@@ -136,23 +137,16 @@ func (h *hub) remove(w *watch) {
 }
 
 // notify tells idle watches that asked for progress how far they are, until the
-// end.
-func (h *hub) notify() {
-	tick := time.NewTicker(notifyInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-h.stop:
-			return
-		}
+// context ends.
+func (h *hub) notify(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(context.Context) {
 		h.mu.Lock()
+		defer h.mu.Unlock()
 		h.all(func(w *watch) {
 			if w.progress && !w.busy {
 				w.ask(1)
 			}
 			w.busy = false
 		})
-		h.mu.Unlock()
-	}
+	}, notifyInterval)
 }

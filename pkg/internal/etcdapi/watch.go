@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 const (
@@ -147,32 +148,25 @@ func (w *watch) offer(e *revision.Event) {
 	w.queue = append(w.queue, e)
 	w.bytes += e.Size()
 	w.busy = true
-	w.signal()
+	signal.Wake(w.wake)
 }
 
 // ask makes the watch tell that it has reached a revision, as soon as it has.
 func (w *watch) ask(revision int64) {
 	w.wanted = max(w.wanted, revision)
-	w.signal()
-}
-
-func (w *watch) signal() {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	signal.Wake(w.wake)
 }
 
 // serve delivers a watch until it ends.
 func (h *hub) serve(ctx context.Context, w *watch) {
-	if w.created && !w.send(ctx, h, clientv3.WatchResponse{Header: header(h.reached()), Created: true}) {
+	if w.created && !w.send(ctx, clientv3.WatchResponse{Header: header(h.reached()), Created: true}) {
 		return
 	}
 	for {
 		events, progress, behind := h.take(w)
 		switch {
 		case len(events) > 0:
-			if !w.sendEvents(ctx, h, events) {
+			if !w.sendEvents(ctx, events) {
 				return
 			}
 		case behind:
@@ -180,15 +174,13 @@ func (h *hub) serve(ctx context.Context, w *watch) {
 				return
 			}
 		case progress > 0:
-			if !w.send(ctx, h, clientv3.WatchResponse{Header: header(progress)}) {
+			if !w.send(ctx, clientv3.WatchResponse{Header: header(progress)}) {
 				return
 			}
 		default:
 			select {
 			case <-w.wake:
 			case <-ctx.Done():
-				return
-			case <-h.stop:
 				return
 			}
 		}
@@ -231,7 +223,7 @@ func (h *hub) catchUp(ctx context.Context, w *watch) bool {
 	switch {
 	case errors.Is(err, revision.ErrCompacted):
 		_, compacted, _ := h.log.Current(ctx) // known: it has just been compared with
-		w.send(ctx, h, clientv3.WatchResponse{Header: header(h.reached()), Canceled: true, CompactRevision: max(compacted, 1)})
+		w.send(ctx, clientv3.WatchResponse{Header: header(h.reached()), Canceled: true, CompactRevision: max(compacted, 1)})
 		return false
 	case ctx.Err() != nil || errors.Is(err, revision.ErrClosed):
 		return false
@@ -242,14 +234,12 @@ func (h *hub) catchUp(ctx context.Context, w *watch) bool {
 			return true
 		case <-ctx.Done():
 			return false
-		case <-h.stop:
-			return false
 		}
 	}
 	events = slices.DeleteFunc(events, func(e *revision.Event) bool {
 		return e.Delete && w.noDelete || !e.Delete && w.noPut
 	})
-	if len(events) > 0 && !w.sendEvents(ctx, h, events) {
+	if len(events) > 0 && !w.sendEvents(ctx, events) {
 		return false
 	}
 	h.mu.Lock()
@@ -258,14 +248,14 @@ func (h *hub) catchUp(ctx context.Context, w *watch) bool {
 	return true
 }
 
-func (w *watch) sendEvents(ctx context.Context, h *hub, events []*revision.Event) bool {
+func (w *watch) sendEvents(ctx context.Context, events []*revision.Event) bool {
 	r := clientv3.WatchResponse{
 		Header: header(events[len(events)-1].KV.Mod), Events: make([]*clientv3.Event, len(events)),
 	}
 	for i, e := range events {
 		r.Events[i] = w.event(e)
 	}
-	return w.send(ctx, h, r)
+	return w.send(ctx, r)
 }
 
 // event returns the client's copy of an event, with values of its own.
@@ -284,13 +274,11 @@ func (w *watch) event(e *revision.Event) *clientv3.Event {
 }
 
 // send returns false when the client no longer takes responses.
-func (w *watch) send(ctx context.Context, h *hub, r clientv3.WatchResponse) bool {
+func (w *watch) send(ctx context.Context, r clientv3.WatchResponse) bool {
 	select {
 	case w.out <- r:
 		return true
 	case <-ctx.Done():
-		return false
-	case <-h.stop:
 		return false
 	}
 }

@@ -9,6 +9,8 @@ package etcdclient
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -81,10 +83,7 @@ func (p *Pool) Add(c *clientv3.Client) (*clientv3.Client, error) {
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
-	open := make([]*clientv3.Client, 0, len(p.open))
-	for c := range p.open {
-		open = append(open, c)
-	}
+	open := slices.Collect(maps.Keys(p.open))
 	p.mu.Unlock()
 	for _, c := range open {
 		// The error is the cancelled context of the client itself.

@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -128,10 +130,7 @@ func (r *reporting) DescribeWithStability(ch chan<- *metrics.Desc) {
 // CollectWithStability implements metrics.StableCollector.
 func (r *reporting) CollectWithStability(ch chan<- metrics.Metric) {
 	r.mu.Lock()
-	asked := make([]*reporter, 0, len(r.by))
-	for one := range r.by {
-		asked = append(asked, one)
-	}
+	asked := slices.Collect(maps.Keys(r.by))
 	r.mu.Unlock()
 	sums := map[string]*Storage{}
 	for _, one := range asked {

@@ -128,20 +128,10 @@ func readFiles(dir string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// user returns the administrator's name.
-func (r Request) user() string {
-	if r.User == "" {
-		return DefaultUser
-	}
-	return r.User
-}
-
 // groups returns the administrator's groups, sorted and without repetition.
 func (r Request) groups() []string {
 	if len(r.Groups) == 0 {
 		return []string{DefaultGroup}
 	}
-	groups := slices.Clone(r.Groups)
-	slices.Sort(groups)
-	return slices.Compact(groups)
+	return slices.Compact(slices.Sorted(slices.Values(r.Groups)))
 }

@@ -1,10 +1,9 @@
 package pki
 
 import (
-	"fmt"
+	"cmp"
 	"time"
 
-	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
@@ -26,33 +25,11 @@ type Identity struct {
 	NotAfter time.Time
 }
 
-// Serving returns the serving certificate in the form that the API server's secure
-// serving takes.
-func (i *Identity) Serving() (dynamiccertificates.CertKeyContentProvider, error) {
-	content, err := dynamiccertificates.NewStaticCertKeyContent("serving-cert", i.ServerCert, i.ServerKey)
-	if err != nil {
-		return nil, fmt.Errorf("serving certificate: %w", err)
-	}
-	return content, nil
-}
-
-// ClientCA returns the authority in the form that the API server's client
-// certificate authentication takes.
-func (i *Identity) ClientCA() (dynamiccertificates.CAContentProvider, error) {
-	content, err := dynamiccertificates.NewStaticCAContent("client-ca", i.CA)
-	if err != nil {
-		return nil, fmt.Errorf("client certificate authority: %w", err)
-	}
-	return content, nil
-}
-
 // Kubeconfig returns a kubeconfig for the administrator, certificates and key
 // embedded. server is the API server's URL; name is that of its one context,
 // cluster and user, and empty means [DefaultContext].
 func (i *Identity) Kubeconfig(server, name string) *clientcmdapi.Config {
-	if name == "" {
-		name = DefaultContext
-	}
+	name = cmp.Or(name, DefaultContext)
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: i.CA}
 	config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: i.AdminCert, ClientKeyData: i.AdminKey}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"time"
@@ -89,10 +90,5 @@ func checkExisting(path string, config *clientcmdapi.Config, data []byte) (upToD
 
 // sameKeys reports whether two maps have the same keys.
 func sameKeys[V any](a, b map[string]V) bool {
-	for key := range a {
-		if _, ok := b[key]; !ok {
-			return false
-		}
-	}
-	return len(a) == len(b)
+	return maps.EqualFunc(a, b, func(V, V) bool { return true })
 }

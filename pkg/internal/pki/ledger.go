@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -42,7 +43,7 @@ func (l *ledger) identity(req Request) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	admin, err := l.leaf(ca, adminLeaf(req.user(), req.groups()))
+	admin, err := l.leaf(ca, adminLeaf(cmp.Or(req.User, DefaultUser), req.groups()))
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@ package pki
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -72,20 +73,12 @@ func TestHandshake(t *testing.T) {
 // until the test ends.
 func serve(t *testing.T, id *Identity) net.Addr {
 	t.Helper()
-	serving, err := id.Serving()
+	cert, err := tls.X509KeyPair(id.ServerCert, id.ServerKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	clientCA, err := id.ClientCA()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := tls.X509KeyPair(serving.CurrentCertKeyContent())
-	if err != nil {
-		t.Fatal(err)
-	}
-	opts, ok := clientCA.VerifyOptions()
-	if !ok {
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(id.CA) {
 		t.Fatal("no client authority")
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -93,7 +86,7 @@ func serve(t *testing.T, id *Identity) net.Addr {
 		t.Fatal(err)
 	}
 	server := &http.Server{
-		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: opts.Roots, ClientAuth: tls.RequireAndVerifyClientCert},
+		TLSConfig: &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert},
 		ErrorLog:  log.New(io.Discard, "", 0),
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			subject := r.TLS.PeerCertificates[0].Subject

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 )
 
@@ -255,20 +256,11 @@ func (b *Stores) FirstWrite(ctx context.Context, resource schema.GroupResource) 
 	for _, l := range b.all() {
 		if r, ok := l.Interface.(*readable); ok && l.resource == resource {
 			found, err := r.client.KV.Get(ctx, b.space().Range(resource), clientv3.WithPrefix(), clientv3.WithCountOnly())
-			if err != nil || found.Count > 0 || isClosed(l.written) {
+			if err != nil || found.Count > 0 || signal.Closed(l.written) {
 				return nil, 0, err
 			}
 			return l.written, found.Header.Revision, nil
 		}
 	}
 	return nil, 0, nil
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

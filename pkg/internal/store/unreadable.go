@@ -151,22 +151,26 @@ func (r *readable) GetList(ctx context.Context, key string, opts storage.ListOpt
 		}
 		return err
 	}
-	var causes []string
-	isLeftOut := func(object runtime.Object) bool {
+	causeOf := func(object runtime.Object) (cause string, isLeftOut bool) {
 		accessor, err := meta.Accessor(object)
 		if err != nil || accessor.GetAnnotations()[leftOut] != r.mark {
-			return false
+			return "", false
 		}
-		causes = append(causes, accessor.GetAnnotations()["cause"])
-		return true
+		return accessor.GetAnnotations()["cause"], true
 	}
-	if !anyItem(list, isLeftOut) {
-		return nil
-	}
-	causes = nil
-	var kept []runtime.Object
+	var causes []string
 	err := meta.EachListItem(list, func(object runtime.Object) error {
-		if !isLeftOut(object) {
+		if cause, isLeftOut := causeOf(object); isLeftOut {
+			causes = append(causes, cause)
+		}
+		return nil
+	})
+	if err != nil || len(causes) == 0 {
+		return err
+	}
+	var kept []runtime.Object
+	err = meta.EachListItem(list, func(object runtime.Object) error {
+		if _, isLeftOut := causeOf(object); !isLeftOut {
 			kept = append(kept, object)
 		}
 		return nil
@@ -182,16 +186,6 @@ func (r *readable) GetList(ctx context.Context, key string, opts storage.ListOpt
 	}
 	warning.AddWarning(ctx, "", fmt.Sprintf("%d of %s are left out: their stored values are damaged", len(causes), r.resource))
 	return meta.SetList(list, kept)
-}
-
-// anyItem tells whether a condition holds for an item of a list.
-func anyItem(list runtime.Object, holds func(runtime.Object) bool) bool {
-	found := false
-	_ = meta.EachListItem(list, func(object runtime.Object) error { // the condition has no error
-		found = found || holds(object)
-		return nil
-	})
-	return found
 }
 
 // Delete implements storage.Interface.

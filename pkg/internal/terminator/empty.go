@@ -9,10 +9,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/pager"
+	"k8s.io/client-go/util/workqueue"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 )
 
 // outsideTimeout bounds how long a resource outside this plane's storage may take to delete
@@ -74,7 +78,7 @@ func (t *terminator) empty(ctx context.Context, s *catalog.Served, w *waits, nam
 // emptyOthers deletes the namespace's objects of resources outside the plane's
 // storage: those of a group version of another server, or of none.
 func (t *terminator) emptyOthers(ctx context.Context, at schema.GroupVersion, others []catalog.Target, namespace string, r *remains) {
-	each(others, func(res catalog.Target) {
+	each(ctx, others, func(res catalog.Target) {
 		ctx, cancel := context.WithTimeout(ctx, outsideTimeout)
 		defer cancel()
 		err := t.deleteAll(ctx, res, namespace)
@@ -97,11 +101,11 @@ func (t *terminator) emptyStored(ctx context.Context, s *catalog.Served, namespa
 		return err
 	}
 	here := schema.GroupVersion{}
-	each(t.held(s, namespace), func(res catalog.Target) { r.fail(here, res, t.deleteAll(ctx, res, namespace)) })
+	each(ctx, t.held(s, namespace), func(res catalog.Target) { r.fail(here, res, t.deleteAll(ctx, res, namespace)) })
 	if err := t.feed.CatchUp(ctx); err != nil {
 		return err
 	}
-	each(t.held(s, namespace), func(res catalog.Target) { r.fail(here, res, t.look(ctx, res, namespace, r)) })
+	each(ctx, t.held(s, namespace), func(res catalog.Target) { r.fail(here, res, t.look(ctx, res, namespace, r)) })
 	return nil
 }
 
@@ -142,18 +146,9 @@ func (t *terminator) unlisted(resources map[schema.GroupResource]bool, namespace
 	return slices.Collect(maps.Values(seen))
 }
 
-// each calls f for every target, a few at a time.
-func each(targets []catalog.Target, f func(catalog.Target)) {
-	var all sync.WaitGroup
-	slots := make(chan struct{}, atOnce)
-	for _, res := range targets {
-		slots <- struct{}{}
-		all.Go(func() {
-			defer func() { <-slots }()
-			f(res)
-		})
-	}
-	all.Wait()
+// each calls f for every target, a few at a time, until the context ends.
+func each(ctx context.Context, targets []catalog.Target, f func(catalog.Target)) {
+	workqueue.ParallelizeUntil(ctx, atOnce, len(targets), func(i int) { f(targets[i]) })
 }
 
 // deleteAll deletes a resource's objects in the namespace, with their dependents.
@@ -171,10 +166,7 @@ func (t *terminator) deleteAll(ctx context.Context, res catalog.Target, namespac
 		}
 	}
 	return pages(ctx, objects, func(o *metav1.PartialObjectMetadata) error {
-		if err := objects.Delete(ctx, o.Name, options); err != nil && !apierrors.IsNotFound(err) {
-			return err
-		}
-		return nil
+		return retry.UnlessGone(objects.Delete(ctx, o.Name, options))
 	})
 }
 
@@ -195,24 +187,12 @@ func (t *terminator) look(ctx context.Context, res catalog.Target, namespace str
 	return err
 }
 
-// pages calls f for every object, a page at a time.
+// pages calls f for every object, a page at a time. A resource that is gone has none.
 func pages(ctx context.Context, objects metadata.ResourceInterface, f func(*metav1.PartialObjectMetadata) error) error {
-	options := metav1.ListOptions{Limit: 500}
-	for {
-		list, err := objects.List(ctx, options)
-		if apierrors.IsNotFound(err) {
-			return nil // the resource itself is gone
-		}
-		if err != nil {
-			return err
-		}
-		for i := range list.Items {
-			if err := f(&list.Items[i]); err != nil {
-				return err
-			}
-		}
-		if options.Continue = list.Continue; options.Continue == "" {
-			return nil
-		}
+	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return objects.List(ctx, options)
 	}
+	return retry.UnlessGone(pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+		return f(o.(*metav1.PartialObjectMetadata))
+	}))
 }

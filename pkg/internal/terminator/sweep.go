@@ -3,9 +3,7 @@ package terminator
 import (
 	"context"
 	"errors"
-	"maps"
 	"strconv"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,27 +19,10 @@ import (
 // is a minute.
 const requestsEnd = 2 * time.Minute
 
-// removals are the recently removed namespaces.
-type removals struct {
-	mu    sync.Mutex
-	times map[string]time.Time
-}
-
-func (r *removals) add(namespace string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.times == nil {
-		r.times = map[string]time.Time{}
-	}
-	maps.DeleteFunc(r.times, func(_ string, at time.Time) bool { return time.Since(at) > requestsEnd })
-	r.times[namespace] = time.Now()
-}
-
-func (r *removals) have(namespace string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at, ok := r.times[namespace]
-	return ok && time.Since(at) <= requestsEnd
+// removedLately tells whether a namespace was removed recently.
+func (t *terminator) removedLately(namespace string) bool {
+	_, found := t.removed.Get(namespace)
+	return found
 }
 
 // late returns objects in a namespace that was removed recently. Their requests
@@ -49,7 +30,7 @@ func (r *removals) have(namespace string) bool {
 // a busy machine: nobody else would delete them. Kubernetes waits 5 s before it
 // empties a namespace, so that there are few of them.
 func (t *terminator) late(namespace string) []*feed.Object {
-	if !t.removed.have(namespace) || len(t.feed.Counts(namespace)) == 0 {
+	if !t.removedLately(namespace) || len(t.feed.Counts(namespace)) == 0 {
 		return nil
 	}
 	var all []*feed.Object

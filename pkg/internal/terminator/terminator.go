@@ -13,12 +13,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // Run deletes everything in a namespace that is Terminating, of every resource in
@@ -43,7 +45,7 @@ func Run(
 	}
 	t := &terminator{
 		feed: f, stored: stored, namespaces: core.Namespaces(), objects: objects, catalog: known,
-		slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{}, patience: patience,
+		slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{}, patience: patience, removed: utilcache.NewExpiring(),
 	}
 	return t.run(ctx)
 }
@@ -70,7 +72,7 @@ type terminator struct {
 	objects    metadata.Interface
 	catalog    *catalog.Catalog
 	slots      chan struct{}
-	removed    removals
+	removed    *utilcache.Expiring // names of namespaces, for as long as requestsEnd
 	patience   time.Duration
 
 	mu      sync.Mutex
@@ -108,14 +110,14 @@ func (t *terminator) changed(ctx context.Context, before, after *feed.Object) {
 	case after != nil && after.Deleting && after.Type.Resource == namespaceResource():
 		t.wake(ctx, after.Name)
 	case after == nil && before.Type.Resource == namespaceResource():
-		t.removed.add(before.Name)
+		t.removed.Set(before.Name, true, requestsEnd)
 		if len(t.feed.Counts(before.Name)) > 0 {
 			t.wake(ctx, before.Name)
 		}
 	case after == nil && before.Namespace != "" && t.isRunning(before.Namespace) &&
 		t.feed.Count(before.Namespace, before.Type.Resource) == 0:
 		t.wake(ctx, before.Namespace)
-	case before == nil && after.Namespace != "" && t.removed.have(after.Namespace):
+	case before == nil && after.Namespace != "" && t.removedLately(after.Namespace):
 		t.wake(ctx, after.Namespace)
 	}
 }
@@ -139,10 +141,7 @@ func (t *terminator) wake(ctx context.Context, namespace string) {
 		t.running[namespace] = again
 		t.work.Go(func() { t.terminate(ctx, namespace, again) })
 	}
-	select {
-	case again <- struct{}{}:
-	default:
-	}
+	signal.Wake(again)
 }
 
 // terminate tries until the namespace is gone.

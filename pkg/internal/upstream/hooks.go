@@ -2,10 +2,13 @@ package upstream
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	genericapiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/apiserver/pkg/server/healthz"
 )
 
 // AwaitHooks waits until every post-start hook of the server and its delegates is
@@ -13,22 +16,13 @@ import (
 // so AwaitHooks asks the check every millisecond.
 // https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/hooks.go#L62
 func AwaitHooks(ctx context.Context, s *genericapiserver.GenericAPIServer) error {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
-		pending := ""
-		for _, check := range s.HealthzChecks() {
-			if strings.HasPrefix(check.Name(), "poststarthook/") && check.Check(nil) != nil {
-				pending = check.Name()
-			}
-		}
-		if pending == "" {
-			return nil
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	err := wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (done bool, _ error) {
+		return !slices.ContainsFunc(s.HealthzChecks(), func(check healthz.HealthChecker) bool {
+			return strings.HasPrefix(check.Name(), "poststarthook/") && check.Check(nil) != nil
+		}), nil
+	})
+	if err != nil {
+		return context.Cause(ctx)
 	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/feature"
 )
@@ -22,14 +23,11 @@ func AllowProgressRequests(ctx context.Context) error {
 	}
 	checker.CheckClient(ctx, inProcess{}, storage.RequestWatchProgress)
 	// The check runs in a goroutine that calls Status at once.
-	tick := time.NewTicker(100 * time.Microsecond)
-	defer tick.Stop()
-	for !checker.Supports(storage.RequestWatchProgress) {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return fmt.Errorf("watch progress requests: %w", context.Cause(ctx))
-		}
+	err := wait.PollUntilContextCancel(ctx, 100*time.Microsecond, true, func(context.Context) (done bool, _ error) {
+		return checker.Supports(storage.RequestWatchProgress), nil
+	})
+	if err != nil {
+		return fmt.Errorf("watch progress requests: %w", context.Cause(ctx))
 	}
 	return nil
 }

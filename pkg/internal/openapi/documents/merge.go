@@ -24,10 +24,10 @@ func mergeV3(docs []*spec3.OpenAPI) *spec3.OpenAPI {
 	}
 	for _, d := range docs {
 		if d.Paths != nil {
-			addMissing(paths.Paths, d.Paths.Paths)
+			paths.Paths = withMissing(paths.Paths, d.Paths.Paths)
 		}
 		if c := d.Components; c != nil {
-			addMissing(components.Schemas, c.Schemas)
+			components.Schemas = withMissing(components.Schemas, c.Schemas)
 			components.SecuritySchemes = withMissing(components.SecuritySchemes, c.SecuritySchemes)
 			components.Responses = withMissing(components.Responses, c.Responses)
 			components.Parameters = withMissing(components.Parameters, c.Parameters)
@@ -41,22 +41,16 @@ func mergeV3(docs []*spec3.OpenAPI) *spec3.OpenAPI {
 	return &merged
 }
 
-func addMissing[M ~map[string]V, V any](to, from M) {
+// withMissing adds what a map does not have to it, and returns it.
+func withMissing[M ~map[string]V, V any](to, from M) M {
+	if to == nil && len(from) > 0 {
+		to = make(M, len(from))
+	}
 	for k, v := range from {
 		if _, found := to[k]; !found {
 			to[k] = v
 		}
 	}
-}
-
-func withMissing[M ~map[string]V, V any](to, from M) M {
-	if len(from) == 0 {
-		return to
-	}
-	if to == nil {
-		to = make(M, len(from))
-	}
-	addMissing(to, from)
 	return to
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -80,31 +81,26 @@ func (s *static) V2(context.Context) (openapi.Swagger, error) {
 }
 
 func (s *static) list() []openapi.Document {
-	grouped := s.grouped()
-	documents := make([]openapi.Document, 0, len(grouped)+len(s.config.Later))
-	for path, routes := range s.config.Later {
+	digests := map[string]string{} // of the routes, by path
+	maps.Copy(digests, s.config.Later)
+	for path, services := range s.grouped() {
+		if _, later := digests[path]; !later {
+			digests[path] = routesDigest(services)
+		}
+	}
+	documents := make([]openapi.Document, 0, len(digests))
+	for path, routes := range digests {
 		documents = append(documents, openapi.Document{
 			Path:   path,
 			Tag:    openapi.Digest(s.config.Key, s.config.Title, s.config.Version, routes),
 			Shared: true,
 			Build: func(context.Context) (*spec3.OpenAPI, error) {
-				if err := s.config.Make(path); err != nil {
-					return nil, err
+				if _, later := s.config.Later[path]; later {
+					if err := s.config.Make(path); err != nil {
+						return nil, err
+					}
 				}
 				return s.buildV3(path, s.grouped()[path])
-			},
-		})
-	}
-	for path, services := range grouped {
-		if _, ok := s.config.Later[path]; ok {
-			continue
-		}
-		documents = append(documents, openapi.Document{
-			Path:   path,
-			Tag:    openapi.Digest(s.config.Key, s.config.Title, s.config.Version, routesDigest(services)),
-			Shared: true,
-			Build: func(context.Context) (*spec3.OpenAPI, error) {
-				return s.buildV3(path, services)
 			},
 		})
 	}
