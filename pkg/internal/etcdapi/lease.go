@@ -46,6 +46,19 @@ func leaseOf(expires int64) int64 {
 // maxTTL is etcd's longest time to live, in seconds.
 const maxTTL = 9_000_000_000
 
+// LeaseTimeToLive implements the etcd Lease service, without the keys.
+func (l *lease) LeaseTimeToLive(_ context.Context, r *pb.LeaseTimeToLiveRequest) (*pb.LeaseTimeToLiveResponse, error) {
+	if r.Keys {
+		return nil, unsupported("reading the keys of a lease")
+	}
+	left := time.Until(time.UnixMilli(r.ID >> 16))
+	ttl := int64(-1) // etcd's answer for a lease that ended
+	if left > 0 {
+		ttl = int64(left.Seconds())
+	}
+	return &pb.LeaseTimeToLiveResponse{Header: &pb.ResponseHeader{Revision: l.hub.reached()}, ID: r.ID, TTL: ttl}, nil
+}
+
 // deadline returns when the keys of a lease expire, in milliseconds since 1970.
 func deadline(id int64) (int64, error) {
 	expires := id >> 16
