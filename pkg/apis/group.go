@@ -45,7 +45,7 @@ func NewGroup(gv schema.GroupVersion, addToScheme func(*runtime.Scheme) error,
 	g.api = controlplane.NewAPI(gv.Group, g.versions(), controlplane.APIConfig{
 		AddToScheme: g.register,
 		Definitions: g.openAPI,
-		Protobuf:    g.protobuf(),
+		Protobuf:    !slices.ContainsFunc(resources, func(r *Definition) bool { return !r.Protobuf() }),
 	})
 	return g
 }
@@ -136,10 +136,6 @@ func (g *Group) versions() []string {
 		}
 	}
 	return versions
-}
-
-func (g *Group) protobuf() bool {
-	return !slices.ContainsFunc(g.resources, func(r *Definition) bool { return !r.Protobuf() })
 }
 
 func (g *Group) register(s *runtime.Scheme) error {
