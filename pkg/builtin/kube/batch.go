@@ -22,8 +22,8 @@ import (
 )
 
 func batch() apiGroup {
-	return apiGroup{batchv1.SchemeGroupVersion, batchDefinitions, batchrules.RegisterValidations, nil, func() []*apis.Definition {
-		return []*apis.Definition{jobs(), cronJobs()}
+	return apiGroup{batchv1.SchemeGroupVersion, batchDefinitions, batchrules.RegisterValidations, nil, []func() *apis.Definition{
+		jobs, cronJobs,
 	}}
 }
 
@@ -189,19 +189,14 @@ func jobStatus(j *batchv1.Job) string {
 	for _, c := range j.Status.Conditions {
 		have[c.Type] = c.Status == corev1.ConditionTrue
 	}
-	switch {
-	case have[batchv1.JobComplete]:
-		return "Complete"
-	case have[batchv1.JobFailed]:
-		return "Failed"
-	case j.DeletionTimestamp != nil:
-		return "Terminating"
-	case have[batchv1.JobSuspended]:
-		return "Suspended"
-	case have[batchv1.JobFailureTarget]:
-		return "FailureTarget"
-	case have[batchv1.JobSuccessCriteriaMet]:
-		return "SuccessCriteriaMet"
+	const terminating = "Terminating"
+	have[terminating] = j.DeletionTimestamp != nil
+	for _, state := range []batchv1.JobConditionType{
+		batchv1.JobComplete, batchv1.JobFailed, terminating, batchv1.JobSuspended, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet,
+	} {
+		if have[state] {
+			return string(state)
+		}
 	}
 	return "Running"
 }
