@@ -1,6 +1,7 @@
 package apis
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -61,12 +62,7 @@ func RegisterKinds(gv schema.GroupVersion, objects ...runtime.Object) func(*runt
 }
 
 // PartName is what errors call the group.
-func (g *Group) PartName() string {
-	if g.hub.Group == "" {
-		return "core"
-	}
-	return g.hub.Group
-}
+func (g *Group) PartName() string { return cmp.Or(g.hub.Group, "core") }
 
 // API is what the group serves, the same for all planes.
 func (g *Group) API() *controlplane.API { return g.api }

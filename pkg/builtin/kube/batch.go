@@ -79,21 +79,13 @@ func selectOwnPods(_ context.Context, j *batchv1.Job) {
 	if value(j.Spec.ManualSelector) {
 		return
 	}
-	own := map[string]string{
+	j.Spec.Template.Labels = merged(j.Spec.Template.Labels, map[string]string{
 		"controller-uid": string(j.UID), "job-name": j.Name,
 		batchv1.ControllerUidLabel: string(j.UID), batchv1.JobNameLabel: j.Name,
-	}
-	if j.Spec.Template.Labels == nil {
-		j.Spec.Template.Labels = map[string]string{}
-	}
-	maps.Copy(j.Spec.Template.Labels, own)
-	if j.Spec.Selector == nil {
-		j.Spec.Selector = &metav1.LabelSelector{}
-	}
-	if j.Spec.Selector.MatchLabels == nil {
-		j.Spec.Selector.MatchLabels = map[string]string{}
-	}
-	j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
+	})
+	set(&j.Spec.Selector, metav1.LabelSelector{})
+	own := map[string]string{batchv1.ControllerUidLabel: string(j.UID)}
+	j.Spec.Selector.MatchLabels = merged(j.Spec.Selector.MatchLabels, own)
 	if len(j.Labels) == 0 {
 		j.Labels = maps.Clone(j.Spec.Template.Labels) // by default they are those of the template
 	}
