@@ -102,8 +102,8 @@ func Resource[T, L any, PT interface {
 		hub:            typesOf[T, L, PT, PL](),
 		nameValidation: apivalidation.NameIsDNSSubdomain,
 	}
-	for _, o := range options {
-		o.apply(d)
+	for _, apply := range options {
+		apply(d)
 	}
 	if d.singular == "" {
 		d.singular = strings.ToLower(d.kind)

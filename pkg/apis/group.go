@@ -1,6 +1,7 @@
 package apis
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -45,7 +46,7 @@ func NewGroup(gv schema.GroupVersion, addToScheme func(*runtime.Scheme) error,
 	g.api = controlplane.NewAPI(gv.Group, g.versions(), controlplane.APIConfig{
 		AddToScheme: g.register,
 		Definitions: g.openAPI,
-		Protobuf:    g.protobuf(),
+		Protobuf:    !slices.ContainsFunc(resources, func(r *Definition) bool { return !r.Protobuf() }),
 	})
 	return g
 }
@@ -61,12 +62,7 @@ func RegisterKinds(gv schema.GroupVersion, objects ...runtime.Object) func(*runt
 }
 
 // PartName is what errors call the group.
-func (g *Group) PartName() string {
-	if g.hub.Group == "" {
-		return "core"
-	}
-	return g.hub.Group
-}
+func (g *Group) PartName() string { return cmp.Or(g.hub.Group, "core") }
 
 // API is what the group serves, the same for all planes.
 func (g *Group) API() *controlplane.API { return g.api }
@@ -136,10 +132,6 @@ func (g *Group) versions() []string {
 		}
 	}
 	return versions
-}
-
-func (g *Group) protobuf() bool {
-	return !slices.ContainsFunc(g.resources, func(r *Definition) bool { return !r.Protobuf() })
 }
 
 func (g *Group) register(s *runtime.Scheme) error {

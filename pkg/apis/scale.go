@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
@@ -27,7 +28,7 @@ type scale struct {
 func (s *scale) of(obj runtime.Object) *autoscalingv1.Scale {
 	o := obj.(Object)
 	spec, status, selector := s.get(obj)
-	out := &autoscalingv1.Scale{
+	return &autoscalingv1.Scale{
 		ObjectMeta: metav1.ObjectMeta{
 			Name:              o.GetName(),
 			Namespace:         o.GetNamespace(),
@@ -35,12 +36,9 @@ func (s *scale) of(obj runtime.Object) *autoscalingv1.Scale {
 			ResourceVersion:   o.GetResourceVersion(),
 			CreationTimestamp: o.GetCreationTimestamp(),
 		},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: ptr.Deref(spec, 0)},
 		Status: autoscalingv1.ScaleStatus{Replicas: status, Selector: selector},
 	}
-	if spec != nil {
-		out.Spec.Replicas = *spec
-	}
-	return out
 }
 
 // scaleStorage serves /scale.

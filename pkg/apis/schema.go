@@ -28,7 +28,7 @@ func ListType[T any](field, kind string, mapKeys ...string) Option {
 }
 
 func described(o reflected.Option) Option {
-	return option(func(d *Definition) { d.schema = append(d.schema, o) })
+	return func(d *Definition) { d.schema = append(d.schema, o) }
 }
 
 // Schema are the options of the OpenAPI definitions built by reflection.

@@ -90,7 +90,10 @@ func (d *Definition) newStore(s strategy, options generic.RESTOptionsGetter) (*r
 		UpdateStrategy:            s,
 		DeleteStrategy:            s,
 		ResetFieldsStrategy:       s,
-		TableConvertor:            d.tableConvertor(s.hub),
+		TableConvertor:            rest.NewDefaultTableConvertor(resource),
+	}
+	if d.columns != nil {
+		store.TableConvertor = d.columns
 	}
 	for _, change := range d.storeHooks {
 		change(store)

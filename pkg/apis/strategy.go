@@ -48,20 +48,16 @@ func (s strategy) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	for _, prepare := range s.d.prepareCreate {
 		prepare(ctx, obj)
 	}
-	obj.(Object).SetGeneration(s.firstGeneration())
+	obj.(Object).SetGeneration(0)
+	if !s.d.noGeneration {
+		obj.(Object).SetGeneration(1)
+	}
 }
 
 func (s strategy) drop(obj, old runtime.Object) {
 	for _, drop := range s.d.drops {
 		drop(obj, old)
 	}
-}
-
-func (s strategy) firstGeneration() int64 {
-	if s.d.noGeneration {
-		return 0
-	}
-	return 1
 }
 
 func (s strategy) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {

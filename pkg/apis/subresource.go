@@ -33,7 +33,7 @@ type Update[T any] struct {
 func UpdateSubresource[T any](name string, u Update[T]) Option {
 	return typed[T]("UpdateSubresource", func(d *Definition) {
 		d.addSubresource(name, func(store *registry.Store, s strategy) rest.Storage {
-			served := newSubresource(store, partStrategy[T]{store.UpdateStrategy, u, reset(s.d.served(s.hub), u.Ignores)})
+			served := newSubresource(store, partStrategy[T]{store.UpdateStrategy, reset(s.d.served(s.hub), u.Ignores), u})
 			if u.PutOnly {
 				return putOnly{served, served}
 			}
@@ -45,8 +45,8 @@ func UpdateSubresource[T any](name string, u Update[T]) Option {
 // partStrategy is what the registry asks when a sub-resource is written.
 type partStrategy[T any] struct {
 	rest.RESTUpdateStrategy
-	update  Update[T]
-	ignores resetFields
+	resetFields
+	update Update[T]
 }
 
 func (partStrategy[T]) AllowCreateOnUpdate(context.Context) bool { return false }
@@ -62,8 +62,6 @@ func (s partStrategy[T]) ValidateUpdate(ctx context.Context, obj, old runtime.Ob
 func (partStrategy[T]) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) []string {
 	return nil
 }
-
-func (s partStrategy[T]) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set { return s.ignores }
 
 // resetFields are the fields that a write ignores, in each version.
 type resetFields map[fieldpath.APIVersion]*fieldpath.Set

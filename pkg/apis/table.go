@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta/table"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/registry/rest"
 )
 
 // columns are what kubectl get prints besides Name and Age, or the whole of it.
@@ -18,13 +16,6 @@ type columns struct {
 	definitions []metav1.TableColumnDefinition
 	row         func(runtime.Object) []any
 	whole       bool
-}
-
-func (d *Definition) tableConvertor(hub schema.GroupVersion) rest.TableConvertor {
-	if d.columns == nil {
-		return rest.NewDefaultTableConvertor(hub.WithResource(d.name).GroupResource())
-	}
-	return d.columns
 }
 
 // ConvertToTable prints an object or a list.

@@ -12,6 +12,11 @@ import (
 // and typed has compared T with the hub.
 func hubType[T any](obj runtime.Object) *T { return any(obj).(*T) }
 
+// onHub adapts a function for the hub type.
+func onHub[T, R any](f func(context.Context, *T) R) func(context.Context, runtime.Object) R {
+	return func(ctx context.Context, obj runtime.Object) R { return f(ctx, hubType[T](obj)) }
+}
+
 // Default fills in what the client left empty. It runs when an object is
 // written, in whatever version, and when one is read that was stored before the
 // default existed. It must leave set fields alone, and replaces defaults that
@@ -30,21 +35,13 @@ func Default[T any](fill func(*T)) Option {
 //
 // Metadata is validated without it.
 func Validate[T any](check func(context.Context, *T) field.ErrorList) Option {
-	return typed[T]("Validate", func(d *Definition) {
-		d.validate = append(d.validate, func(ctx context.Context, obj runtime.Object) field.ErrorList {
-			return check(ctx, hubType[T](obj))
-		})
-	})
+	return typed[T]("Validate", func(d *Definition) { d.validate = append(d.validate, onHub(check)) })
 }
 
 // ValidateCreate checks objects on create only, after Validate: the place for
 // rules that stored objects need not keep.
 func ValidateCreate[T any](check func(context.Context, *T) field.ErrorList) Option {
-	return typed[T]("ValidateCreate", func(d *Definition) {
-		d.validateCreate = append(d.validateCreate, func(ctx context.Context, obj runtime.Object) field.ErrorList {
-			return check(ctx, hubType[T](obj))
-		})
-	})
+	return typed[T]("ValidateCreate", func(d *Definition) { d.validateCreate = append(d.validateCreate, onHub(check)) })
 }
 
 // ValidateUpdate checks, after Validate, whether the object may replace the old
@@ -98,11 +95,7 @@ func Drop[T any](drop func(obj, old *T)) Option {
 // Warn returns warnings for the client that creates or updates an object; keep
 // each below 120 characters, "spec.colour: deprecated, use spec.color".
 func Warn[T any](warnings func(context.Context, *T) []string) Option {
-	return typed[T]("Warn", func(d *Definition) {
-		d.warn = append(d.warn, func(ctx context.Context, obj runtime.Object) []string {
-			return warnings(ctx, hubType[T](obj))
-		})
-	})
+	return typed[T]("Warn", func(d *Definition) { d.warn = append(d.warn, onHub(warnings)) })
 }
 
 // SelectableFields adds fields to field selectors besides metadata.name and

@@ -57,12 +57,12 @@ func Version[V, VL, T any, PV interface {
 // DefaultVersion fills in what a client of version V left empty, before the
 // object is converted to the hub and the hub's own defaults apply.
 func DefaultVersion[V any](fill func(*V)) Option {
-	return option(func(d *Definition) {
+	return func(d *Definition) {
 		d.spokeDefaults = append(d.spokeDefaults, spokeDefault{
 			object: reflect.TypeFor[V](),
 			fill:   func(obj runtime.Object) { fill(any(obj).(*V)) },
 		})
-	})
+	}
 }
 
 func converter[A, B any](fill func(*A, *B) error) convert {

@@ -192,16 +192,14 @@ func (c *collector) circular(o *feed.Object) bool {
 	return false
 }
 
-// owners are the owner references of an object by the state of the owner.
-type owners struct{ solid, dangling, waiting []metav1.OwnerReference }
-
 // judge deletes an object when no owner is left to keep it, and else removes the
 // owners that are gone or wait for it to go.
 func (c *collector) judge(ctx context.Context, s *catalog.Served, it *liveObject) error {
 	if len(it.OwnerReferences) == 0 {
 		return nil
 	}
-	var o owners
+	solid := 0
+	var dangling, waiting []types.UID
 	for _, ref := range it.OwnerReferences {
 		fate, err := c.owner(ctx, s, it, ref)
 		if errors.Is(err, namespacedOwnerError{}) {
@@ -215,26 +213,26 @@ func (c *collector) judge(ctx context.Context, s *catalog.Served, it *liveObject
 		switch {
 		case fate == nil:
 			c.warn(ctx, s, it, ref)
-			o.dangling = append(o.dangling, ref)
+			dangling = append(dangling, ref.UID)
 		case fate.DeletionTimestamp != nil && slices.Contains(fate.Finalizers, metav1.FinalizerDeleteDependents):
-			o.waiting = append(o.waiting, ref)
+			waiting = append(waiting, ref.UID)
 		default:
-			o.solid = append(o.solid, ref)
+			solid++
 		}
 	}
 	switch {
-	case len(o.solid) > 0 && len(o.dangling)+len(o.waiting) == 0:
+	case solid > 0 && len(dangling)+len(waiting) == 0:
 		return nil
-	case len(o.solid) > 0:
+	case solid > 0:
 		// Once: a change meanwhile may have left it no owner but these.
-		return it.write(ctx, disown(uids(append(o.dangling, o.waiting...))...))
+		return it.write(ctx, disown(append(dangling, waiting...)...))
 	}
 	policy := metav1.DeletePropagationBackground
 	dependents := c.feed.Dependents(it.id)
 	switch {
 	case slices.Contains(it.Finalizers, metav1.FinalizerOrphanDependents):
 		policy = metav1.DeletePropagationOrphan
-	case slices.Contains(it.Finalizers, metav1.FinalizerDeleteDependents), len(o.waiting) > 0 && len(dependents) > 0:
+	case slices.Contains(it.Finalizers, metav1.FinalizerDeleteDependents), len(waiting) > 0 && len(dependents) > 0:
 		policy = metav1.DeletePropagationForeground
 	}
 	return it.delete(ctx, policy)
@@ -281,14 +279,6 @@ func (it *liveObject) delete(ctx context.Context, policy metav1.DeletionPropagat
 	return err
 }
 
-func uids(refs []metav1.OwnerReference) []types.UID {
-	var all []types.UID
-	for _, ref := range refs {
-		all = append(all, ref.UID)
-	}
-	return all
-}
-
 // disown removes owners from an object.
 func disown(owners ...types.UID) func(*metav1.PartialObjectMetadata) bool {
 	return func(m *metav1.PartialObjectMetadata) bool {
@@ -306,9 +296,8 @@ func unblock(ctx context.Context, it *liveObject) error {
 	return it.change(ctx, func(m *metav1.PartialObjectMetadata) bool {
 		changed := false
 		for i := range m.OwnerReferences {
-			if b := m.OwnerReferences[i].BlockOwnerDeletion; b != nil && *b {
-				no := false
-				m.OwnerReferences[i].BlockOwnerDeletion, changed = &no, true
+			if blocks(m.OwnerReferences[i]) {
+				m.OwnerReferences[i].BlockOwnerDeletion, changed = new(false), true
 			}
 		}
 		return changed

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/utils/ptr"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -137,6 +138,4 @@ func references(obj runtime.Object) []metav1.OwnerReference {
 	return m.GetOwnerReferences()
 }
 
-func blocks(r metav1.OwnerReference) bool {
-	return r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion
-}
+func blocks(r metav1.OwnerReference) bool { return ptr.Deref(r.BlockOwnerDeletion, false) }

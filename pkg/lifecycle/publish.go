@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -148,12 +149,7 @@ func publish(p *controlplane.Plan, b publisher) {
 
 func (b *publisher) run(ctx context.Context) {
 	defer b.queue.ShutDown()
-	defer b.feed.OnChange(func(before, after *feed.Object) {
-		if after == nil {
-			after = before
-		}
-		b.enqueue(after)
-	})()
+	defer b.feed.OnChange(func(before, after *feed.Object) { b.enqueue(cmp.Or(after, before)) })()
 	if b.feed.Await(ctx) != nil {
 		return
 	}

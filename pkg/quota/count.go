@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -138,10 +139,7 @@ func (c *counter) forget(obj any) {
 // changed counts deletions in a namespace with quotas. Measured usage may change
 // with any write.
 func (c *counter) changed(before, after *feed.Object) {
-	o := before
-	if o == nil {
-		o = after
-	}
+	o := cmp.Or(before, after)
 	resource := o.Type.Resource
 	if after != nil && resource != corev1.Resource("services") && resource != corev1.Resource("persistentvolumeclaims") {
 		return

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
-	apiquota "k8s.io/apiserver/pkg/quota/v1"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // use is what a limited object asks for.
@@ -30,10 +30,9 @@ func violations(item *corev1.LimitRangeItem, obj runtime.Object) []error {
 			}
 			return errs
 		case corev1.LimitTypePod:
-			return outside(item, use{
-				requests: total(&o.Spec, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }),
-				limits:   total(&o.Spec, func(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }),
-			})
+			// Sidecars, init containers and what the pod itself says count; overhead does not.
+			all := resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
+			return outside(item, use{requests: resourcehelper.PodRequests(o, all), limits: resourcehelper.PodLimits(o, all)})
 		}
 	case *corev1.PersistentVolumeClaim:
 		if item.Type == corev1.LimitTypePersistentVolumeClaim {
@@ -142,32 +141,4 @@ func values(request, limit, bound resource.Quantity) (int64, int64, int64) {
 		return request.MilliValue(), limit.MilliValue(), bound.MilliValue()
 	}
 	return r, l, b
-}
-
-// total is what a pod uses of its resources: its containers and sidecars
-// together, or an init container and the sidecars before it where that is more,
-// or what the pod itself says. Overhead does not count.
-// https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
-func total(spec *corev1.PodSpec, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
-	sum, sidecars, most := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
-	for i := range spec.Containers {
-		sum = apiquota.Add(sum, of(&spec.Containers[i].Resources))
-	}
-	for i := range spec.InitContainers {
-		c := &spec.InitContainers[i]
-		during := apiquota.Add(sidecars, of(&c.Resources))
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sum, sidecars = apiquota.Add(sum, of(&c.Resources)), during
-		}
-		most = apiquota.Max(most, during)
-	}
-	sum = apiquota.Max(sum, most)
-	if spec.Resources != nil {
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			if quantity, ok := of(spec.Resources)[name]; ok {
-				sum[name] = quantity
-			}
-		}
-	}
-	return sum
 }

@@ -13,13 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/lru"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -59,7 +59,7 @@ type limitRanger struct {
 	// lister is nil until the informer is synced.
 	lister atomic.Pointer[listers.LimitRangeLister]
 	// answers are those of the API for namespaces without LimitRanges in the lister.
-	answers *lru.Cache
+	answers *utilcache.LRUExpireCache
 	asking  singleflight.Group
 }
 
@@ -71,7 +71,7 @@ var (
 )
 
 func newLimitRanger() *limitRanger {
-	return &limitRanger{Handler: admission.NewHandler(admission.Create, admission.Update), answers: lru.New(asked)}
+	return &limitRanger{Handler: admission.NewHandler(admission.Create, admission.Update), answers: utilcache.NewLRUExpireCache(asked)}
 }
 
 // SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
@@ -152,12 +152,6 @@ func isLimited(a admission.Attributes) bool {
 	return false
 }
 
-// answer is what the API said about a namespace.
-type answer struct {
-	ranges []*corev1.LimitRange
-	until  time.Time
-}
-
 // ranges are the LimitRanges of the request's namespace, by name. Where the
 // lister has none it may be behind, so the API is asked now and then.
 func (l *limitRanger) ranges(ctx context.Context, a admission.Attributes) ([]*corev1.LimitRange, error) {
@@ -173,9 +167,7 @@ func (l *limitRanger) ranges(ctx context.Context, a admission.Attributes) ([]*co
 			return byName(ranges), nil
 		}
 		if kept, ok := l.answers.Get(namespace); ok {
-			if kept, ok := kept.(answer); ok && time.Now().Before(kept.until) {
-				return kept.ranges, nil
-			}
+			return kept.([]*corev1.LimitRange), nil //nolint:forcetypeassert // nothing else is added
 		}
 	}
 	found, err, _ := l.asking.Do(namespace, func() (any, error) {
@@ -185,24 +177,23 @@ func (l *limitRanger) ranges(ctx context.Context, a admission.Attributes) ([]*co
 	if err != nil {
 		return nil, admission.NewForbidden(a, err)
 	}
-	got, _ := found.(answer) // it is one
+	got, _ := found.([]*corev1.LimitRange) // it is one
 	if lister != nil {
-		l.answers.Add(namespace, got)
+		l.answers.Add(namespace, got, askedFor)
 	}
-	return got.ranges, nil
+	return got, nil
 }
 
-func (l *limitRanger) ask(ctx context.Context, namespace string) (answer, error) {
+func (l *limitRanger) ask(ctx context.Context, namespace string) ([]*corev1.LimitRange, error) {
 	list, err := l.client.CoreV1().LimitRanges(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return answer{}, err
+		return nil, err
 	}
-	got := answer{until: time.Now().Add(askedFor)}
+	var got []*corev1.LimitRange
 	for i := range list.Items {
-		got.ranges = append(got.ranges, &list.Items[i])
+		got = append(got, &list.Items[i])
 	}
-	got.ranges = byName(got.ranges)
-	return got, nil
+	return byName(got), nil
 }
 
 // byName sorts, so that the same request gets the same answer.

@@ -132,7 +132,7 @@ func TestRangesAreAsked(t *testing.T) {
 	expect("the lister is behind", 1)
 	create("a")
 	expect("the answer is kept", 1)
-	l.answers.Add("default", answer{until: time.Now().Add(-time.Second)})
+	l.answers.Add("default", []*corev1.LimitRange(nil), -time.Second)
 	expect("the answer is old", 2)
 	if got, _ := l.ranges(t.Context(), a); len(got) != 2 || got[0].Name != "a" {
 		t.Errorf("LimitRanges are sorted by name, got %v", got)

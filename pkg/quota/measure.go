@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -106,33 +107,26 @@ func measurable(name corev1.ResourceName) (schema.GroupResource, bool) {
 
 // measure asks the API for objects, since the feed does not have their content.
 func (c *counter) measure(ctx context.Context, namespace string, name corev1.ResourceName) (resource.Quantity, error) {
-	var items []runtime.Object
+	var list runtime.Object
+	var err error
 	evaluator := services()
 	if name == corev1.ResourceRequestsStorage {
 		evaluator = claims()
-		list, err := c.core.PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return resource.Quantity{}, err
-		}
-		for i := range list.Items {
-			items = append(items, &list.Items[i])
-		}
+		list, err = c.core.PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
 	} else {
-		list, err := c.core.Services(namespace).List(ctx, metav1.ListOptions{})
-		if err != nil && !apierrors.IsNotFound(err) {
-			return resource.Quantity{}, err
-		}
-		for i := range list.Items {
-			items = append(items, &list.Items[i])
-		}
+		list, err = c.core.Services(namespace).List(ctx, metav1.ListOptions{})
 	}
 	sum := corev1.ResourceList{name: *resource.NewQuantity(0, resource.DecimalSI)}
-	for _, item := range items {
-		usage, err := evaluator.Usage(item)
-		if err != nil {
-			return resource.Quantity{}, err
-		}
-		sum = apiquota.Add(sum, usage)
+	switch {
+	case apierrors.IsNotFound(err):
+		return sum[name], nil
+	case err != nil:
+		return resource.Quantity{}, err
 	}
-	return sum[name], nil
+	err = meta.EachListItem(list, func(item runtime.Object) error {
+		usage, err := evaluator.Usage(item)
+		sum = apiquota.Add(sum, usage)
+		return err
+	})
+	return sum[name], err
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/kube-openapi/pkg/common"
+	"k8s.io/utils/ptr"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
@@ -169,11 +170,7 @@ func (i *issuer) complete(r *authenticationv1.TokenRequest, account *corev1.Serv
 
 func validateRequest(r *authenticationv1.TokenRequest) field.ErrorList {
 	at := field.NewPath("spec", "expirationSeconds")
-	var seconds int64 // as in Kubernetes, when admission removed it
-	if r.Spec.ExpirationSeconds != nil {
-		seconds = *r.Spec.ExpirationSeconds
-	}
-	switch {
+	switch seconds := ptr.Deref(r.Spec.ExpirationSeconds, 0); { // 0, as in Kubernetes, when admission removed it
 	case seconds < int64(shortest.Seconds()):
 		return field.ErrorList{field.Invalid(at, seconds, "may not specify a duration less than 10 minutes")}
 	case seconds > longestSeconds:

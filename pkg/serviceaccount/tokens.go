@@ -1,6 +1,7 @@
 package serviceaccount
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,9 +70,7 @@ func (Tokens) PartName() string { return "serviceaccount.Tokens" }
 
 // Install declares the sub-resource, the authenticator and the published keys.
 func (t Tokens) Install(p *controlplane.Plan) error {
-	if t.Issuer == "" {
-		t.Issuer = defaultIssuer
-	}
+	t.Issuer = cmp.Or(t.Issuer, defaultIssuer)
 	if len(t.Audiences) == 0 {
 		t.Audiences = []string{t.Issuer}
 	}

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
@@ -61,9 +62,6 @@ func validateBinding(policy string, ref *admissionv1.ParamRef, at *field.Path) f
 	default:
 		errs = append(errs, check.Selector(at.Child("selector"), ref.Selector)...)
 	}
-	if ref.ParameterNotFoundAction == nil || *ref.ParameterNotFoundAction == "" {
-		return append(errs, field.Required(at.Child("parameterNotFoundAction"), ""))
-	}
-	return append(errs, check.OptionalOneOf(at.Child("parameterNotFoundAction"), ref.ParameterNotFoundAction,
+	return append(errs, check.OneOf(at.Child("parameterNotFoundAction"), ptr.Deref(ref.ParameterNotFoundAction, ""),
 		admissionv1.DenyAction, admissionv1.AllowAction)...)
 }

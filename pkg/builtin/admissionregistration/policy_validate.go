@@ -143,10 +143,7 @@ func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.E
 	for i, m := range spec.Mutations {
 		errs = append(errs, c.mutation(m, at.Child("mutations").Index(i))...)
 	}
-	if spec.ReinvocationPolicy == "" {
-		return append(errs, field.Required(at.Child("reinvocationPolicy"), ""))
-	}
-	return append(errs, check.OptionalOneOf(at.Child("reinvocationPolicy"), &spec.ReinvocationPolicy,
+	return append(errs, check.OneOf(at.Child("reinvocationPolicy"), spec.ReinvocationPolicy,
 		admissionv1.NeverReinvocationPolicy, admissionv1.IfNeededReinvocationPolicy)...)
 }
 
@@ -154,8 +151,6 @@ func (c compiler) mutation(m admissionv1.Mutation, at *field.Path) field.ErrorLi
 	var errs field.ErrorList
 	apply, jsonPatch := at.Child("applyConfiguration"), at.Child("jsonPatch")
 	switch m.PatchType {
-	case "":
-		errs = append(errs, field.Required(at.Child("patchType"), ""))
 	case admissionv1.PatchTypeApplyConfiguration:
 		if m.JSONPatch != nil {
 			errs = append(errs, field.Invalid(jsonPatch, "{jsonPatch}", "must not be specified when patchType is ApplyConfiguration"))
@@ -175,7 +170,7 @@ func (c compiler) mutation(m admissionv1.Mutation, at *field.Path) field.ErrorLi
 		e := &patch.JSONPatchCondition{Expression: m.JSONPatch.Expression}
 		errs = append(errs, c.patch(e, jsonPatch.Child("expression"))...)
 	default:
-		errs = append(errs, check.OptionalOneOf(at.Child("patchType"), &m.PatchType,
+		errs = append(errs, check.OneOf(at.Child("patchType"), m.PatchType,
 			admissionv1.PatchTypeApplyConfiguration, admissionv1.PatchTypeJSONPatch)...)
 	}
 	return errs

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/util/webhook"
+	"k8s.io/utils/ptr"
 
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -209,11 +210,8 @@ func validateClient(c admissionv1.WebhookClientConfig, at *field.Path) field.Err
 	case c.URL != nil:
 		return webhook.ValidateWebhookURL(at.Child("url"), *c.URL, true)
 	}
-	var port int32
-	if c.Service.Port != nil {
-		port = *c.Service.Port
-	}
-	return webhook.ValidateWebhookService(at.Child("service"), c.Service.Namespace, c.Service.Name, c.Service.Path, port)
+	s := c.Service
+	return webhook.ValidateWebhookService(at.Child("service"), s.Namespace, s.Name, s.Path, ptr.Deref(s.Port, 0))
 }
 
 func validateReviewVersions(versions []string, at *field.Path) field.ErrorList {

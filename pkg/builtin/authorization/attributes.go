@@ -1,6 +1,7 @@
 package authorization
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -68,7 +69,8 @@ func subject(spec *authorizationv1.SubjectAccessReviewSpec) user.Info {
 }
 
 // attributes are what the authorizer is asked. Selectors that cannot be parsed
-// are left out, which asks for more, and returned as an error (KEP 4601).
+// are left out, which asks for more, and returned as an error (KEP 4601). No version
+// means any.
 func attributes(
 	u user.Info, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes,
 ) (authorizer.AttributesRecord, error) {
@@ -76,7 +78,7 @@ func attributes(
 		return authorizer.AttributesRecord{User: u, Verb: n.Verb, Path: n.Path}, nil
 	}
 	asked := authorizer.AttributesRecord{
-		User: u, Verb: r.Verb, Namespace: r.Namespace, APIGroup: r.Group, APIVersion: version(r.Version),
+		User: u, Verb: r.Verb, Namespace: r.Namespace, APIGroup: r.Group, APIVersion: cmp.Or(r.Version, "*"),
 		Resource: r.Resource, Subresource: r.Subresource, Name: r.Name, ResourceRequest: true,
 	}
 	var fieldErr, labelErr error
@@ -87,14 +89,6 @@ func attributes(
 		asked.LabelSelectorRequirements, labelErr = labelRequirements(r.LabelSelector)
 	}
 	return asked, errors.Join(fieldErr, labelErr)
-}
-
-// version is the version in a review: none means any.
-func version(v string) string {
-	if v == "" {
-		return "*"
-	}
-	return v
 }
 
 func fieldRequirements(s *authorizationv1.FieldSelectorAttributes) (fields.Requirements, error) {

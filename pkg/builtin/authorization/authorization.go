@@ -10,11 +10,11 @@ package authorization
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -34,18 +34,14 @@ type SubjectAccessReviews struct{}
 
 // Install adds subjectaccessreviews to the group.
 func (SubjectAccessReviews) Install(p *controlplane.Plan) error {
-	p.Serve(shared(), apis.Action(authorizationv1.SchemeGroupVersion, "subjectaccessreviews", false,
-		func(config controlplane.BuildConfig) func(context.Context, *authorizationv1.SubjectAccessReview) error {
-			return func(ctx context.Context, r *authorizationv1.SubjectAccessReview) error {
-				if err := invalid("SubjectAccessReview", checkSpec(&r.Spec)); err != nil {
-					return err
-				}
-				asked, err := attributes(subject(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-				r.Status = decide(ctx, config.Authorizer, asked, err)
-				return nil
+	return serve(p, "subjectaccessreviews", false,
+		func(ctx context.Context, config controlplane.BuildConfig, r *authorizationv1.SubjectAccessReview) error {
+			if err := invalid("SubjectAccessReview", checkSpec(&r.Spec)); err != nil {
+				return err
 			}
-		}))
-	return nil
+			r.Status = decide(ctx, config.Authorizer, subject(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+			return nil
+		})
 }
 
 // LocalSubjectAccessReviews is the part that serves localsubjectaccessreviews, which
@@ -54,27 +50,23 @@ type LocalSubjectAccessReviews struct{}
 
 // Install adds localsubjectaccessreviews to the group.
 func (LocalSubjectAccessReviews) Install(p *controlplane.Plan) error {
-	p.Serve(shared(), apis.Action(authorizationv1.SchemeGroupVersion, "localsubjectaccessreviews", true,
-		func(config controlplane.BuildConfig) func(context.Context, *authorizationv1.LocalSubjectAccessReview) error {
-			return func(ctx context.Context, r *authorizationv1.LocalSubjectAccessReview) error {
-				errs := checkSpec(&r.Spec)
-				if r.Spec.NonResourceAttributes != nil {
-					errs = append(errs, field.Invalid(field.NewPath("spec", "nonResourceAttributes"), r.Spec.NonResourceAttributes,
-						"disallowed on this kind of request"))
-				}
-				if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
-					errs = append(errs, field.Invalid(field.NewPath("spec", "resourceAttributes", "namespace"), a.Namespace,
-						"must match metadata.namespace"))
-				}
-				if err := invalid("LocalSubjectAccessReview", errs); err != nil {
-					return err
-				}
-				asked, err := attributes(subject(&r.Spec), r.Spec.ResourceAttributes, nil)
-				r.Status = decide(ctx, config.Authorizer, asked, err)
-				return nil
+	return serve(p, "localsubjectaccessreviews", true,
+		func(ctx context.Context, config controlplane.BuildConfig, r *authorizationv1.LocalSubjectAccessReview) error {
+			errs := checkSpec(&r.Spec)
+			if r.Spec.NonResourceAttributes != nil {
+				errs = append(errs, field.Invalid(field.NewPath("spec", "nonResourceAttributes"), r.Spec.NonResourceAttributes,
+					"disallowed on this kind of request"))
 			}
-		}))
-	return nil
+			if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
+				errs = append(errs, field.Invalid(field.NewPath("spec", "resourceAttributes", "namespace"), a.Namespace,
+					"must match metadata.namespace"))
+			}
+			if err := invalid("LocalSubjectAccessReview", errs); err != nil {
+				return err
+			}
+			r.Status = decide(ctx, config.Authorizer, subject(&r.Spec), r.Spec.ResourceAttributes, nil)
+			return nil
+		})
 }
 
 // SelfSubjectAccessReviews is the part that serves selfsubjectaccessreviews.
@@ -82,23 +74,19 @@ type SelfSubjectAccessReviews struct{}
 
 // Install adds selfsubjectaccessreviews to the group.
 func (SelfSubjectAccessReviews) Install(p *controlplane.Plan) error {
-	p.Serve(shared(), apis.Action(authorizationv1.SchemeGroupVersion, "selfsubjectaccessreviews", false,
-		func(config controlplane.BuildConfig) func(context.Context, *authorizationv1.SelfSubjectAccessReview) error {
-			return func(ctx context.Context, r *authorizationv1.SelfSubjectAccessReview) error {
-				errs := checkAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-				if err := invalid("SelfSubjectAccessReview", errs); err != nil {
-					return err
-				}
-				u, ok := request.UserFrom(ctx)
-				if !ok {
-					return apierrors.NewBadRequest("no user present on request")
-				}
-				asked, err := attributes(u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
-				r.Status = decide(ctx, config.Authorizer, asked, err)
-				return nil
+	return serve(p, "selfsubjectaccessreviews", false,
+		func(ctx context.Context, config controlplane.BuildConfig, r *authorizationv1.SelfSubjectAccessReview) error {
+			errs := checkAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+			if err := invalid("SelfSubjectAccessReview", errs); err != nil {
+				return err
 			}
-		}))
-	return nil
+			u, ok := request.UserFrom(ctx)
+			if !ok {
+				return apierrors.NewBadRequest("no user present on request")
+			}
+			r.Status = decide(ctx, config.Authorizer, u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+			return nil
+		})
 }
 
 // SelfSubjectRulesReviews is the part that serves selfsubjectrulesreviews.
@@ -107,19 +95,29 @@ type SelfSubjectRulesReviews struct{}
 
 // Install adds selfsubjectrulesreviews to the group.
 func (SelfSubjectRulesReviews) Install(p *controlplane.Plan) error {
-	p.Serve(shared(), apis.Action(authorizationv1.SchemeGroupVersion, "selfsubjectrulesreviews", false,
-		func(config controlplane.BuildConfig) func(context.Context, *authorizationv1.SelfSubjectRulesReview) error {
-			return func(ctx context.Context, r *authorizationv1.SelfSubjectRulesReview) error {
-				u, ok := request.UserFrom(ctx)
-				if !ok {
-					return apierrors.NewBadRequest("no user present on request")
-				}
-				if r.Spec.Namespace == "" {
-					return apierrors.NewBadRequest("no namespace on request")
-				}
-				r.Status = rules(ctx, config.Rules, u, r.Spec.Namespace)
-				return nil
+	return serve(p, "selfsubjectrulesreviews", false,
+		func(ctx context.Context, config controlplane.BuildConfig, r *authorizationv1.SelfSubjectRulesReview) error {
+			u, ok := request.UserFrom(ctx)
+			if !ok {
+				return apierrors.NewBadRequest("no user present on request")
 			}
+			if r.Spec.Namespace == "" {
+				return apierrors.NewBadRequest("no namespace on request")
+			}
+			r.Status = rules(ctx, config.Rules, u, r.Spec.Namespace)
+			return nil
+		})
+}
+
+// serve adds a resource to the group, whose objects answer fills in.
+func serve[T any, PT interface {
+	*T
+	apis.Object
+}](p *controlplane.Plan, name string, namespaced bool, answer func(context.Context, controlplane.BuildConfig, PT) error,
+) error {
+	p.Serve(shared(), apis.Action(authorizationv1.SchemeGroupVersion, name, namespaced,
+		func(config controlplane.BuildConfig) func(context.Context, PT) error {
+			return func(ctx context.Context, r PT) error { return answer(ctx, config, r) }
 		}))
 	return nil
 }
@@ -139,20 +137,17 @@ func invalid(kind string, errs field.ErrorList) error {
 	return apierrors.NewInvalid(authorizationv1.SchemeGroupVersion.WithKind(kind).GroupKind(), "", errs)
 }
 
-// decide asks the authorizer; err says what of the review could not be parsed.
+// decide asks the authorizer.
 func decide(
-	ctx context.Context, a authorizer.Authorizer, asked authorizer.Attributes, err error,
+	ctx context.Context, a authorizer.Authorizer,
+	u user.Info, r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes,
 ) authorizationv1.SubjectAccessReviewStatus {
+	asked, parseErr := attributes(u, r, n)
 	decision, reason, authErr := a.Authorize(ctx, asked)
 	status := authorizationv1.SubjectAccessReviewStatus{
 		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: reason,
 	}
-	switch {
-	case err != nil && authErr != nil:
-		status.EvaluationError = fmt.Sprintf("[%v, %v]", authErr, err)
-	case authErr != nil:
-		status.EvaluationError = authErr.Error()
-	case err != nil:
+	if err := utilerrors.NewAggregate([]error{authErr, parseErr}); err != nil {
 		status.EvaluationError = err.Error()
 	}
 	return status

@@ -81,10 +81,6 @@ func concernsRequests(a admission.Attributes, subresource string) bool {
 // certificate makes its owner a member of the group that may do everything.
 type subjectRestriction struct{ *admission.Handler }
 
-func newSubjectRestriction() subjectRestriction {
-	return subjectRestriction{admission.NewHandler(admission.Create)}
-}
-
 func (subjectRestriction) Validate(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if !concernsRequests(a, "") {
 		return nil

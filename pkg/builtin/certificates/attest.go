@@ -59,10 +59,6 @@ var (
 	_ initializer.WantsAuthorizer       = &attestation{}
 )
 
-func newAttestation() *attestation {
-	return &attestation{Handler: admission.NewHandler(admission.Create, admission.Update)}
-}
-
 func (p *attestation) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
 	if a.GetResource().GroupResource() != certificatesv1.Resource("clustertrustbundles") {
 		return nil

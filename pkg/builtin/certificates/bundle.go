@@ -1,6 +1,7 @@
 package certificates
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"encoding/pem"
@@ -11,6 +12,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
 
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -37,7 +39,7 @@ func (ClusterTrustBundles) Install(p *controlplane.Plan) error {
 	if err := shared().Serve(p, bundles()); err != nil {
 		return err
 	}
-	p.Admit("ClusterTrustBundleAttest", newAttestation())
+	p.Admit("ClusterTrustBundleAttest", &attestation{Handler: admission.NewHandler(admission.Create, admission.Update)})
 	return nil
 }
 
@@ -73,12 +75,7 @@ func nameColumn() metav1.TableColumnDefinition {
 	}
 }
 
-func orNone(text string) string {
-	if text == "" {
-		return "<none>"
-	}
-	return text
-}
+func orNone(text string) string { return cmp.Or(text, "<none>") }
 
 // validateBundle checks the name and the signer of a bundle.
 func validateBundle(b *bundle) field.ErrorList {

@@ -14,7 +14,6 @@ package certificates
 import (
 	"context"
 	"errors"
-	"maps"
 	"sync"
 	"time"
 
@@ -24,11 +23,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
 	certificatesrules "github.com/sailplane-dev/sailplane/pkg/internal/rules/certificates"
 )
 
@@ -54,25 +54,20 @@ func (CertificateSigningRequests) Install(p *controlplane.Plan) error {
 	}
 	p.Admit("CertificateApproval", newApprovalPermission())
 	p.Admit("CertificateSigning", newSigningPermission())
-	p.Admit("CertificateSubjectRestriction", newSubjectRestriction())
+	p.Admit("CertificateSubjectRestriction", subjectRestriction{admission.NewHandler(admission.Create)})
 	return nil
 }
 
 // shared is the group, made once per process: its scheme and definitions are
 // the same for every plane.
 var shared = sync.OnceValue(func() *apis.Group {
-	return apis.NewGroup(certificatesv1.SchemeGroupVersion, addToScheme, definitions, requests(), bundles(), podRequests(&signers{}))
+	return apis.NewGroup(certificatesv1.SchemeGroupVersion, addToScheme,
+		meta.And(certificateSigningRequestDefinitions, clusterTrustBundleDefinitions, podCertificateRequestDefinitions),
+		requests(), bundles(), podRequests(&signers{}))
 })
 
 func addToScheme(s *runtime.Scheme) error {
 	return errors.Join(certificatesv1.AddToScheme(s), certificatesrules.RegisterValidations(s))
-}
-
-func definitions(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
-	all := certificateSigningRequestDefinitions(ref)
-	maps.Copy(all, clusterTrustBundleDefinitions(ref))
-	maps.Copy(all, podCertificateRequestDefinitions(ref))
-	return all
 }
 
 // csr is the kind that most of this package handles.
@@ -118,11 +113,11 @@ func prepare(ctx context.Context, r *csr) {
 }
 
 func columns() []metav1.TableColumnDefinition {
-	meta, spec := metav1.ObjectMeta{}.SwaggerDoc(), certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
+	object, spec := metav1.ObjectMeta{}.SwaggerDoc(), certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
 	status := certificatesv1.CertificateSigningRequestStatus{}.SwaggerDoc()
 	return []metav1.TableColumnDefinition{
 		nameColumn(),
-		{Name: "Age", Type: "string", Description: meta["creationTimestamp"]},
+		{Name: "Age", Type: "string", Description: object["creationTimestamp"]},
 		{Name: "SignerName", Type: "string", Description: spec["signerName"]},
 		{Name: "Requestor", Type: "string", Description: spec["request"]},
 		{Name: "RequestedDuration", Type: "string", Description: spec["expirationSeconds"]},

@@ -1,6 +1,7 @@
 package certificates
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -100,13 +101,9 @@ func podColumns() []metav1.TableColumnDefinition {
 }
 
 func podRow(r *podRequest) []any {
-	state := outcome(r)
-	if state == "" {
-		state = "Pending"
-	}
 	s := &r.Spec
 	return []any{
-		r.Name, s.PodName, s.ServiceAccountName, string(s.NodeName), s.SignerName, state,
+		r.Name, s.PodName, s.ServiceAccountName, string(s.NodeName), s.SignerName, cmp.Or(outcome(r), "Pending"),
 		labels.FormatLabels(s.UnverifiedUserAnnotations),
 	}
 }

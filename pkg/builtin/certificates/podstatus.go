@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/mail"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,20 +41,19 @@ func (s *signers) validatePodUpdate(ctx context.Context, r, old *podRequest) fie
 // outcome is the condition that ends a request, or "".
 func outcome(r *podRequest) string {
 	for _, c := range r.Status.Conditions {
-		if c.Status == metav1.ConditionTrue && ends(c.Type) {
+		if c.Status == metav1.ConditionTrue && slices.Contains(ends(), c.Type) {
 			return c.Type
 		}
 	}
 	return ""
 }
 
-func ends(condition string) bool {
-	switch condition {
-	case certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestConditionTypeDenied,
-		certificatesv1.PodCertificateRequestConditionTypeFailed:
-		return true
+// ends are the conditions that end a request.
+func ends() []string {
+	return []string{
+		certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestConditionTypeDenied,
+		certificatesv1.PodCertificateRequestConditionTypeFailed,
 	}
-	return false
 }
 
 // validatePodStatus allows one step, from nothing to one of three ends.
@@ -84,11 +84,8 @@ func validatePodConditions(all []metav1.Condition, path *field.Path) field.Error
 	known := 0
 	for i, c := range all {
 		at := path.Index(i)
-		if !ends(c.Type) {
-			errs = append(errs, field.NotSupported(at.Child("type"), c.Type, []string{
-				certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestConditionTypeDenied,
-				certificatesv1.PodCertificateRequestConditionTypeFailed,
-			}))
+		if !slices.Contains(ends(), c.Type) {
+			errs = append(errs, field.NotSupported(at.Child("type"), c.Type, ends()))
 			continue
 		}
 		if known++; known > 1 {

@@ -31,10 +31,6 @@ type requestQueue struct {
 	queue  *retry.Queue[string]
 }
 
-func newRequestQueue(s Signer, client certificatesclient.CertificatesV1Interface) *requestQueue {
-	return &requestQueue{signer: s, client: client, queue: retry.NewQueue[string](firstRetry, lastRetry)}
-}
-
 // run watches the requests of the signer, and no others, until the context ends.
 func (d *requestQueue) run(ctx context.Context) {
 	look := func(obj any) {
@@ -67,15 +63,14 @@ func (d *requestQueue) run(ctx context.Context) {
 }
 
 // approvable tells whether the request is undecided.
-func approvable(r *csr) bool {
-	return !has(r, certificatesv1.CertificateApproved) && !has(r, certificatesv1.CertificateDenied) &&
-		!has(r, certificatesv1.CertificateFailed) && len(r.Status.Certificate) == 0
-}
+func approvable(r *csr) bool { return open(r) && !has(r, certificatesv1.CertificateApproved) }
 
 // signable tells whether the request waits for its certificate.
-func signable(r *csr) bool {
-	return has(r, certificatesv1.CertificateApproved) && !has(r, certificatesv1.CertificateDenied) &&
-		!has(r, certificatesv1.CertificateFailed) && len(r.Status.Certificate) == 0
+func signable(r *csr) bool { return open(r) && has(r, certificatesv1.CertificateApproved) }
+
+// open tells whether the request may still get a certificate.
+func open(r *csr) bool {
+	return !has(r, certificatesv1.CertificateDenied) && !has(r, certificatesv1.CertificateFailed) && len(r.Status.Certificate) == 0
 }
 
 // handle approves a request or signs it; its write queues the request again.

@@ -1,6 +1,7 @@
 package certificates
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/x509"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 )
 
 // Signer is the part that signs the approved requests of one signer name with a
@@ -64,9 +66,7 @@ func (s Signer) Install(p *controlplane.Plan) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	if s.Duration == 0 {
-		s.Duration = defaultDuration
-	}
+	s.Duration = cmp.Or(s.Duration, defaultDuration)
 	p.Need("certificates.CertificateSigningRequests{}", certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
 	if s.Certificate == nil {
 		p.Work(controlplane.Work{Name: "certificate authority of " + s.Name, Start: func(context.Context, *controlplane.Plane) error {
@@ -76,7 +76,8 @@ func (s Signer) Install(p *controlplane.Plan) error {
 	}
 	name := "sign-" + strings.ReplaceAll(s.Name, "/", ".")
 	p.Work(controlplane.Work{Name: name, Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
-		newRequestQueue(s, plane.Client().CertificatesV1()).run(ctx)
+		d := &requestQueue{signer: s, client: plane.Client().CertificatesV1(), queue: retry.NewQueue[string](firstRetry, lastRetry)}
+		d.run(ctx)
 		return nil
 	}})
 	return nil

@@ -14,6 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 // shortest is the least that may be asked for in spec.expirationSeconds.
@@ -98,10 +100,10 @@ func validateSignerName(name string, path *field.Path) field.ErrorList {
 }
 
 // validateLabels returns what is wrong with the first bad label between the dots.
-func validateLabels(name string, path *field.Path, check func(string) []string) field.ErrorList {
+func validateLabels(name string, path *field.Path, problems func(string) []string) field.ErrorList {
 	for label := range strings.SplitSeq(name, ".") {
 		var errs field.ErrorList
-		for _, problem := range check(label) {
+		for _, problem := range problems(label) {
 			errs = append(errs, field.Invalid(path, name, fmt.Sprintf("validating label %q: %s", label, problem)))
 		}
 		if len(errs) > 0 {
@@ -152,13 +154,7 @@ func validateConditionStatus(c certificatesv1.CertificateSigningRequestCondition
 	if slices.Contains(deciding(), c.Type) {
 		allowed = []corev1.ConditionStatus{corev1.ConditionTrue}
 	}
-	switch {
-	case c.Status == "":
-		return field.ErrorList{field.Required(path, "")}
-	case !slices.Contains(allowed, c.Status):
-		return field.ErrorList{field.NotSupported(path, c.Status, allowed)}
-	}
-	return nil
+	return check.OneOf(path, c.Status, allowed...)
 }
 
 // validateUndecided is for /status, which decides nothing. Changes of existing

@@ -32,10 +32,7 @@ const defaultEventTTL = time.Hour
 
 // Install adds events to the core group and to events.k8s.io.
 func (e Events) Install(p *controlplane.Plan) error {
-	ttl := e.TTL
-	if ttl == 0 {
-		ttl = defaultEventTTL
-	}
+	ttl := cmp.Or(e.TTL, defaultEventTTL)
 	if ttl < time.Second {
 		return fmt.Errorf("field TTL: %v: want a second or more", e.TTL)
 	}
@@ -90,12 +87,7 @@ func events(more ...apis.Option) *apis.Definition {
 }
 
 // eventSource is the component that reported the event, from the older or the newer field.
-func eventSource(e *corev1.Event) string {
-	if e.Source.Component != "" {
-		return e.Source.Component
-	}
-	return e.ReportingController
-}
+func eventSource(e *corev1.Event) string { return cmp.Or(e.Source.Component, e.ReportingController) }
 
 func eventRow(e *corev1.Event) []any {
 	first, last, count := since(e.FirstTimestamp.Time, e.EventTime.Time), since(e.LastTimestamp.Time), max(e.Count, 1)
@@ -110,7 +102,7 @@ func eventRow(e *corev1.Event) []any {
 		about += "/" + e.InvolvedObject.Name
 	}
 	source := slices.DeleteFunc(
-		[]string{cmp.Or(e.Source.Component, e.ReportingController), cmp.Or(e.Source.Host, e.ReportingInstance)},
+		[]string{eventSource(e), cmp.Or(e.Source.Host, e.ReportingInstance)},
 		func(s string) bool { return s == "" })
 	return []any{
 		last, e.Type, e.Reason, about, e.InvolvedObject.FieldPath, strings.Join(source, ", "),

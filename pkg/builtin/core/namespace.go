@@ -154,9 +154,7 @@ func namespaces(more ...apis.Option) *apis.Definition {
 }
 
 func defaultNamespace(ns *corev1.Namespace) {
-	if ns.Status.Phase == "" {
-		ns.Status.Phase = corev1.NamespaceActive
-	}
+	setDefault(&ns.Status.Phase, corev1.NamespaceActive)
 	// A generated name is not known yet; namespaceCreate labels that one.
 	if ns.Name != "" {
 		labelNamespace(ns)

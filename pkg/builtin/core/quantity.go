@@ -65,7 +65,7 @@ func validateQuotaQuantities(list corev1.ResourceList, path *field.Path) field.E
 		if quantity.Sign() < 0 {
 			errs = append(errs, field.Invalid(at, quantity.String(), apivalidation.IsNegativeErrorMsg))
 		}
-		if isInteger(name) && quantity.MilliValue()%1000 != 0 {
+		if (isCount(name) || isExtended(name)) && quantity.MilliValue()%1000 != 0 {
 			errs = append(errs, field.Invalid(at, quantity, "must be an integer"))
 		}
 	}
@@ -94,8 +94,6 @@ func isCount(name corev1.ResourceName) bool {
 	}
 	return false
 }
-
-func isInteger(name corev1.ResourceName) bool { return isCount(name) || isExtended(name) }
 
 func isContainerResource(name corev1.ResourceName) bool {
 	switch name {

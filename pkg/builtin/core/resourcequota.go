@@ -89,10 +89,11 @@ func validateResourceQuotaUpdate(_ context.Context, q, old *corev1.ResourceQuota
 func validateQuotaScopes(spec *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, scope := range spec.Scopes {
-		if !isQuotaScope(scope) {
+		others, known := outOfScope(scope, spec.Hard)
+		if !known {
 			errs = append(errs, field.Invalid(path, spec.Scopes, "unsupported scope"))
 		}
-		for range outOfScope(scope, spec.Hard) {
+		for range others {
 			errs = append(errs, field.Invalid(path, spec.Scopes, "unsupported scope applied to resource"))
 		}
 	}
@@ -104,10 +105,11 @@ func validateScopeSelector(spec *corev1.ResourceQuotaSpec, path *field.Path) fie
 	var scopes []corev1.ResourceQuotaScope
 	for _, r := range spec.ScopeSelector.MatchExpressions {
 		scopes = append(scopes, r.ScopeName)
-		if !isQuotaScope(r.ScopeName) {
+		others, known := outOfScope(r.ScopeName, spec.Hard)
+		if !known {
 			errs = append(errs, field.Invalid(path.Child("scopeName"), r.ScopeName, "unsupported scope"))
 		}
-		for range outOfScope(r.ScopeName, spec.Hard) {
+		for range others {
 			errs = append(errs, field.Invalid(path, spec.ScopeSelector, "unsupported scope applied to resource"))
 		}
 		errs = append(errs, validateScopeOperator(r, path)...)
@@ -159,19 +161,9 @@ func conflictingScopes(scopes, shown []corev1.ResourceQuotaScope, path *field.Pa
 	return errs
 }
 
-func isQuotaScope(scope corev1.ResourceQuotaScope) bool {
-	switch scope {
-	case corev1.ResourceQuotaScopeTerminating, corev1.ResourceQuotaScopeNotTerminating,
-		corev1.ResourceQuotaScopeBestEffort, corev1.ResourceQuotaScopeNotBestEffort,
-		corev1.ResourceQuotaScopePriorityClass, corev1.ResourceQuotaScopeCrossNamespacePodAffinity,
-		corev1.ResourceQuotaScopeVolumeAttributesClass:
-		return true
-	}
-	return false
-}
-
-// outOfScope returns the resources that objects in the scope do not use.
-func outOfScope(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []corev1.ResourceName {
+// outOfScope returns the resources that objects in the scope do not use, and
+// whether there is such a scope.
+func outOfScope(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) (others []corev1.ResourceName, known bool) {
 	var in []corev1.ResourceName
 	switch scope {
 	case corev1.ResourceQuotaScopeBestEffort:
@@ -185,9 +177,9 @@ func outOfScope(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []cor
 	case corev1.ResourceQuotaScopeVolumeAttributesClass:
 		in = []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage}
 	default:
-		return nil
+		return nil, false
 	}
 	return slices.DeleteFunc(names(hard), func(name corev1.ResourceName) bool {
 		return !isQuotaResource(name) || slices.Contains(in, name)
-	})
+	}), true
 }

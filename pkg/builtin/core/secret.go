@@ -49,9 +49,7 @@ func secrets() *apis.Definition {
 // defaultSecret moves stringData, which is write-only, into data. Kubernetes does
 // so when it converts v1 to its internal version; here v1 is the internal version.
 func defaultSecret(s *corev1.Secret) {
-	if s.Type == "" {
-		s.Type = corev1.SecretTypeOpaque
-	}
+	setDefault(&s.Type, corev1.SecretTypeOpaque)
 	if len(s.StringData) > 0 && s.Data == nil {
 		s.Data = make(map[string][]byte, len(s.StringData))
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -166,10 +167,7 @@ func externalIP(s *corev1.Service) string {
 	case corev1.ServiceTypeExternalName:
 		return s.Spec.ExternalName
 	case corev1.ServiceTypeLoadBalancer:
-		if all := append(ingressNames(s), s.Spec.ExternalIPs...); len(all) > 0 {
-			return strings.Join(all, ",")
-		}
-		return "<pending>"
+		return cmp.Or(strings.Join(append(ingressNames(s), s.Spec.ExternalIPs...), ","), "<pending>")
 	}
 	return strings.Join(s.Spec.ExternalIPs, ",")
 }
@@ -178,10 +176,8 @@ func externalIP(s *corev1.Service) string {
 func ingressNames(s *corev1.Service) []string {
 	var all []string
 	for _, ingress := range s.Status.LoadBalancer.Ingress {
-		if name := ingress.IP; name != "" {
+		if name := cmp.Or(ingress.IP, ingress.Hostname); name != "" {
 			all = append(all, name)
-		} else if ingress.Hostname != "" {
-			all = append(all, ingress.Hostname)
 		}
 	}
 	slices.Sort(all)

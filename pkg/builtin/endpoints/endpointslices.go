@@ -96,10 +96,7 @@ func firstFew(all []string) string {
 	if more := len(all) - shown; more > 0 {
 		return fmt.Sprintf("%s + %d more...", strings.Join(all[:shown], ","), more)
 	}
-	if text := strings.Join(all, ","); text != "" {
-		return text
-	}
-	return "<unset>"
+	return cmp.Or(strings.Join(all, ","), "<unset>")
 }
 
 // warnings are about the deprecated kind of addresses, and about those in an

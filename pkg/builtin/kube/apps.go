@@ -16,8 +16,8 @@ import (
 )
 
 func apps() apiGroup {
-	return apiGroup{appsv1.SchemeGroupVersion, appsDefinitions, nil, nil, func() []*apis.Definition {
-		return []*apis.Definition{deployments(), replicaSets(), statefulSets(), daemonSets(), controllerRevisions()}
+	return apiGroup{appsv1.SchemeGroupVersion, appsDefinitions, nil, nil, []func() *apis.Definition{
+		deployments, replicaSets, statefulSets, daemonSets, controllerRevisions,
 	}}
 }
 
@@ -30,9 +30,7 @@ func deployments() *apis.Definition {
 		apis.Default(defaultDeployment),
 		gated[appsv1.Deployment](podSpecGates()),
 		apis.Validate(validateDeployment),
-		apis.ValidateUpdate(func(_ context.Context, d, old *appsv1.Deployment) field.ErrorList {
-			return immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
-		}),
+		constant("spec.selector", func(d *appsv1.Deployment) any { return d.Spec.Selector }),
 		table(func(d *appsv1.Deployment) []any {
 			names, images := containers(d.Spec.Template.Spec)
 			return []any{
@@ -105,9 +103,7 @@ func replicaSets() *apis.Definition {
 				"replicas": r.Spec.Replicas, "minReadySeconds": &r.Spec.MinReadySeconds,
 			}), validateWorkload("replicaset", r.Spec.Selector, &r.Spec.Template)...)
 		}),
-		apis.ValidateUpdate(func(_ context.Context, r, old *appsv1.ReplicaSet) field.ErrorList {
-			return immutable(field.NewPath("spec", "selector"), r.Spec.Selector, old.Spec.Selector)
-		}),
+		constant("spec.selector", func(r *appsv1.ReplicaSet) any { return r.Spec.Selector }),
 		apis.SelectableFields(map[string]func(*appsv1.ReplicaSet) string{
 			"status.replicas": func(r *appsv1.ReplicaSet) string { return strconv.Itoa(int(r.Status.Replicas)) },
 		}),

@@ -19,17 +19,17 @@ import (
 
 func autoscaling() apiGroup {
 	definitions, rules := autoscalingDefinitions, autoscalingrules.RegisterValidations
-	return apiGroup{autoscalingv2.SchemeGroupVersion, definitions, rules, nil, func() []*apis.Definition {
-		return []*apis.Definition{
-			apis.Resource[autoscalingv2.HorizontalPodAutoscaler, autoscalingv2.HorizontalPodAutoscalerList]("horizontalpodautoscalers",
-				apis.ShortNames("hpa"), apis.Categories("all"), apis.StatusAndMetadata(),
-				apis.RuleOptions(map[string]bool{"HPAScaleToZero": true}),
-				apis.Default(defaultAutoscaler),
-				apis.Validate(validateAutoscaler),
-				table(autoscalerRow, "Reference", "Targets", "MinPods", "MaxPods#", "Replicas#"),
-			),
-		}
-	}}
+	return apiGroup{autoscalingv2.SchemeGroupVersion, definitions, rules, nil, []func() *apis.Definition{autoscalers}}
+}
+
+func autoscalers() *apis.Definition {
+	return apis.Resource[autoscalingv2.HorizontalPodAutoscaler, autoscalingv2.HorizontalPodAutoscalerList]("horizontalpodautoscalers",
+		apis.ShortNames("hpa"), apis.Categories("all"), apis.StatusAndMetadata(),
+		apis.RuleOptions(map[string]bool{"HPAScaleToZero": true}),
+		apis.Default(defaultAutoscaler),
+		apis.Validate(validateAutoscaler),
+		table(autoscalerRow, "Reference", "Targets", "MinPods", "MaxPods#", "Replicas#"),
+	)
 }
 
 func defaultAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler) {
@@ -145,13 +145,13 @@ func metricText(m *autoscalingv2.MetricSpec, now *autoscalingv2.MetricStatus) st
 func targetText(target autoscalingv2.MetricTarget, now autoscalingv2.MetricValueStatus) string {
 	is := func(q *resource.Quantity) string {
 		if q == nil {
-			return "<unknown>"
+			return unknown
 		}
 		return q.String()
 	}
 	switch {
 	case target.AverageUtilization != nil:
-		current := "<unknown>"
+		current := unknown
 		if now.AverageUtilization != nil {
 			current = fmt.Sprintf("%d%%", *now.AverageUtilization)
 		}

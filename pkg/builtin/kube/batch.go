@@ -22,8 +22,8 @@ import (
 )
 
 func batch() apiGroup {
-	return apiGroup{batchv1.SchemeGroupVersion, batchDefinitions, batchrules.RegisterValidations, nil, func() []*apis.Definition {
-		return []*apis.Definition{jobs(), cronJobs()}
+	return apiGroup{batchv1.SchemeGroupVersion, batchDefinitions, batchrules.RegisterValidations, nil, []func() *apis.Definition{
+		jobs, cronJobs,
 	}}
 }
 
@@ -79,21 +79,13 @@ func selectOwnPods(_ context.Context, j *batchv1.Job) {
 	if value(j.Spec.ManualSelector) {
 		return
 	}
-	own := map[string]string{
+	j.Spec.Template.Labels = merged(j.Spec.Template.Labels, map[string]string{
 		"controller-uid": string(j.UID), "job-name": j.Name,
 		batchv1.ControllerUidLabel: string(j.UID), batchv1.JobNameLabel: j.Name,
-	}
-	if j.Spec.Template.Labels == nil {
-		j.Spec.Template.Labels = map[string]string{}
-	}
-	maps.Copy(j.Spec.Template.Labels, own)
-	if j.Spec.Selector == nil {
-		j.Spec.Selector = &metav1.LabelSelector{}
-	}
-	if j.Spec.Selector.MatchLabels == nil {
-		j.Spec.Selector.MatchLabels = map[string]string{}
-	}
-	j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
+	})
+	set(&j.Spec.Selector, metav1.LabelSelector{})
+	own := map[string]string{batchv1.ControllerUidLabel: string(j.UID)}
+	j.Spec.Selector.MatchLabels = merged(j.Spec.Selector.MatchLabels, own)
 	if len(j.Labels) == 0 {
 		j.Labels = maps.Clone(j.Spec.Template.Labels) // by default they are those of the template
 	}
@@ -189,19 +181,14 @@ func jobStatus(j *batchv1.Job) string {
 	for _, c := range j.Status.Conditions {
 		have[c.Type] = c.Status == corev1.ConditionTrue
 	}
-	switch {
-	case have[batchv1.JobComplete]:
-		return "Complete"
-	case have[batchv1.JobFailed]:
-		return "Failed"
-	case j.DeletionTimestamp != nil:
-		return "Terminating"
-	case have[batchv1.JobSuspended]:
-		return "Suspended"
-	case have[batchv1.JobFailureTarget]:
-		return "FailureTarget"
-	case have[batchv1.JobSuccessCriteriaMet]:
-		return "SuccessCriteriaMet"
+	const terminating = "Terminating"
+	have[terminating] = j.DeletionTimestamp != nil
+	for _, state := range []batchv1.JobConditionType{
+		batchv1.JobComplete, batchv1.JobFailed, terminating, batchv1.JobSuspended, batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet,
+	} {
+		if have[state] {
+			return string(state)
+		}
 	}
 	return "Running"
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	policyclient "k8s.io/client-go/kubernetes/typed/policy/v1"
 	"k8s.io/client-go/util/retry"
+	budgethelper "k8s.io/component-helpers/apps/poddisruptionbudget"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -142,10 +143,7 @@ func tooMany(retryAfterSeconds int, why string) error {
 func disrupt(b *policyv1.PodDisruptionBudget, pod string) {
 	b.Status.DisruptionsAllowed--
 	if b.Status.DisruptionsAllowed == 0 {
-		meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
-			Type: policyv1.DisruptionAllowedCondition, Status: metav1.ConditionFalse,
-			Reason: policyv1.InsufficientPodsReason, ObservedGeneration: b.Status.ObservedGeneration,
-		})
+		budgethelper.UpdateDisruptionAllowedCondition(b)
 	}
 	if b.Status.DisruptedPods == nil {
 		b.Status.DisruptedPods = map[string]metav1.Time{}

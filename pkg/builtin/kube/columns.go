@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
@@ -19,7 +18,10 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 )
 
-const none = "<none>"
+const (
+	none    = "<none>"
+	unknown = "<unknown>"
+)
 
 // columns are columns of text or, for names that end in #, of integers; those
 // after an empty name are printed only with -o wide.
@@ -41,7 +43,7 @@ func columns(names ...string) []metav1.TableColumnDefinition {
 	return all
 }
 
-// table is resource.Columns with the columns by name.
+// table is apis.Columns with the columns by name.
 func table[T any](row func(*T) []any, names ...string) apis.Option {
 	return apis.Columns(row, columns(names...)...)
 }
@@ -144,5 +146,3 @@ func selectorText(s *metav1.LabelSelector) string {
 	}
 	return selector.String()
 }
-
-func labelsText(set map[string]string) string { return labels.FormatLabels(set) }

@@ -14,10 +14,8 @@ import (
 )
 
 func core() apiGroup {
-	return apiGroup{corev1.SchemeGroupVersion, coreDefinitions, coreKinds, extendPods, func() []*apis.Definition {
-		return []*apis.Definition{
-			pods(), podTemplates(), replicationControllers(), nodes(), persistentVolumes(), persistentVolumeClaims(),
-		}
+	return apiGroup{corev1.SchemeGroupVersion, coreDefinitions, coreKinds, extendPods, []func() *apis.Definition{
+		pods, podTemplates, replicationControllers, nodes, persistentVolumes, persistentVolumeClaims,
 	}}
 }
 
@@ -60,7 +58,7 @@ func podTemplates() *apis.Definition {
 		}),
 		table(func(t *corev1.PodTemplate) []any {
 			names, images := containers(t.Template.Spec)
-			return []any{names, images, labelsText(t.Template.Labels)}
+			return []any{names, images, labels.FormatLabels(t.Template.Labels)}
 		}, "Containers", "Images", "Pod Labels"),
 		ageAt(4, -1),
 	)
@@ -83,7 +81,7 @@ func replicationControllers() *apis.Definition {
 			names, images := containers(value(c.Spec.Template).Spec)
 			return []any{
 				value(c.Spec.Replicas), c.Status.Replicas, c.Status.ReadyReplicas,
-				names, images, labelsText(c.Spec.Selector),
+				names, images, labels.FormatLabels(c.Spec.Selector),
 			}
 		}, "Desired#", "Current#", "Ready#", "", "Containers", "Images", "Selector"),
 	)
@@ -98,8 +96,7 @@ func validateController(_ context.Context, c *corev1.ReplicationController) fiel
 	if c.Spec.Template == nil {
 		return append(errs, field.Required(spec.Child("template"), ""))
 	}
-	return append(errs, validateTemplate(&c.Spec.Template.ObjectMeta, &c.Spec.Template.Spec,
-		&metav1.LabelSelector{MatchLabels: c.Spec.Selector}, spec.Child("template"))...)
+	return append(errs, validateTemplate(c.Spec.Template, &metav1.LabelSelector{MatchLabels: c.Spec.Selector}, spec.Child("template"))...)
 }
 
 func nodes() *apis.Definition {

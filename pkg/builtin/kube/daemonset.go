@@ -7,6 +7,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -21,14 +22,12 @@ func daemonSets() *apis.Definition {
 		apis.Default(defaultDaemonSet),
 		gated[appsv1.DaemonSet](podSpecGates()),
 		apis.Validate(validateDaemonSet),
-		apis.ValidateUpdate(func(_ context.Context, d, old *appsv1.DaemonSet) field.ErrorList {
-			return immutable(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)
-		}),
+		constant("spec.selector", func(d *appsv1.DaemonSet) any { return d.Spec.Selector }),
 		table(func(d *appsv1.DaemonSet) []any {
 			names, images := containers(d.Spec.Template.Spec)
 			return []any{
 				d.Status.DesiredNumberScheduled, d.Status.CurrentNumberScheduled, d.Status.NumberReady,
-				d.Status.UpdatedNumberScheduled, d.Status.NumberAvailable, labelsText(d.Spec.Template.Spec.NodeSelector),
+				d.Status.UpdatedNumberScheduled, d.Status.NumberAvailable, labels.FormatLabels(d.Spec.Template.Spec.NodeSelector),
 				names, images, metav1.FormatLabelSelector(d.Spec.Selector),
 			}
 		}, "Desired#", "Current#", "Ready#", "Up-to-date#", "Available#", "Node Selector", "", "Containers", "Images", "Selector"),

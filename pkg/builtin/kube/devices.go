@@ -14,10 +14,8 @@ import (
 
 func devices() apiGroup {
 	definitions, rules := resourceDefinitions, devicesrules.RegisterValidations
-	return apiGroup{resourcev1.SchemeGroupVersion, definitions, rules, nil, func() []*apis.Definition {
-		return []*apis.Definition{
-			deviceClasses(), deviceTaintRules(), resourceClaims(), resourceClaimTemplates(), resourceSlices(),
-		}
+	return apiGroup{resourcev1.SchemeGroupVersion, definitions, rules, nil, []func() *apis.Definition{
+		deviceClasses, deviceTaintRules, resourceClaims, resourceClaimTemplates, resourceSlices,
 	}}
 }
 
@@ -36,23 +34,19 @@ func resourceClaims() *apis.Definition {
 		apis.Validate(func(_ context.Context, c *resourcev1.ResourceClaim) field.ErrorList {
 			return validateDeviceClaim(&c.Spec.Devices, field.NewPath("spec", "devices"))
 		}),
-		apis.ValidateUpdate(func(_ context.Context, c, old *resourcev1.ResourceClaim) field.ErrorList {
-			return immutable(field.NewPath("spec"), c.Spec, old.Spec)
-		}),
+		constant("spec", func(c *resourcev1.ResourceClaim) any { return c.Spec }),
 		table(func(c *resourcev1.ResourceClaim) []any {
 			var states []string
 			if c.DeletionTimestamp != nil {
 				states = append(states, "deleted")
 			}
-			if c.Status.Allocation == nil {
-				if c.DeletionTimestamp == nil {
-					states = append(states, "pending")
-				}
-			} else {
+			switch {
+			case c.Status.Allocation != nil && len(c.Status.ReservedFor) > 0:
+				states = append(states, "allocated", "reserved")
+			case c.Status.Allocation != nil:
 				states = append(states, "allocated")
-				if len(c.Status.ReservedFor) > 0 {
-					states = append(states, "reserved")
-				}
+			case c.DeletionTimestamp == nil:
+				states = append(states, "pending")
 			}
 			return []any{strings.Join(states, ",")}
 		}, "State"),
@@ -67,9 +61,7 @@ func resourceClaimTemplates() *apis.Definition {
 		apis.Validate(func(_ context.Context, t *resourcev1.ResourceClaimTemplate) field.ErrorList {
 			return validateDeviceClaim(&t.Spec.Spec.Devices, field.NewPath("spec", "spec", "devices"))
 		}),
-		apis.ValidateUpdate(func(_ context.Context, t, old *resourcev1.ResourceClaimTemplate) field.ErrorList {
-			return immutable(field.NewPath("spec"), t.Spec, old.Spec)
-		}),
+		constant("spec", func(t *resourcev1.ResourceClaimTemplate) any { return t.Spec }),
 		table(func(*resourcev1.ResourceClaimTemplate) []any { return nil }),
 	)
 }
@@ -147,12 +139,9 @@ func resourceSlices() *apis.Definition {
 			}
 			return errs
 		}),
-		apis.ValidateUpdate(func(_ context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
-			spec := field.NewPath("spec")
-			errs := immutable(spec.Child("driver"), s.Spec.Driver, old.Spec.Driver)
-			errs = append(errs, immutable(spec.Child("pool", "name"), s.Spec.Pool.Name, old.Spec.Pool.Name)...)
-			return append(errs, immutable(spec.Child("nodeName"), s.Spec.NodeName, old.Spec.NodeName)...)
-		}),
+		constant("spec.driver", func(s *resourcev1.ResourceSlice) any { return s.Spec.Driver }),
+		constant("spec.pool.name", func(s *resourcev1.ResourceSlice) any { return s.Spec.Pool.Name }),
+		constant("spec.nodeName", func(s *resourcev1.ResourceSlice) any { return s.Spec.NodeName }),
 		apis.SelectableFields(map[string]func(*resourcev1.ResourceSlice) string{
 			"spec.nodeName": func(s *resourcev1.ResourceSlice) string { return value(s.Spec.NodeName) },
 			"spec.driver":   func(s *resourcev1.ResourceSlice) string { return s.Spec.Driver },

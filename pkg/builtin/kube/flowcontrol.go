@@ -13,9 +13,7 @@ import (
 
 func flowControl() apiGroup {
 	definitions, rules := flowcontrolDefinitions, flowcontrolrules.RegisterValidations
-	return apiGroup{flowcontrolv1.SchemeGroupVersion, definitions, rules, nil, func() []*apis.Definition {
-		return []*apis.Definition{flowSchemas(), priorityLevels()}
-	}}
+	return apiGroup{flowcontrolv1.SchemeGroupVersion, definitions, rules, nil, []func() *apis.Definition{flowSchemas, priorityLevels}}
 }
 
 func flowSchemas() *apis.Definition {

@@ -24,7 +24,7 @@ type apiGroup struct {
 	rules func(*runtime.Scheme) error
 	// extend adds what a resource needs beside its store; may be nil.
 	extend    func(*controlplane.Plan, controlplane.Resource) controlplane.Resource
-	resources func() []*apis.Definition
+	resources []func() *apis.Definition
 }
 
 // every is all groups, in the order in which kube-apiserver ranks them.
@@ -44,7 +44,11 @@ var shared sync.Map //nolint:gochecknoglobals // schema.GroupVersion -> *apis.Gr
 func (g apiGroup) group() *apis.Group {
 	made, ok := shared.Load(g.gv)
 	if !ok {
-		made, _ = shared.LoadOrStore(g.gv, apis.NewGroup(g.gv, g.rules, g.definitions, g.resources()...))
+		var resources []*apis.Definition
+		for _, define := range g.resources {
+			resources = append(resources, define())
+		}
+		made, _ = shared.LoadOrStore(g.gv, apis.NewGroup(g.gv, g.rules, g.definitions, resources...))
 	}
 	return made.(*apis.Group) //nolint:forcetypeassert // nothing else is stored
 }

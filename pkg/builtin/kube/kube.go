@@ -66,35 +66,33 @@ func StorageMigration(resources ...string) controlplane.Part {
 // it: "pods", "deployments.apps", "ingresses.networking.k8s.io". A name that
 // is not offered is an error of Build, which says what was probably meant.
 func Resources(names ...string) controlplane.Part {
-	return selection{"kube.Resources", func(p *controlplane.Plan) error {
-		var errs []error
-		if len(names) == 0 {
-			errs = append(errs, errors.New("it names no resource: name at least one, or use kube.All"))
-		}
-		for _, name := range names {
-			g, resource, err := find(name)
-			if err == nil {
-				err = part{g, []string{resource}}.Install(p)
-			}
-			errs = append(errs, err)
-		}
-		return errors.Join(errs...)
-	}}
+	return named("kube.Resources", "resource", names, func(name string) (part, error) {
+		g, resource, err := find(name)
+		return part{g, []string{resource}}, err
+	})
 }
 
 // Groups is the part that serves all resources of the named API groups that
 // this package has: "core" (or ""), "apps", "networking.k8s.io". A group that
 // is not offered is an error of Build.
 func Groups(names ...string) controlplane.Part {
-	return selection{"kube.Groups", func(p *controlplane.Plan) error {
-		var errs []error
+	return named("kube.Groups", "group", names, func(name string) (part, error) {
+		g, err := findGroup(name)
+		return part{group: g}, err
+	})
+}
+
+// named selects the parts that are found by name.
+func named(caller, what string, names []string, find func(name string) (part, error)) selection {
+	return selection{caller, func(p *controlplane.Plan) error {
 		if len(names) == 0 {
-			errs = append(errs, errors.New("it names no group: name at least one, or use kube.All"))
+			return fmt.Errorf("it names no %s: name at least one, or use kube.All", what)
 		}
+		var errs []error
 		for _, name := range names {
-			g, err := findGroup(name)
+			found, err := find(name)
 			if err == nil {
-				err = part{group: g}.Install(p)
+				err = found.Install(p)
 			}
 			errs = append(errs, err)
 		}

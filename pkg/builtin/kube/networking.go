@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
@@ -19,8 +21,8 @@ import (
 
 func networking() apiGroup {
 	definitions, rules := networkingDefinitions, networkingrules.RegisterValidations
-	return apiGroup{networkingv1.SchemeGroupVersion, definitions, rules, nil, func() []*apis.Definition {
-		return []*apis.Definition{ingresses(), ingressClasses(), networkPolicies(), ipAddresses(), serviceCIDRs()}
+	return apiGroup{networkingv1.SchemeGroupVersion, definitions, rules, nil, []func() *apis.Definition{
+		ingresses, ingressClasses, networkPolicies, ipAddresses, serviceCIDRs,
 	}}
 }
 
@@ -91,10 +93,6 @@ func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.Error
 }
 
 func ingressRow(i *networkingv1.Ingress) []any {
-	class := none
-	if i.Spec.IngressClassName != nil {
-		class = *i.Spec.IngressClassName
-	}
 	var hosts []string
 	for _, rule := range i.Spec.Rules {
 		if rule.Host != "" {
@@ -107,14 +105,15 @@ func ingressRow(i *networkingv1.Ingress) []any {
 	}
 	var addresses []string
 	for _, a := range i.Status.LoadBalancer.Ingress {
-		if a.IP != "" {
-			addresses = append(addresses, a.IP)
-		} else if a.Hostname != "" {
-			addresses = append(addresses, a.Hostname)
+		if name := cmp.Or(a.IP, a.Hostname); name != "" {
+			addresses = append(addresses, name)
 		}
 	}
 	slices.Sort(addresses)
-	return []any{class, hostsText(hosts, len(i.Spec.Rules)), strings.Join(slices.Compact(addresses), ","), ports}
+	return []any{
+		ptr.Deref(i.Spec.IngressClassName, none), hostsText(hosts, len(i.Spec.Rules)),
+		strings.Join(slices.Compact(addresses), ","), ports,
+	}
 }
 
 // hostsText is the first three hosts.
@@ -140,9 +139,7 @@ func ingressClasses() *apis.Definition {
 		apis.Validate(func(_ context.Context, c *networkingv1.IngressClass) field.ErrorList {
 			return check.Required(field.NewPath("spec", "controller"), c.Spec.Controller)
 		}),
-		apis.ValidateUpdate(func(_ context.Context, c, old *networkingv1.IngressClass) field.ErrorList {
-			return immutable(field.NewPath("spec", "controller"), c.Spec.Controller, old.Spec.Controller)
-		}),
+		constant("spec.controller", func(c *networkingv1.IngressClass) any { return c.Spec.Controller }),
 		table(func(c *networkingv1.IngressClass) []any {
 			parameters := none
 			if p := c.Spec.Parameters; p != nil {
@@ -195,9 +192,7 @@ func ipAddresses() *apis.Definition {
 			}
 			return nil
 		}),
-		apis.ValidateUpdate(func(_ context.Context, a, old *networkingv1.IPAddress) field.ErrorList {
-			return immutable(field.NewPath("spec", "parentRef"), a.Spec.ParentRef, old.Spec.ParentRef)
-		}),
+		constant("spec.parentRef", func(a *networkingv1.IPAddress) any { return a.Spec.ParentRef }),
 		table(func(a *networkingv1.IPAddress) []any {
 			p := value(a.Spec.ParentRef)
 			return []any{strings.ToLower(strings.Trim(p.Group+"."+p.Resource, ".")) + "/" + strings.Trim(p.Namespace+"/"+p.Name, "/")}

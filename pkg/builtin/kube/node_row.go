@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -43,7 +44,7 @@ func nodeRow(n *corev1.Node) []any {
 	return []any{
 		strings.Join(status, ","), orNone(nodeRoles(n)), info.KubeletVersion,
 		address(n, corev1.NodeInternalIP), address(n, corev1.NodeExternalIP),
-		orUnknown(info.OSImage), orUnknown(info.KernelVersion), orUnknown(info.ContainerRuntimeVersion),
+		cmp.Or(info.OSImage, unknown), cmp.Or(info.KernelVersion, unknown), cmp.Or(info.ContainerRuntimeVersion, unknown),
 	}
 }
 
@@ -67,11 +68,4 @@ func address(n *corev1.Node, kind corev1.NodeAddressType) string {
 		}
 	}
 	return none
-}
-
-func orUnknown(text string) string {
-	if text == "" {
-		return "<unknown>"
-	}
-	return text
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/utils/ptr"
 
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 )
@@ -27,10 +28,7 @@ func (gracefulPods) CheckGracefulDelete(_ context.Context, obj runtime.Object, o
 	if !ok || options == nil {
 		return false
 	}
-	seconds := value(pod.Spec.TerminationGracePeriodSeconds)
-	if options.GracePeriodSeconds != nil {
-		seconds = *options.GracePeriodSeconds
-	}
+	seconds := ptr.Deref(options.GracePeriodSeconds, value(pod.Spec.TerminationGracePeriodSeconds))
 	if seconds < 0 {
 		seconds = 1
 	}
@@ -100,7 +98,7 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	}
 	is.ActiveDeadlineSeconds = was.ActiveDeadlineSeconds
 	for _, t := range was.Tolerations {
-		if !keepsToleration(is.Tolerations, t) {
+		if !slices.ContainsFunc(is.Tolerations, func(have corev1.Toleration) bool { return have.MatchToleration(&t) }) {
 			errs = append(errs, field.Forbidden(path.Child("tolerations"),
 				"existing toleration can not be modified except its tolerationSeconds"))
 			break
@@ -127,13 +125,6 @@ func validatePodUpdate(_ context.Context, p, old *corev1.Pod) field.ErrorList {
 	return errs
 }
 
-func keepsToleration(list []corev1.Toleration, t corev1.Toleration) bool {
-	return slices.ContainsFunc(list, func(have corev1.Toleration) bool {
-		have.TolerationSeconds = t.TolerationSeconds
-		return have == t
-	})
-}
-
 func podIP(p *corev1.Pod) string {
 	if len(p.Status.PodIPs) > 0 {
 		return p.Status.PodIPs[0].IP
@@ -147,10 +138,8 @@ func podRow(p *corev1.Pod) []any {
 	if n := len(p.Spec.ReadinessGates); n > 0 {
 		met := 0
 		for _, gate := range p.Spec.ReadinessGates {
-			for _, c := range p.Status.Conditions {
-				if c.Type == gate.ConditionType && c.Status == corev1.ConditionTrue {
-					met++
-				}
+			if hasCondition(p, gate.ConditionType) {
+				met++
 			}
 		}
 		gates = fmt.Sprintf("%d/%d", met, n)

@@ -43,9 +43,7 @@ func defaultPodSpec(s *corev1.PodSpec) {
 	fill(&s.DNSPolicy, corev1.DNSClusterFirst)
 	fill(&s.SchedulerName, corev1.DefaultSchedulerName)
 	set(&s.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds)
-	if s.SecurityContext == nil {
-		s.SecurityContext = &corev1.PodSecurityContext{}
-	}
+	set(&s.SecurityContext, corev1.PodSecurityContext{})
 	// The field was renamed once: both names always have the same value.
 	fill(&s.ServiceAccountName, s.DeprecatedServiceAccount)
 	s.DeprecatedServiceAccount = s.ServiceAccountName

@@ -3,6 +3,7 @@ package kube
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,12 +115,9 @@ func exit(t *corev1.ContainerStateTerminated) string {
 }
 
 func hasCondition(p *corev1.Pod, kind corev1.PodConditionType) bool {
-	for _, c := range p.Status.Conditions {
-		if c.Type == kind && c.Status == corev1.ConditionTrue {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == kind && c.Status == corev1.ConditionTrue
+	})
 }
 
 // tally counts restarts and remembers the last.
@@ -139,5 +137,5 @@ func (t tally) String() string {
 	if t.restarts == 0 || t.last.IsZero() {
 		return fmt.Sprint(t.restarts)
 	}
-	return fmt.Sprintf("%d (%s ago)", t.restarts, since(&t.last, "<unknown>"))
+	return fmt.Sprintf("%d (%s ago)", t.restarts, since(&t.last, unknown))
 }

@@ -16,17 +16,17 @@ import (
 )
 
 func policy() apiGroup {
-	return apiGroup{policyv1.SchemeGroupVersion, policyDefinitions, nil, nil, func() []*apis.Definition {
-		return []*apis.Definition{
-			apis.Resource[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]("poddisruptionbudgets",
-				apis.ShortNames("pdb"), apis.StatusAndMetadata(),
-				apis.Validate(validateBudget),
-				table(func(b *policyv1.PodDisruptionBudget) []any {
-					return []any{limit(b.Spec.MinAvailable), limit(b.Spec.MaxUnavailable), b.Status.DisruptionsAllowed}
-				}, "Min Available", "Max Unavailable", "Allowed Disruptions#"),
-			),
-		}
-	}}
+	return apiGroup{policyv1.SchemeGroupVersion, policyDefinitions, nil, nil, []func() *apis.Definition{podDisruptionBudgets}}
+}
+
+func podDisruptionBudgets() *apis.Definition {
+	return apis.Resource[policyv1.PodDisruptionBudget, policyv1.PodDisruptionBudgetList]("poddisruptionbudgets",
+		apis.ShortNames("pdb"), apis.StatusAndMetadata(),
+		apis.Validate(validateBudget),
+		table(func(b *policyv1.PodDisruptionBudget) []any {
+			return []any{limit(b.Spec.MinAvailable), limit(b.Spec.MaxUnavailable), b.Status.DisruptionsAllowed}
+		}, "Min Available", "Max Unavailable", "Allowed Disruptions#"),
+	)
 }
 
 func limit(v *intstr.IntOrString) string {
@@ -55,26 +55,26 @@ func validateBudget(_ context.Context, b *policyv1.PodDisruptionBudget) field.Er
 }
 
 func scheduling() apiGroup {
-	return apiGroup{schedulingv1.SchemeGroupVersion, schedulingDefinitions, nil, nil, func() []*apis.Definition {
-		return []*apis.Definition{
-			apis.Resource[schedulingv1.PriorityClass, schedulingv1.PriorityClassList]("priorityclasses",
-				apis.ClusterScoped(), apis.ShortNames("pc"),
-				apis.Default(func(c *schedulingv1.PriorityClass) { set(&c.PreemptionPolicy, corev1.PreemptLowerPriority) }),
-				apis.Validate(validatePriorityClass),
-				apis.ValidateUpdate(func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
-					var errs field.ErrorList
-					if c.Value != old.Value {
-						errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
-					}
-					return append(errs, immutable(field.NewPath("preemptionPolicy"), c.PreemptionPolicy, old.PreemptionPolicy)...)
-				}),
-				table(func(c *schedulingv1.PriorityClass) []any {
-					return []any{int64(c.Value), boolean(&c.GlobalDefault, ""), string(value(c.PreemptionPolicy))}
-				}, "Value#", "Global-Default", "PreemptionPolicy"),
-				ageAt(4, 3),
-			),
-		}
-	}}
+	return apiGroup{schedulingv1.SchemeGroupVersion, schedulingDefinitions, nil, nil, []func() *apis.Definition{priorityClasses}}
+}
+
+func priorityClasses() *apis.Definition {
+	return apis.Resource[schedulingv1.PriorityClass, schedulingv1.PriorityClassList]("priorityclasses",
+		apis.ClusterScoped(), apis.ShortNames("pc"),
+		apis.Default(func(c *schedulingv1.PriorityClass) { set(&c.PreemptionPolicy, corev1.PreemptLowerPriority) }),
+		apis.Validate(validatePriorityClass),
+		apis.ValidateUpdate(func(_ context.Context, c, old *schedulingv1.PriorityClass) field.ErrorList {
+			var errs field.ErrorList
+			if c.Value != old.Value {
+				errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
+			}
+			return append(errs, immutable(field.NewPath("preemptionPolicy"), c.PreemptionPolicy, old.PreemptionPolicy)...)
+		}),
+		table(func(c *schedulingv1.PriorityClass) []any {
+			return []any{int64(c.Value), boolean(&c.GlobalDefault, ""), string(value(c.PreemptionPolicy))}
+		}, "Value#", "Global-Default", "PreemptionPolicy"),
+		ageAt(4, 3),
+	)
 }
 
 // highestPriority is the limit for classes other than those of the system.
@@ -91,15 +91,13 @@ func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) fie
 }
 
 func node() apiGroup {
-	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, noderules.RegisterValidations, nil, func() []*apis.Definition {
-		return []*apis.Definition{
-			apis.Resource[nodev1.RuntimeClass, nodev1.RuntimeClassList]("runtimeclasses",
-				apis.ClusterScoped(), apis.NoGeneration(),
-				apis.ValidateUpdate(func(_ context.Context, c, old *nodev1.RuntimeClass) field.ErrorList {
-					return immutable(field.NewPath("handler"), c.Handler, old.Handler)
-				}),
-				table(func(c *nodev1.RuntimeClass) []any { return []any{c.Handler} }, "Handler"),
-			),
-		}
-	}}
+	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, noderules.RegisterValidations, nil, []func() *apis.Definition{runtimeClasses}}
+}
+
+func runtimeClasses() *apis.Definition {
+	return apis.Resource[nodev1.RuntimeClass, nodev1.RuntimeClassList]("runtimeclasses",
+		apis.ClusterScoped(), apis.NoGeneration(),
+		constant("handler", func(c *nodev1.RuntimeClass) any { return c.Handler }),
+		table(func(c *nodev1.RuntimeClass) []any { return []any{c.Handler} }, "Handler"),
+	)
 }

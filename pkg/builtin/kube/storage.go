@@ -16,10 +16,8 @@ import (
 )
 
 func storage() apiGroup {
-	return apiGroup{storagev1.SchemeGroupVersion, storageDefinitions, storagerules.RegisterValidations, nil, func() []*apis.Definition {
-		return []*apis.Definition{
-			storageClasses(), volumeAttachments(), volumeAttributesClasses(), csiDrivers(), csiNodes(), csiStorageCapacities(),
-		}
+	return apiGroup{storagev1.SchemeGroupVersion, storageDefinitions, storagerules.RegisterValidations, nil, []func() *apis.Definition{
+		storageClasses, volumeAttachments, volumeAttributesClasses, csiDrivers, csiNodes, csiStorageCapacities,
 	}}
 }
 
@@ -74,9 +72,7 @@ func volumeAttachments() *apis.Definition {
 			}
 			return errs
 		}),
-		apis.ValidateUpdate(func(_ context.Context, a, old *storagev1.VolumeAttachment) field.ErrorList {
-			return immutable(field.NewPath("spec"), a.Spec, old.Spec)
-		}),
+		constant("spec", func(a *storagev1.VolumeAttachment) any { return a.Spec }),
 		table(func(a *storagev1.VolumeAttachment) []any {
 			return []any{a.Spec.Attacher, value(a.Spec.Source.PersistentVolumeName), a.Spec.NodeName, boolean(&a.Status.Attached, "")}
 		}, "Attacher", "PV", "Node", "Attached"),
@@ -122,11 +118,8 @@ func csiDrivers() *apis.Definition {
 			return check.OneOf(field.NewPath("spec", "fsGroupPolicy"), value(d.Spec.FSGroupPolicy), storagev1.FileFSGroupPolicy,
 				storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 		}),
-		apis.ValidateUpdate(func(_ context.Context, d, old *storagev1.CSIDriver) field.ErrorList {
-			spec, is, was := field.NewPath("spec"), &d.Spec, &old.Spec
-			errs := immutable(spec.Child("attachRequired"), is.AttachRequired, was.AttachRequired)
-			return append(errs, immutable(spec.Child("volumeLifecycleModes"), is.VolumeLifecycleModes, was.VolumeLifecycleModes)...)
-		}),
+		constant("spec.attachRequired", func(d *storagev1.CSIDriver) any { return d.Spec.AttachRequired }),
+		constant("spec.volumeLifecycleModes", func(d *storagev1.CSIDriver) any { return d.Spec.VolumeLifecycleModes }),
 		table(csiDriverRow, "AttachRequired", "PodInfoOnMount", "StorageCapacity", "TokenRequests", "RequiresRepublish", "Modes"),
 	)
 }
@@ -177,10 +170,8 @@ func csiStorageCapacities() *apis.Definition {
 		apis.Validate(func(_ context.Context, c *storagev1.CSIStorageCapacity) field.ErrorList {
 			return check.Required(field.NewPath("storageClassName"), c.StorageClassName)
 		}),
-		apis.ValidateUpdate(func(_ context.Context, c, old *storagev1.CSIStorageCapacity) field.ErrorList {
-			errs := immutable(field.NewPath("nodeTopology"), c.NodeTopology, old.NodeTopology)
-			return append(errs, immutable(field.NewPath("storageClassName"), c.StorageClassName, old.StorageClassName)...)
-		}),
+		constant("nodeTopology", func(c *storagev1.CSIStorageCapacity) any { return c.NodeTopology }),
+		constant("storageClassName", func(c *storagev1.CSIStorageCapacity) any { return c.StorageClassName }),
 		table(func(c *storagev1.CSIStorageCapacity) []any {
 			capacity := "<unset>"
 			if c.Capacity != nil {

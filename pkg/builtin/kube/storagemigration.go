@@ -21,17 +21,17 @@ type migration = storagemigrationv1.StorageVersionMigration
 
 func storageMigration() apiGroup {
 	definitions, rules := storageMigrationDefinitions, storagemigrationrules.RegisterValidations
-	return apiGroup{storagemigrationv1.SchemeGroupVersion, definitions, rules, nil, func() []*apis.Definition {
-		return []*apis.Definition{
-			apis.Resource[migration, storagemigrationv1.StorageVersionMigrationList]("storageversionmigrations",
-				apis.ClusterScoped(), apis.Status(), apis.NoGeneration(),
-				apis.Validate(validateMigration),
-				apis.ValidateUpdate(validateMigrationUpdate),
-				table(func(m *migration) []any { return []any{m.Spec.Resource.String(), migrationState(m)} }, "Resource", "Status"),
-				ageAt(3, -1),
-			),
-		}
-	}}
+	return apiGroup{storagemigrationv1.SchemeGroupVersion, definitions, rules, nil, []func() *apis.Definition{migrations}}
+}
+
+func migrations() *apis.Definition {
+	return apis.Resource[migration, storagemigrationv1.StorageVersionMigrationList]("storageversionmigrations",
+		apis.ClusterScoped(), apis.Status(), apis.NoGeneration(),
+		apis.Validate(validateMigration),
+		apis.ValidateUpdate(validateMigrationUpdate),
+		table(func(m *migration) []any { return []any{m.Spec.Resource.String(), migrationState(m)} }, "Resource", "Status"),
+		ageAt(3, -1),
+	)
 }
 
 // migrationState is the last of the known conditions that is true.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"strings"
 
@@ -123,7 +124,7 @@ func volumeRow(v *corev1.PersistentVolume) []any {
 	}
 	return []any{
 		quantity(v.Spec.Capacity), modesText(v.Spec.AccessModes), string(v.Spec.PersistentVolumeReclaimPolicy), phase, claim,
-		v.Spec.StorageClassName, orUnset(v.Spec.VolumeAttributesClassName), v.Status.Reason, modeText(v.Spec.VolumeMode),
+		v.Spec.StorageClassName, orUnset(v.Spec.VolumeAttributesClassName), v.Status.Reason, orUnset(v.Spec.VolumeMode),
 	}
 }
 
@@ -138,7 +139,7 @@ func claimRow(c *corev1.PersistentVolumeClaim) []any {
 	}
 	return []any{
 		phase, c.Spec.VolumeName, capacity, modes, value(c.Spec.StorageClassName),
-		orUnset(c.Spec.VolumeAttributesClassName), modeText(c.Spec.VolumeMode),
+		orUnset(c.Spec.VolumeAttributesClassName), orUnset(c.Spec.VolumeMode),
 	}
 }
 
@@ -147,19 +148,8 @@ func quantity(list corev1.ResourceList) string {
 	return size.String()
 }
 
-func orUnset(text *string) string {
-	if value(text) == "" {
-		return "<unset>"
-	}
-	return *text
-}
-
-func modeText(mode *corev1.PersistentVolumeMode) string {
-	if mode == nil {
-		return "<unset>"
-	}
-	return string(*mode)
-}
+// orUnset is the text of a cell that may be left out.
+func orUnset[T ~string](text *T) string { return cmp.Or(string(value(text)), "<unset>") }
 
 // modesText is the abbreviations of access modes in a fixed order.
 func modesText(modes []corev1.PersistentVolumeAccessMode) string {

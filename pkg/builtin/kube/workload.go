@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
@@ -35,6 +37,13 @@ func immutable[T any](path *field.Path, is, was T) field.ErrorList {
 	return apivalidation.ValidateImmutableField(is, was, path)
 }
 
+// constant is the option for a field that never changes, "spec.selector".
+func constant[T any](name string, get func(*T) any) apis.Option {
+	return apis.ValidateUpdate(func(_ context.Context, obj, old *T) field.ErrorList {
+		return immutable(field.NewPath(name), get(obj), get(old))
+	})
+}
+
 // validateWorkload checks what all workloads have in common: a selector that
 // matches the template, whose pods are to run forever.
 func validateWorkload(kind string, selector *metav1.LabelSelector, template *corev1.PodTemplateSpec) field.ErrorList {
@@ -47,22 +56,22 @@ func validateWorkload(kind string, selector *metav1.LabelSelector, template *cor
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		errs = append(errs, field.Invalid(path, selector, "empty selector is invalid for "+kind))
 	}
-	return append(errs, validateTemplate(&template.ObjectMeta, &template.Spec, selector, spec.Child("template"))...)
+	return append(errs, validateTemplate(template, selector, spec.Child("template"))...)
 }
 
 // validateTemplate checks the template of a workload that runs forever.
-func validateTemplate(meta *metav1.ObjectMeta, pod *corev1.PodSpec, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+func validateTemplate(t *corev1.PodTemplateSpec, selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if s, err := metav1.LabelSelectorAsSelector(selector); err == nil && !s.Empty() && !s.Matches(labels.Set(meta.Labels)) {
-		errs = append(errs, field.Invalid(path.Child("metadata", "labels"), meta.Labels,
+	if s, err := metav1.LabelSelectorAsSelector(selector); err == nil && !s.Empty() && !s.Matches(labels.Set(t.Labels)) {
+		errs = append(errs, field.Invalid(path.Child("metadata", "labels"), t.Labels,
 			"`selector` does not match template `labels`"))
 	}
-	errs = append(errs, validatePodTemplate(&corev1.PodTemplateSpec{ObjectMeta: *meta, Spec: *pod}, path)...)
-	if pod.RestartPolicy != corev1.RestartPolicyAlways {
-		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), pod.RestartPolicy,
+	errs = append(errs, validatePodTemplate(t, path)...)
+	if t.Spec.RestartPolicy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy,
 			[]corev1.RestartPolicy{corev1.RestartPolicyAlways}))
 	}
-	if pod.ActiveDeadlineSeconds != nil {
+	if t.Spec.ActiveDeadlineSeconds != nil {
 		errs = append(errs, field.Forbidden(path.Child("spec", "activeDeadlineSeconds"),
 			"activeDeadlineSeconds in ReplicaSet is not Supported"))
 	}
@@ -128,20 +137,13 @@ func validateContainer(c *corev1.Container, names, volumes map[string]bool, path
 	}
 	for i, m := range c.VolumeMounts {
 		at := path.Child("volumeMounts").Index(i)
-		errs = append(errs, missingVolume(at, m.Name, volumes)...)
+		errs = append(errs, check.Required(at.Child("name"), m.Name)...)
+		if m.Name != "" && !volumes[m.Name] {
+			errs = append(errs, field.NotFound(at.Child("name"), m.Name))
+		}
 		errs = append(errs, check.Required(at.Child("mountPath"), m.MountPath)...)
 	}
 	return errs
-}
-
-func missingVolume(at *field.Path, name string, volumes map[string]bool) field.ErrorList {
-	switch {
-	case name == "":
-		return field.ErrorList{field.Required(at.Child("name"), "")}
-	case !volumes[name]:
-		return field.ErrorList{field.NotFound(at.Child("name"), name)}
-	}
-	return nil
 }
 
 // uniqueLabel checks a name among its siblings and adds it to them.
@@ -149,8 +151,7 @@ func uniqueLabel(name string, taken map[string]bool, path *field.Path) field.Err
 	if name == "" {
 		return field.ErrorList{field.Required(path, "")}
 	}
-	var errs field.ErrorList
-	errs = append(errs, check.Messages(path, name, validation.IsDNS1123Label(name))...)
+	errs := check.Messages(path, name, validation.IsDNS1123Label(name))
 	if taken[name] {
 		errs = append(errs, field.Duplicate(path, name))
 	}
@@ -166,9 +167,7 @@ func checkIntOrPercent(v *intstr.IntOrString, path *field.Path) field.ErrorList 
 	if v.Type == intstr.Int {
 		return notNegative(path, v.IntVal)
 	}
-	var errs field.ErrorList
-	errs = append(errs, check.Messages(path, v.StrVal, validation.IsValidPercent(v.StrVal))...)
-	return errs
+	return check.Messages(path, v.StrVal, validation.IsValidPercent(v.StrVal))
 }
 
 // ratio is a cell such as 1/2.

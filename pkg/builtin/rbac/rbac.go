@@ -22,7 +22,6 @@ package rbac
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"sync"
 
@@ -39,7 +38,7 @@ import (
 type Roles struct{}
 
 // Install adds roles to the group, and the admission plugin.
-func (Roles) Install(p *controlplane.Plan) error { return serve(p, roles) }
+func (Roles) Install(p *controlplane.Plan) error { return serve(p, defineRoles()) }
 
 // ClusterRoles is the part that serves clusterroles, with the admission plugin
 // ClusterRoleEscalation. An aggregationRule, which can gather any rules, is
@@ -47,33 +46,33 @@ func (Roles) Install(p *controlplane.Plan) error { return serve(p, roles) }
 type ClusterRoles struct{}
 
 // Install adds clusterroles to the group, and the admission plugin.
-func (ClusterRoles) Install(p *controlplane.Plan) error { return serve(p, clusterRoles) }
+func (ClusterRoles) Install(p *controlplane.Plan) error { return serve(p, defineClusterRoles()) }
 
 // RoleBindings is the part that serves rolebindings, with the admission plugin
 // RoleBindingEscalation.
 type RoleBindings struct{}
 
 // Install adds rolebindings to the group, and the admission plugin.
-func (RoleBindings) Install(p *controlplane.Plan) error { return serve(p, roleBindings) }
+func (RoleBindings) Install(p *controlplane.Plan) error { return serve(p, defineRoleBindings()) }
 
 // ClusterRoleBindings is the part that serves clusterrolebindings, with the
 // admission plugin ClusterRoleBindingEscalation.
 type ClusterRoleBindings struct{}
 
 // Install adds clusterrolebindings to the group, and the admission plugin.
-func (ClusterRoleBindings) Install(p *controlplane.Plan) error { return serve(p, clusterRoleBindings) }
+func (ClusterRoleBindings) Install(p *controlplane.Plan) error {
+	return serve(p, defineClusterRoleBindings())
+}
 
 // All is every part of the package.
 func All() controlplane.Part {
 	return controlplane.Parts{Roles{}, ClusterRoles{}, RoleBindings{}, ClusterRoleBindings{}}
 }
 
-// The names of the resources.
+// The names of the resources that can be bound.
 const (
-	roles               = "roles"
-	clusterRoles        = "clusterroles"
-	roleBindings        = "rolebindings"
-	clusterRoleBindings = "clusterrolebindings"
+	roles        = "roles"
+	clusterRoles = "clusterroles"
 )
 
 // shared is the group, made once per process: its scheme and definitions are
@@ -84,12 +83,9 @@ var shared = sync.OnceValue(func() *apis.Group {
 })
 
 // serve adds one resource of the group to a plane, and its guard.
-func serve(p *controlplane.Plan, name string) error {
-	g := shared()
-	i := slices.IndexFunc(g.Resources(), func(d *apis.Definition) bool { return d.Name() == name })
-	d := g.Resources()[i]
-	p.Admit(d.Kind()+"Escalation", newGuard(name))
-	return g.Serve(p, d)
+func serve(p *controlplane.Plan, d *apis.Definition) error {
+	p.Admit(d.Kind()+"Escalation", newGuard(d.Name()))
+	return shared().Serve(p, d)
 }
 
 // options are what all resources of the group have in common.
@@ -107,7 +103,7 @@ func defineClusterRoles() *apis.Definition {
 }
 
 func defineRoleBindings() *apis.Definition {
-	return apis.Resource[rbacv1.RoleBinding, rbacv1.RoleBindingList](roleBindings, options(
+	return apis.Resource[rbacv1.RoleBinding, rbacv1.RoleBindingList]("rolebindings", options(
 		apis.Default(func(b *rbacv1.RoleBinding) { fillIn(&b.RoleRef, b.Subjects) }),
 		apis.Validate(validateRoleBinding),
 		apis.ValidateUpdate(func(_ context.Context, b, old *rbacv1.RoleBinding) field.ErrorList {
@@ -119,7 +115,7 @@ func defineRoleBindings() *apis.Definition {
 }
 
 func defineClusterRoleBindings() *apis.Definition {
-	return apis.Resource[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList](clusterRoleBindings, options(
+	return apis.Resource[rbacv1.ClusterRoleBinding, rbacv1.ClusterRoleBindingList]("clusterrolebindings", options(
 		apis.ClusterScoped(),
 		apis.Default(func(b *rbacv1.ClusterRoleBinding) { fillIn(&b.RoleRef, b.Subjects) }),
 		apis.Validate(validateClusterRoleBinding),

@@ -51,39 +51,25 @@ func (r reader) Bindings(namespace string, _ held.Key) ([]*rbacv1.RoleBinding, e
 	if known {
 		return all, nil
 	}
-	var err error
+	// Where a kind of binding is not served, none binds anybody.
+	options := metav1.ListOptions{ResourceVersion: r.version}
 	if namespace == "" {
-		all, err = r.clusterWide()
+		list, err := r.client.ClusterRoleBindings().List(r.ctx, options)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		for i := range list.Items {
+			all = append(all, (*rbacv1.RoleBinding)(&list.Items[i])) // it has the same fields
+		}
 	} else {
-		all, err = r.inNamespace(namespace)
-	}
-	if err != nil && !apierrors.IsNotFound(err) { // where a kind of binding is not served, none binds anybody
-		return nil, err
+		list, err := r.client.RoleBindings(namespace).List(r.ctx, options)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, err
+		}
+		for i := range list.Items {
+			all = append(all, &list.Items[i])
+		}
 	}
 	r.bindings[namespace] = all
-	return all, nil
-}
-
-func (r reader) clusterWide() ([]*rbacv1.RoleBinding, error) {
-	list, err := r.client.ClusterRoleBindings().List(r.ctx, metav1.ListOptions{ResourceVersion: r.version})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*rbacv1.RoleBinding, 0, len(list.Items))
-	for i := range list.Items {
-		all = append(all, (*rbacv1.RoleBinding)(&list.Items[i])) // it has the same fields
-	}
-	return all, nil
-}
-
-func (r reader) inNamespace(namespace string) ([]*rbacv1.RoleBinding, error) {
-	list, err := r.client.RoleBindings(namespace).List(r.ctx, metav1.ListOptions{ResourceVersion: r.version})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*rbacv1.RoleBinding, 0, len(list.Items))
-	for i := range list.Items {
-		all = append(all, &list.Items[i])
-	}
 	return all, nil
 }
