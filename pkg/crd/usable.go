@@ -61,6 +61,8 @@ func (u usable) Create(ctx context.Context, key string, object, out runtime.Obje
 }
 
 // GuaranteedUpdate implements storage.Interface.
+//
+//nolint:revive // the parameters are those of storage.Interface
 func (u usable) GuaranteedUpdate(
 	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,

@@ -91,7 +91,9 @@ func validatePriorityClass(_ context.Context, c *schedulingv1.PriorityClass) fie
 }
 
 func node() apiGroup {
-	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, noderules.RegisterValidations, nil, []func() *apis.Definition{runtimeClasses}}
+	return apiGroup{nodev1.SchemeGroupVersion, nodeDefinitions, noderules.RegisterValidations, nil, []func() *apis.Definition{
+		runtimeClasses,
+	}}
 }
 
 func runtimeClasses() *apis.Definition {
