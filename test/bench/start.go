@@ -38,11 +38,16 @@ func measureStart(ctx context.Context, l *lab, t target) error {
 }
 
 // with runs f on a server that was just started on an empty directory.
-func with(ctx context.Context, l *lab, t target, f func(*server) error) (err error) {
+func with(ctx context.Context, l *lab, t target, f func(*server) error) error {
 	dir, err := l.fresh()
 	if err != nil {
 		return err
 	}
+	return on(ctx, t, dir, f)
+}
+
+// on runs f on a server that was just started on a directory.
+func on(ctx context.Context, t target, dir string, f func(*server) error) (err error) {
 	s, err := t.start(ctx, dir, "start")
 	if err != nil {
 		return err
