@@ -56,7 +56,7 @@ func (u usable) Create(ctx context.Context, key string, object, out runtime.Obje
 	if err := u.Interface.Create(ctx, key, object, out, ttl); err != nil {
 		return err
 	}
-	u.await(ctx, key, out)
+	u.await(ctx, out)
 	return nil
 }
 
@@ -71,33 +71,26 @@ func (u usable) GuaranteedUpdate(
 		return err
 	}
 	if info, ok := request.RequestInfoFrom(ctx); ok && info.Subresource == "" && (info.Verb == "update" || info.Verb == "patch") {
-		u.await(ctx, key, out)
+		u.await(ctx, out)
 	}
 	return nil
 }
 
 // await returns when the CRD that was written can be used, will not be, or is waited for
-// in vain. A client can go on with the object it gets: it has the conditions written since.
-func (u usable) await(ctx context.Context, key string, out runtime.Object) {
+// in vain. What is answered stays as it was written: a client may watch from its version
+// on until the CRD is established.
+func (u usable) await(ctx context.Context, out runtime.Object) {
 	written, ok := out.(*apiextensions.CustomResourceDefinition)
 	if !ok || written.DeletionTimestamp != nil {
 		return
 	}
-	within, cancel := context.WithTimeout(ctx, usablePatience)
+	ctx, cancel := context.WithTimeout(ctx, usablePatience)
 	defer cancel()
-	crd, err := u.groups.await(within, written.Name, written.Generation, 0)
+	crd, err := u.groups.await(ctx, written.Name, written.Generation, 0)
 	if err == nil && crd != nil {
-		err = u.groups.plane.AwaitDiscovery(within, served(crd))
+		err = u.groups.plane.AwaitDiscovery(ctx, served(crd))
 	}
 	if err != nil || crd == nil {
 		klog.FromContext(ctx).V(1).Info("Answered the write of a CRD that cannot be used yet", "name", written.Name, "reason", err)
-	}
-	if apiextensions.IsCRDConditionTrue(written, apiextensions.Established) {
-		return
-	}
-	now := &apiextensions.CustomResourceDefinition{}
-	err = u.Get(ctx, key, storage.GetOptions{}, now)
-	if err == nil && now.UID == written.UID && now.Generation == written.Generation {
-		*written = *now
 	}
 }
