@@ -55,11 +55,10 @@ func (s slow) Write(b []byte) (int, error) {
 // Unwrap implements responsewriter.UserProvidedDecorator.
 func (s slow) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// TestEstablishedIsUsable: who has seen that a CRD is established finds its resource
-// in every way, and who has seen it deleted in none, however late the server's own
-// informers are.
-func TestEstablishedIsUsable(t *testing.T) {
-	t.Parallel()
+// startDelayed starts a plane that is told late, with a client that is not, and a CRD to
+// create.
+func startDelayed(t *testing.T) (plane, dynamic.Interface, *unstructured.Unstructured) {
+	t.Helper()
 	p := start(t, delayed())
 	p.config.UserAgent = testAgent
 	c, err := dynamic.NewForConfig(p.config)
@@ -67,9 +66,17 @@ func TestEstablishedIsUsable(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.DynamicClient = c
-	def := definition(t, "widgets", "Widget", `
+	return p, c, definition(t, "widgets", "Widget", `
 versions:
 - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, description: what it is}}}}}`)
+}
+
+// TestEstablishedIsUsable: who has seen that a CRD is established finds its resource
+// in every way, and who has seen it deleted in none, however late the server's own
+// informers are.
+func TestEstablishedIsUsable(t *testing.T) {
+	t.Parallel()
+	p, c, def := startDelayed(t)
 	w, err := c.Resource(crds).Watch(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -102,18 +109,9 @@ versions:
 // written, so that a watch from there sees the condition.
 func TestWrittenIsUsable(t *testing.T) {
 	t.Parallel()
-	p := start(t, delayed())
-	p.config.UserAgent = testAgent
-	c, err := dynamic.NewForConfig(p.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.DynamicClient = c
+	p, c, def := startDelayed(t)
 	listed(t, p, nil) // the APIServices are registered from now on
-	written, err := c.Resource(crds).Create(t.Context(), definition(t, "widgets", "Widget", `
-versions:
-- {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, description: what it is}}}}}`),
-		metav1.CreateOptions{})
+	written, err := c.Resource(crds).Create(t.Context(), def, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
