@@ -17,6 +17,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/rbac"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // prepare brings the default roles up to date, and waits until the authorizer
@@ -108,12 +109,7 @@ func (r *roles) awaitDefaults(
 func (r *roles) aggregate(ctx context.Context, plane *controlplane.Plane) error {
 	client := plane.Client().RbacV1()
 	wake := make(chan struct{}, 1)
-	changed := func() {
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	}
+	changed := func() { signal.Wake(wake) }
 	registration, err := r.cache.changes.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(any) { changed() },
 		UpdateFunc: func(_, _ any) { changed() },

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 const (
@@ -27,19 +28,13 @@ const (
 // context ends.
 func keepDefaults(ctx context.Context, plane *controlplane.Plane) error {
 	noticed := make(chan struct{}, 1)
-	notice := func() {
-		select {
-		case noticed <- struct{}{}:
-		default: // a check is due already
-		}
-	}
 	// The informers belong to the plane. This work may end earlier, when it loses
 	// its Lease, and start again.
 	flow := plane.Informers().Flowcontrol().V1()
 	for _, informer := range []cache.SharedIndexInformer{flow.FlowSchemas().Informer(), flow.PriorityLevelConfigurations().Informer()} {
 		handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			UpdateFunc: func(any, any) { notice() },
-			DeleteFunc: func(any) { notice() },
+			UpdateFunc: func(any, any) { signal.Wake(noticed) },
+			DeleteFunc: func(any) { signal.Wake(noticed) },
 		})
 		if err != nil {
 			return err

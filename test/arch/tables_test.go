@@ -25,7 +25,7 @@ var mayImport = map[string][]string{
 	// Parts.
 	"pkg/builtin/core": {
 		"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/...", "pkg/internal/catalog", "pkg/internal/check",
-		"pkg/internal/terminator",
+		"pkg/internal/signal", "pkg/internal/terminator",
 	},
 	"pkg/builtin/coordination":          {"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/..."},
 	"pkg/builtin/admissionregistration": {"pkg/controlplane", "pkg/apis", "pkg/internal/openapi/...", "pkg/internal/check", "pkg/internal/retry"},
@@ -43,11 +43,11 @@ var mayImport = map[string][]string{
 		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/upstream",
 	},
 	"pkg/authn":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki"},
-	"pkg/authz":          {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac"},
+	"pkg/authz":          {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac", "pkg/internal/signal"},
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
 	"pkg/auditing":       {"pkg/controlplane"},
 	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
-	"pkg/fairness":       {"pkg/controlplane", "pkg/feed", "pkg/internal/loopback"},
+	"pkg/fairness":       {"pkg/controlplane", "pkg/feed", "pkg/internal/loopback", "pkg/internal/signal"},
 	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/feed", "pkg/internal/retry"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/quota":          {"pkg/controlplane", "pkg/builtin/core", "pkg/feed", "pkg/internal/retry"},
@@ -65,9 +65,9 @@ var mayImport = map[string][]string{
 	"pkg/planetest": {"pkg/...", "pkg/internal/signal"},
 
 	// Storage.
-	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock", "pkg/internal/metrics"},
+	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock", "pkg/internal/metrics", "pkg/internal/signal"},
 	"pkg/storage/memory": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/revision"},
-	"pkg/storage/sqlite": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/filelock", "pkg/internal/revision"},
+	"pkg/storage/sqlite": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/filelock", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/storage/kine":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/secretfile"},
 
 	"pkg/storage/kine/postgres": {"pkg/controlplane", "pkg/storage/kine"},

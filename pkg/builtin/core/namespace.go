@@ -18,6 +18,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/terminator"
 )
 
@@ -74,24 +75,19 @@ func immortal() []string { return []string{metav1.NamespaceDefault, metav1.Names
 // awaitNamespaces returns when the informer has the namespaces: for one that it lacks,
 // admission asks the server with every write.
 func awaitNamespaces(ctx context.Context, informer cache.SharedIndexInformer, names ...string) error {
-	added := make(chan struct{}, 1)
-	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) {
-		select {
-		case added <- struct{}{}:
-		default: // a check is due already
-		}
-	}})
+	var added signal.Change
+	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { added.Announce() }})
 	if err != nil {
 		return err
 	}
 	defer func() { _ = informer.RemoveEventHandler(handler) }() // the handler is registered
 	for _, name := range names {
-		for _, found, _ := informer.GetStore().GetByKey(name); !found; _, found, _ = informer.GetStore().GetByKey(name) {
-			select {
-			case <-added:
-			case <-ctx.Done():
-				return fmt.Errorf("namespace %q is not yet visible to admission: %w", name, context.Cause(ctx))
-			}
+		err := added.Await(ctx, func() bool {
+			_, found, _ := informer.GetStore().GetByKey(name) // the error is always nil
+			return found
+		})
+		if err != nil {
+			return fmt.Errorf("namespace %q is not yet visible to admission: %w", name, err)
 		}
 	}
 	return nil

@@ -78,7 +78,7 @@ func (t *terminator) empty(ctx context.Context, s *catalog.Served, w *waits, nam
 // emptyOthers deletes the namespace's objects of resources outside the plane's
 // storage: those of a group version of another server, or of none.
 func (t *terminator) emptyOthers(ctx context.Context, at schema.GroupVersion, others []catalog.Target, namespace string, r *remains) {
-	each(ctx, others, func(res catalog.Target) {
+	each(others, func(res catalog.Target) {
 		ctx, cancel := context.WithTimeout(ctx, outsideTimeout)
 		defer cancel()
 		err := t.deleteAll(ctx, res, namespace)
@@ -101,11 +101,11 @@ func (t *terminator) emptyStored(ctx context.Context, s *catalog.Served, namespa
 		return err
 	}
 	here := schema.GroupVersion{}
-	each(ctx, t.held(s, namespace), func(res catalog.Target) { r.fail(here, res, t.deleteAll(ctx, res, namespace)) })
+	each(t.held(s, namespace), func(res catalog.Target) { r.fail(here, res, t.deleteAll(ctx, res, namespace)) })
 	if err := t.feed.CatchUp(ctx); err != nil {
 		return err
 	}
-	each(ctx, t.held(s, namespace), func(res catalog.Target) { r.fail(here, res, t.look(ctx, res, namespace, r)) })
+	each(t.held(s, namespace), func(res catalog.Target) { r.fail(here, res, t.look(ctx, res, namespace, r)) })
 	return nil
 }
 
@@ -146,9 +146,10 @@ func (t *terminator) unlisted(resources map[schema.GroupResource]bool, namespace
 	return slices.Collect(maps.Values(seen))
 }
 
-// each calls f for every target, a few at a time, until the context ends.
-func each(ctx context.Context, targets []catalog.Target, f func(catalog.Target)) {
-	workqueue.ParallelizeUntil(ctx, atOnce, len(targets), func(i int) { f(targets[i]) })
+// each calls f for every target, a few at a time. It skips none when time is over: a
+// target that was not asked would pass for an empty one.
+func each(targets []catalog.Target, f func(catalog.Target)) {
+	workqueue.ParallelizeUntil(context.Background(), atOnce, len(targets), func(i int) { f(targets[i]) })
 }
 
 // deleteAll deletes a resource's objects in the namespace, with their dependents.
@@ -189,10 +190,11 @@ func (t *terminator) look(ctx context.Context, res catalog.Target, namespace str
 
 // pages calls f for every object, a page at a time. A resource that is gone has none.
 func pages(ctx context.Context, objects metadata.ResourceInterface, f func(*metav1.PartialObjectMetadata) error) error {
-	list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	p := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		return objects.List(ctx, options)
-	}
-	return retry.UnlessGone(pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
+	})
+	p.FullListIfExpired = false // the next try begins anew, page by page
+	return retry.UnlessGone(p.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error {
 		return f(o.(*metav1.PartialObjectMetadata))
 	}))
 }

@@ -10,6 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
@@ -74,5 +76,28 @@ func TestHeld(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"/v1, Resource=configmaps", "example.com/v2, Resource=gadgets"}, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestTimeIsOver: a resource that there was no time to ask counts as failed, not as empty.
+func TestTimeIsOver(t *testing.T) {
+	t.Parallel()
+	objects, err := metadata.NewForConfig(&rest.Config{Host: "127.0.0.1:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fruit := schema.GroupVersion{Group: "fruit.example.com", Version: "v1"}
+	var others []catalog.Target
+	for _, name := range []string{"apples", "pears", "plums"} {
+		others = append(others, catalog.Target{
+			GroupVersionResource: fruit.WithResource(name), Namespaced: true, Verbs: []string{"list", "deletecollection"},
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := &remains{}
+	(&terminator{objects: objects}).emptyOthers(ctx, fruit, others, "shop", r)
+	if len(r.failed) != len(others) || !r.blocks() {
+		t.Errorf("%d resources: %d failed: %v", len(others), len(r.failed), r.failed)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 const (
@@ -99,10 +100,7 @@ func (k *keeper) measured() metrics.Storage {
 // refused wakes the keeper after etcd refused a write, and tells whether it may
 // find room.
 func (k *keeper) refused() bool {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
+	signal.Wake(k.wake)
 	return !k.full.Load()
 }
 

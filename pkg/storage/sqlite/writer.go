@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 const (
@@ -164,10 +165,7 @@ func (w *writer) checkpoint(b *batch) {
 		return
 	}
 	w.rows, w.bytes = 0, 0
-	select {
-	case w.due <- struct{}{}:
-	default:
-	}
+	signal.Wake(w.due)
 }
 
 // batch is what one transaction writes.

@@ -155,10 +155,17 @@ func same(a, b string) bool {
 }
 
 // duplicate copies a program.
-func duplicate(from, to string) error {
-	content, err := os.ReadFile(from)
+func duplicate(from, to string) (err error) {
+	in, err := os.Open(from)
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(to, content, 0o755)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	_, err = io.Copy(out, in)
+	return err
 }
