@@ -20,7 +20,7 @@ func command() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(serveCommand(), storageCommand(), envtest.Command(), versionCommand())
+	root.AddCommand(serveCommand(), configCommand(), storageCommand(), envtest.Command(), versionCommand())
 	return root
 }
 

@@ -16,6 +16,7 @@ package authn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -49,6 +50,9 @@ type Admin struct {
 	// Hosts are further names and addresses the serving certificate is valid for.
 	// Empty: localhost, 127.0.0.1, ::1 and the listening address.
 	Hosts []string
+	// Address is how clients reach the server, for the kubeconfig: HOST, with the port
+	// that the server listens at, or HOST:PORT. Empty: the listening address.
+	Address string
 	// User is the administrator's name. Empty: "sailplane-admin".
 	User string
 	// Groups are the administrator's groups. Empty: system:masters, which may
@@ -64,6 +68,11 @@ func (Admin) Install(*controlplane.Plan) error { return controlplane.ErrServerOn
 
 // InstallServer declares the identity, the client certificate authenticator and the kubeconfig.
 func (a Admin) InstallServer(p *controlplane.ServerPlan) error {
+	if a.Address != "" {
+		if _, err := pki.URLOf(a.Address, &net.TCPAddr{}); err != nil {
+			return fmt.Errorf("field Address: %w", err)
+		}
+	}
 	if a.Dir == "" && a.Kubeconfig != "" {
 		a.Dir = filepath.Join(filepath.Dir(a.Kubeconfig), "pki")
 	}
@@ -151,7 +160,13 @@ func (i *identity) writeKubeconfig() error {
 	if err != nil {
 		return err
 	}
-	return pki.WriteKubeconfig(i.Kubeconfig, l.identity.Kubeconfig(endpoint.URL, ""))
+	url := endpoint.URL
+	if i.Address != "" {
+		if url, err = pki.URLOf(i.Address, i.addr); err != nil {
+			return fmt.Errorf("field Address: %w", err)
+		}
+	}
+	return pki.WriteKubeconfig(i.Kubeconfig, l.identity.Kubeconfig(url, ""))
 }
 
 // follow reloads the folder when its certificates change or are due for renewal,

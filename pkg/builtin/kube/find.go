@@ -35,6 +35,17 @@ func elsewhere() map[string]string {
 	return homes
 }
 
+// Names are the resources that this package has, as [Resources] takes them.
+func Names() []schema.GroupResource {
+	var all []schema.GroupResource
+	for _, g := range every() {
+		for _, d := range g.group().Resources() {
+			all = append(all, schema.GroupResource{Group: g.gv.Group, Resource: d.Name()})
+		}
+	}
+	return all
+}
+
 // find returns the group and the plural name of a resource, named as for [Resources].
 func find(name string) (apiGroup, string, error) {
 	want := schema.ParseGroupResource(name)

@@ -56,6 +56,26 @@ func ParseEndpoint(addr string) (Endpoint, error) {
 	return Endpoint{Hosts: hosts, URL: server.String()}, err
 }
 
+// URLOf returns the URL of a server that clients reach at an address: a host and a
+// port, or a host alone, with the port of the listener then. Errors are of kind
+// [ErrHost].
+func URLOf(address string, listener net.Addr) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		host, port = address, ""
+		if tcp, ok := listener.(*net.TCPAddr); ok {
+			port = strconv.Itoa(tcp.Port)
+		}
+	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", fmt.Errorf("address %q: port %q is not a number from 1 to 65535: %w", address, port, ErrHost)
+	}
+	name, err := normalizeHost(host)
+	if err != nil {
+		return "", fmt.Errorf("address %q: %w", address, err)
+	}
+	return (&url.URL{Scheme: "https", Host: net.JoinHostPort(name, port)}).String(), nil
+}
+
 // servingHosts returns the hosts that every serving certificate is good for and
 // the given ones, in the form they have in a certificate, each once.
 func servingHosts(extra []string) ([]string, error) {

@@ -11,6 +11,8 @@ import (
 
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 )
 
 // files writes files that only their owner may read.
@@ -29,6 +31,26 @@ func (f files) copy(name, from string) (string, error) {
 		return "", err
 	}
 	return f.write(name, content)
+}
+
+// copies copies the files that parts refuse if others may read them.
+func (f files) copies(c *config.Server) error {
+	for flag, file := range map[string]*string{
+		"token-auth-file":                          &c.Authentication.TokenFile,
+		"authentication-token-webhook-config-file": &c.Authentication.Webhook.ConfigFile,
+		"authorization-webhook-config-file":        &c.Authorization.WebhookConfigFile,
+		"encryption-provider-config":               &c.Encryption.ConfigFile,
+	} {
+		if *file == "" {
+			continue
+		}
+		copied, err := f.copy(flag, *file)
+		if err != nil {
+			return fmt.Errorf("--%s: %w", flag, err)
+		}
+		*file = copied
+	}
+	return nil
 }
 
 // accountKeys writes the key that signs tokens and those that verify them,
@@ -58,9 +80,9 @@ func (f files) accountKeys(signing string, verifying []string) (string, error) {
 // servingPair returns the files of the certificate and its key: those of the
 // flags, or those in the certificate directory, created if missing, as in
 // kube-apiserver.
-func (s *apiServer) servingPair() (cert, key string, err error) {
-	if s.cert != "" || s.key != "" {
-		return s.cert, s.key, nil
+func (s *apiServer) servingPair(c *config.Server) (cert, key string, err error) {
+	if c.Serving.CertFile != "" || c.Serving.KeyFile != "" {
+		return c.Serving.CertFile, c.Serving.KeyFile, nil
 	}
 	cert, key = filepath.Join(s.certDir, "apiserver.crt"), filepath.Join(s.certDir, "apiserver.key")
 	if _, err := os.Stat(cert); !errors.Is(err, os.ErrNotExist) {

@@ -3,68 +3,30 @@ package envtest
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
-	cliflag "k8s.io/component-base/cli/flag"
 
-	"github.com/sailplane-dev/sailplane/pkg/auditing"
-	"github.com/sailplane-dev/sailplane/pkg/authn"
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/server"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
-	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 )
 
-// apiServer holds the flags of kube-apiserver. Each has the name and the
-// meaning that it has there.
+// apiServer holds the flags of kube-apiserver. Those that serve has too are given;
+// the others are here, and become what serve knows.
 type apiServer struct {
-	log       Logging
-	verbosity int
-	version   bool
+	log   Logging
+	given *config.Given
 
 	address, advertise string
 	port               int
 	certDir            string
-	cert, key          string
-	sni                []cliflag.NamedCertKey
-
-	etcd                       etcd.Cluster
-	etcdPrefix                 string
-	storageBackend             string
-	encryption                 string
-	serviceRange, serviceNodes string
-
-	authn           authnFlags
-	account         accountFlags
-	modes           []string
-	authzWebhook    string
-	authzConfig     string
-	enable, disable []string
-	privileged      bool
-
-	garbage            bool
-	fairness           bool
-	requests, mutating int
-	audit              auditing.Log
+	storageBackend     string
+	anonymous          bool
+	issuers, keys      []string
+	privileged         bool
 	features           []string
-}
-
-// authnFlags are the flags for authentication.
-type authnFlags struct {
-	anonymous bool
-	clientCA  string
-	tokens    string
-	config    string
-	webhook   string
-	proxy     authn.Proxy
-}
-
-// accountFlags name the keys that sign and verify the tokens of service
-// accounts.
-type accountFlags struct {
-	issuers []string
-	keys    []string
-	signing string
-	part    serviceaccount.Tokens
+	version            bool
 }
 
 func (s *apiServer) command() *cobra.Command {
@@ -81,66 +43,56 @@ other flag prints one warning and has no effect.`,
 			return s.run(cmd.Context(), cmd.ErrOrStderr())
 		},
 	}
-	s.servingFlags(c)
-	s.accessFlags(c)
 	f := c.Flags()
-	f.StringSliceVar(&s.etcd.Endpoints, "etcd-servers", nil, "etcd servers to keep objects in: URL,URL")
-	f.StringVar(&s.etcdPrefix, "etcd-prefix", "/registry", "prefix of every key")
-	f.StringVar(&s.etcd.CAFile, "etcd-cafile", "", "CA file to verify the etcd servers with")
-	f.StringVar(&s.etcd.CertFile, "etcd-certfile", "", "client certificate for the etcd servers")
-	f.StringVar(&s.etcd.KeyFile, "etcd-keyfile", "", "key of the client certificate for the etcd servers")
-	f.StringVar(&s.storageBackend, "storage-backend", "etcd3", "etcd3")
-	f.StringVar(&s.encryption, "encryption-provider-config", "", "EncryptionConfiguration file")
-	f.StringVar(&s.serviceRange, "service-cluster-ip-range", "10.0.0.0/24", "network of the addresses of services, a CIDR")
-	f.StringVar(&s.serviceNodes, "service-node-port-range", "30000-32767", "ports for services of type NodePort")
-	f.BoolVar(&s.garbage, "enable-garbage-collector", true, "delete objects whose owners are gone; no other program does it")
-	f.BoolVar(&s.fairness, "enable-priority-and-fairness", true, "obey FlowSchemas and PriorityLevelConfigurations")
-	f.IntVar(&s.requests, "max-requests-inflight", 400, "requests served at a time, added to --max-mutating-requests-inflight")
-	f.IntVar(&s.mutating, "max-mutating-requests-inflight", 200, "added to --max-requests-inflight")
-	f.StringVar(&s.audit.Path, "audit-log-path", "", "file to write audit events to, or -")
-	f.StringVar(&s.audit.PolicyFile, "audit-policy-file", "", "audit policy file")
-	f.StringSliceVar(&s.features, "feature-gates", nil, "feature gates keep their defaults; other values only print a warning")
-	f.BoolVar(&s.privileged, "allow-privileged", true, "true")
-	f.IntVarP(&s.verbosity, "v", "v", 0, "verbosity of the log")
-	f.BoolVar(&s.version, "version", false, "print the version")
-	return c
-}
-
-func (s *apiServer) servingFlags(c *cobra.Command) {
-	f := c.Flags()
+	s.given = config.Register(f, flags(), standard())
 	f.StringVar(&s.address, "bind-address", "0.0.0.0", "address to listen on")
 	f.IntVar(&s.port, "secure-port", 6443, "port to serve HTTPS on")
 	f.StringVar(&s.advertise, "advertise-address", "", "address in the endpoints of the service kubernetes")
 	f.StringVar(&s.certDir, "cert-dir", "/var/run/kubernetes", "directory of apiserver.crt and apiserver.key, created if missing")
-	f.StringVar(&s.cert, "tls-cert-file", "", "serving certificate (default in --cert-dir)")
-	f.StringVar(&s.key, "tls-private-key-file", "", "key of the serving certificate")
-	f.Var(cliflag.NewNamedCertKeyArray(&s.sni), "tls-sni-cert-key", "further certificate: CERT,KEY, or CERT,KEY:NAME,NAME for some names")
+	f.StringVar(&s.storageBackend, "storage-backend", "etcd3", "etcd3")
+	f.BoolVar(&s.anonymous, "anonymous-auth", true, "accept requests without credentials")
+	f.StringArrayVar(&s.issuers, "service-account-issuer", nil, "issuer of service account tokens, an https URL; the first is used")
+	f.StringArrayVar(&s.keys, "service-account-key-file", nil, "keys or certificates that verify service account tokens")
+	f.StringSliceVar(&s.features, "feature-gates", nil, "feature gates keep their defaults; other values only print a warning")
+	f.BoolVar(&s.privileged, "allow-privileged", true, "true")
+	f.BoolVar(&s.version, "version", false, "print the version")
+	return c
 }
 
-func (s *apiServer) accessFlags(c *cobra.Command) {
-	f := c.Flags()
-	a, p, t := &s.authn, &s.authn.proxy, &s.account
-	f.BoolVar(&a.anonymous, "anonymous-auth", true, "accept requests without credentials")
-	f.StringVar(&a.clientCA, "client-ca-file", "", "CA file to verify client certificates with")
-	f.StringVar(&a.tokens, "token-auth-file", "", "file of tokens and users")
-	f.StringVar(&a.config, "authentication-config", "", "AuthenticationConfiguration file")
-	f.StringVar(&a.webhook, "authentication-token-webhook-config-file", "", "kubeconfig of a webhook that reviews tokens")
-	f.StringVar(&p.ClientCAFile, "requestheader-client-ca-file", "", "CA file to verify front proxies with")
-	f.StringSliceVar(&p.AllowedNames, "requestheader-allowed-names", nil, "names that certificates of front proxies may have")
-	f.StringSliceVar(&p.UsernameHeaders, "requestheader-username-headers", nil, "headers with the user name")
-	f.StringSliceVar(&p.GroupHeaders, "requestheader-group-headers", nil, "headers with the groups")
-	f.StringSliceVar(&p.UIDHeaders, "requestheader-uid-headers", nil, "headers with the UID")
-	f.StringSliceVar(&p.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil, "prefixes of headers with extra fields of the user")
-	f.StringArrayVar(&t.issuers, "service-account-issuer", nil, "issuer of service account tokens, an https URL; the first is used")
-	f.StringArrayVar(&t.keys, "service-account-key-file", nil, "keys or certificates that verify service account tokens")
-	f.StringVar(&t.signing, "service-account-signing-key-file", "", "key that signs service account tokens")
-	f.StringSliceVar(&t.part.Audiences, "api-audiences", nil, "audiences of service account tokens (default the issuer)")
-	f.DurationVar(&t.part.MaxExpiration, "service-account-max-token-expiration", 0, "maximum lifetime of service account tokens")
-	f.StringSliceVar(&s.modes, "authorization-mode", nil, "RBAC, Webhook, AlwaysAllow, AlwaysDeny (default AlwaysAllow)")
-	f.StringVar(&s.authzWebhook, "authorization-webhook-config-file", "", "kubeconfig of the authorization webhook")
-	f.StringVar(&s.authzConfig, "authorization-config", "", "AuthorizationConfiguration file")
-	f.StringSliceVar(&s.enable, "enable-admission-plugins", nil, "admission plugins to enable besides the default ones")
-	f.StringSliceVar(&s.disable, "disable-admission-plugins", nil, "admission plugins to disable")
+// flags are those of kube-apiserver that set a field of the configuration: what serve
+// has by the same name, and the storage by its names there.
+func flags() []config.Flag {
+	ours := []string{
+		"listen", "advertise", "data-dir", "kubeconfig", "drain", "resources", "crds", "service", "otlp", "otlp-samples", "log-format",
+		"storage", "storage-history", "storage-history-limit", "storage-quota", "storage-ca", "storage-cert", "storage-key",
+		"storage-password-file", "anonymous-paths", "service-account-issuer", "webhook-deny",
+	}
+	shared := slices.DeleteFunc(config.Flags(), func(f config.Flag) bool { return slices.Contains(ours, f.Name) })
+	return append(shared,
+		config.Flag{
+			Name: "etcd-servers", Field: "storage.url", Usage: "etcd servers to keep objects in: URL,URL",
+			Read: func(urls string) (any, error) { return "etcd+" + urls, nil },
+		},
+		config.Flag{Name: "etcd-cafile", Field: "storage.caFile", Usage: "CA file to verify the etcd servers with"},
+		config.Flag{Name: "etcd-certfile", Field: "storage.certFile", Usage: "client certificate for the etcd servers"},
+		config.Flag{Name: "etcd-keyfile", Field: "storage.keyFile", Usage: "key of the client certificate for the etcd servers"},
+	)
+}
+
+// standard is the configuration that kube-apiserver has without flags, where it is
+// not that of serve.
+func standard() *config.Document {
+	d := config.New()
+	d.Default("dataDir", "")
+	d.Default("resources", []string{"all"})
+	d.Default("services.clusterIPs", "10.0.0.0/24")
+	d.Default("authorization.modes", []string{server.ModeAlwaysAllow})
+	d.Default("audit.maxSize", 0)
+	d.Default("audit.maxBackups", 0)
+	for _, field := range []string{"usernameHeaders", "groupHeaders", "uidHeaders", "extraHeaderPrefixes"} {
+		d.Default("authentication.proxy."+field, []string{})
+	}
+	return d
 }
 
 // printVersion prints a version as the named program does.

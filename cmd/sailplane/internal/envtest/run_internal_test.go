@@ -8,12 +8,15 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 )
 
 func TestBounded(t *testing.T) {
@@ -61,16 +64,16 @@ func TestFinalizes(t *testing.T) {
 // TestServingPair makes a certificate where there is none, as kube-apiserver does.
 func TestServingPair(t *testing.T) {
 	s := &apiServer{certDir: t.TempDir()}
-	cert, key, err := s.servingPair()
+	cert, key, err := s.servingPair(&config.Server{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	made := content(t, cert)
-	if again, _, err := s.servingPair(); err != nil || content(t, again) != made {
+	if again, _, err := s.servingPair(&config.Server{}); err != nil || content(t, again) != made {
 		t.Errorf("the second start has another certificate (%v)", err)
 	}
-	given := &apiServer{certDir: s.certDir, cert: "a", key: "b"}
-	if cert, key, err := given.servingPair(); cert != "a" || key != "b" || err != nil {
+	given := &config.Server{Serving: config.Serving{CertFile: "a", KeyFile: "b"}}
+	if cert, key, err := s.servingPair(given); cert != "a" || key != "b" || err != nil {
 		t.Errorf("the flags say a and b, it is %s and %s (%v)", cert, key, err)
 	}
 	private := files{dir: t.TempDir()}
@@ -87,32 +90,63 @@ func TestServingPair(t *testing.T) {
 	}
 }
 
-func TestAuthorizers(t *testing.T) {
+func TestAuthorized(t *testing.T) {
+	health := []string{"/livez", "/readyz", "/healthz", "/version"}
 	for name, tc := range map[string]struct {
 		reason string
-		server apiServer
-		parts  int
-		open   bool
+		modes  []string
+		file   string
+		closed bool
+		want   []string // modes
+		paths  []string
 		log    string
-		fails  string
 	}{
-		"None":    {reason: "kube-apiserver allows everything then", parts: 1, open: true},
-		"RBAC":    {reason: "as envtest has it", server: apiServer{modes: []string{"RBAC"}}, parts: 1},
-		"Node":    {reason: "there are no nodes", server: apiServer{modes: []string{"Node", "RBAC"}}, parts: 1, log: "warning: --authorization-mode Node"},
-		"Webhook": {reason: "it needs a file", server: apiServer{modes: []string{"Webhook"}}, fails: "--authorization-webhook-config-file"},
-		"File":    {reason: "the file says it all", server: apiServer{modes: []string{"RBAC"}, authzConfig: "f"}, parts: 1},
+		"Open":   {reason: "everything is allowed, but not to strangers", modes: []string{"AlwaysAllow"}, want: []string{"AlwaysAllow"}, paths: health},
+		"RBAC":   {reason: "roles decide about strangers, too", modes: []string{"RBAC"}, want: []string{"RBAC"}, paths: []string{"*"}},
+		"Closed": {reason: "nobody comes without credentials", modes: []string{"RBAC"}, closed: true, want: []string{"RBAC"}},
+		"Node": {
+			reason: "there are no nodes", modes: []string{"Node", "RBAC"}, want: []string{"RBAC"}, paths: []string{"*"},
+			log: "warning: --authorization-mode Node",
+		},
+		"File": {reason: "the file says it all", modes: []string{"AlwaysAllow"}, file: "f", want: []string{"AlwaysAllow"}, paths: []string{"*"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			c := &config.Server{}
+			c.Authorization.Modes, c.Authorization.ConfigFile, c.Authentication.AnonymousPaths = tc.modes, tc.file, health
 			var log bytes.Buffer
-			parts, err := tc.server.authorizers(files{dir: t.TempDir()}, &log)
-			if tc.fails != "" {
-				if err == nil || !strings.Contains(err.Error(), tc.fails) {
-					t.Errorf("%s: %v, want an error with %q", tc.reason, err, tc.fails)
-				}
-				return
+			(&apiServer{anonymous: !tc.closed}).authorized(c, &log)
+			if !slices.Equal(c.Authorization.Modes, tc.want) || !slices.Equal(c.Authentication.AnonymousPaths, tc.paths) ||
+				!strings.HasPrefix(log.String(), tc.log) {
+				t.Errorf("%s: %+v %v %q", tc.reason, c.Authorization, c.Authentication.AnonymousPaths, &log)
 			}
-			if err != nil || len(parts) != tc.parts || tc.server.isOpen() != tc.open || !strings.HasPrefix(log.String(), tc.log) {
-				t.Errorf("%s: %d parts, open %v, %q (%v)", tc.reason, len(parts), tc.server.isOpen(), &log, err)
+		})
+	}
+}
+
+// TestAdmitted: plugins that are off in kube-apiserver are off unless they are enabled,
+// and those that do not exist are left out with a warning.
+func TestAdmitted(t *testing.T) {
+	const optional = "OwnerReferencesPermissionEnforcement"
+	for name, tc := range map[string]struct {
+		reason                  string
+		enable, disable         []string
+		wantEnable, wantDisable []string
+		log                     string
+	}{
+		"None":    {reason: "the defaults", wantDisable: []string{optional}},
+		"Enabled": {reason: "one more", enable: []string{optional}, wantEnable: []string{optional}, wantDisable: []string{optional}},
+		"Off":     {reason: "as envtest has it", disable: []string{"ServiceAccount", "ResourceQuota"}, wantDisable: []string{"ResourceQuota", optional}},
+		"Unknown": {reason: "it is not here", enable: []string{"PodSecurity"}, wantDisable: []string{optional}, log: "warning: --enable-admission-plugins PodSecurity"},
+		"Always":  {reason: "it is part of namespaces", disable: []string{"NamespaceLifecycle"}, wantDisable: []string{optional}, log: "warning: --disable-admission-plugins NamespaceLifecycle"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &config.Server{}
+			c.Admission.Enable, c.Admission.Disable = tc.enable, tc.disable
+			var log bytes.Buffer
+			(&apiServer{}).admitted(c, &log)
+			if !slices.Equal(c.Admission.Enable, tc.wantEnable) || !slices.Equal(c.Admission.Disable, tc.wantDisable) ||
+				!strings.HasPrefix(log.String(), tc.log) || tc.log == "" && log.Len() > 0 {
+				t.Errorf("%s: %+v %q", tc.reason, c.Admission, &log)
 			}
 		})
 	}

@@ -15,6 +15,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
@@ -23,12 +24,12 @@ const serviceName = "kubernetes"
 
 // services returns the part that gives services addresses and ports, and makes
 // the objects that kube-apiserver makes for itself.
-func (s *apiServer) services() (controlplane.Part, error) {
-	addresses, err := newAddresses(s.serviceRange)
+func (s *apiServer) services(c *config.Server) (controlplane.Part, error) {
+	addresses, err := newAddresses(c.Services.ClusterIPs)
 	if err != nil {
 		return nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
 	}
-	ports, err := newPorts(s.serviceNodes)
+	ports, err := newPorts(c.Services.NodePorts)
 	if err != nil {
 		return nil, fmt.Errorf("--service-node-port-range: %w", err)
 	}

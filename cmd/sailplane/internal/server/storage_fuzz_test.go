@@ -1,10 +1,11 @@
-package main
+package server
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/mysql"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/nats"
@@ -26,7 +27,7 @@ func FuzzStorage(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value, ca, cert, key, passwordFile string) {
 		const data = "data"
-		storage, err := parseStorage(value, data, login{ca: ca, cert: cert, key: key, passwordFile: passwordFile})
+		storage, err := storageOf(config.Storage{URL: value, CAFile: ca, CertFile: cert, KeyFile: key, PasswordFile: passwordFile}, data, "")
 		if (storage == nil) == (err == nil) {
 			t.Fatalf("%v, %v", storage, err)
 		}
@@ -79,7 +80,7 @@ func isSame(t *testing.T, url, value, passwordFile, flag string) {
 func TestErrorsHideLogins(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"postgre://u:s3cret@a/b", "etcd+http://u:s3cret@a,,b", "sqlite:", "x:u:s3cret@a"} {
-		if _, err := parseStorage(value, "data", login{}); err == nil || strings.Contains(err.Error(), "s3cret") {
+		if _, err := storageOf(config.Storage{URL: value}, "data", ""); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", value, err)
 		}
 	}

@@ -1,0 +1,189 @@
+package config
+
+import (
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+)
+
+// The version and the kind of the file.
+const (
+	APIVersion = "sailplane.dev/v1alpha1"
+	Kind       = "Server"
+)
+
+// Server is everything that can be said of a server. The file server.yaml of this
+// package says what each field means, and its default.
+type Server struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+
+	Listen            string   `json:"listen"`
+	Advertise         []string `json:"advertise"`
+	DataDir           string   `json:"dataDir"`
+	Kubeconfig        string   `json:"kubeconfig"`
+	Resources         []string `json:"resources"`
+	CRDs              string   `json:"crds"`
+	GarbageCollection bool     `json:"garbageCollection"`
+
+	Storage        Storage        `json:"storage"`
+	Serving        Serving        `json:"serving"`
+	Authentication Authentication `json:"authentication"`
+	Authorization  Authorization  `json:"authorization"`
+	Admission      Admission      `json:"admission"`
+	Services       Services       `json:"services"`
+	Audit          Audit          `json:"audit"`
+	Encryption     Encryption     `json:"encryption"`
+	Limits         Limits         `json:"limits"`
+	Tracing        Tracing        `json:"tracing"`
+	Log            Log            `json:"log"`
+	Profiling      bool           `json:"profiling"`
+}
+
+// Storage says where objects are kept.
+type Storage struct {
+	URL          string            `json:"url"`
+	Prefix       string            `json:"prefix"`
+	History      metav1.Duration   `json:"history"`
+	HistoryLimit resource.Quantity `json:"historyLimit"`
+	Quota        resource.Quantity `json:"quota"`
+	CAFile       string            `json:"caFile"`
+	CertFile     string            `json:"certFile"`
+	KeyFile      string            `json:"keyFile"`
+	PasswordFile string            `json:"passwordFile"`
+}
+
+// Serving says how the server proves itself, and how it stops.
+type Serving struct {
+	CertFile     string          `json:"certFile"`
+	KeyFile      string          `json:"keyFile"`
+	Certificates []Certificate   `json:"certificates"`
+	Drain        metav1.Duration `json:"drain"`
+}
+
+// Certificate is a serving certificate with its key.
+type Certificate struct {
+	CertFile string   `json:"certFile"`
+	KeyFile  string   `json:"keyFile"`
+	Names    []string `json:"names"`
+}
+
+// Authentication says who may log in, and how.
+type Authentication struct {
+	AnonymousPaths  []string                       `json:"anonymousPaths"`
+	ClientCAFile    string                         `json:"clientCAFile"`
+	TokenFile       string                         `json:"tokenFile"`
+	JWT             []apiserverv1.JWTAuthenticator `json:"jwt"`
+	ConfigFile      string                         `json:"configFile"`
+	Webhook         TokenWebhook                   `json:"webhook"`
+	Proxy           Proxy                          `json:"proxy"`
+	ServiceAccounts ServiceAccounts                `json:"serviceAccounts"`
+}
+
+// TokenWebhook asks another server whose token it is.
+type TokenWebhook struct {
+	ConfigFile string          `json:"configFile"`
+	CacheTTL   metav1.Duration `json:"cacheTTL"`
+}
+
+// Proxy believes a front proxy.
+type Proxy struct {
+	ClientCAFile        string   `json:"clientCAFile"`
+	AllowedNames        []string `json:"allowedNames"`
+	UsernameHeaders     []string `json:"usernameHeaders"`
+	GroupHeaders        []string `json:"groupHeaders"`
+	UIDHeaders          []string `json:"uidHeaders"`
+	ExtraHeaderPrefixes []string `json:"extraHeaderPrefixes"`
+}
+
+// ServiceAccounts says how their tokens are made.
+type ServiceAccounts struct {
+	Issuer             string          `json:"issuer"`
+	SigningKeyFile     string          `json:"signingKeyFile"`
+	Audiences          []string        `json:"audiences"`
+	MaxTokenExpiration metav1.Duration `json:"maxTokenExpiration"`
+}
+
+// Authorization says who may do what.
+type Authorization struct {
+	Modes             []string                              `json:"modes"`
+	WebhookConfigFile string                                `json:"webhookConfigFile"`
+	Authorizers       []apiserverv1.AuthorizerConfiguration `json:"authorizers"`
+	ConfigFile        string                                `json:"configFile"`
+	FilteredLists     []string                              `json:"filteredLists"`
+}
+
+// Admission says what a write passes.
+type Admission struct {
+	Enable   []string `json:"enable"`
+	Disable  []string `json:"disable"`
+	Webhooks Webhooks `json:"webhooks"`
+}
+
+// Webhooks are those for admission and for conversion.
+type Webhooks struct {
+	Deny       []string `json:"deny"`
+	ConfigFile string   `json:"configFile"`
+}
+
+// Services says what Services get, and where those are that something asks.
+type Services struct {
+	ClusterIPs string    `json:"clusterIPs"`
+	NodePorts  string    `json:"nodePorts"`
+	Addresses  []Address `json:"addresses"`
+}
+
+// Address is where a Service runs.
+type Address struct {
+	Service string `json:"service"`
+	Address string `json:"address"`
+}
+
+// Audit says what is recorded of requests.
+type Audit struct {
+	Path       string            `json:"path"`
+	PolicyFile string            `json:"policyFile"`
+	Format     string            `json:"format"`
+	Mode       string            `json:"mode"`
+	MaxSize    resource.Quantity `json:"maxSize"`
+	MaxBackups int               `json:"maxBackups"`
+	MaxAge     metav1.Duration   `json:"maxAge"`
+	Webhook    AuditWebhook      `json:"webhook"`
+}
+
+// AuditWebhook sends what is recorded to another server.
+type AuditWebhook struct {
+	ConfigFile string `json:"configFile"`
+	PolicyFile string `json:"policyFile"`
+	Mode       string `json:"mode"`
+}
+
+// Encryption says how objects are stored.
+type Encryption struct {
+	ConfigFile string `json:"configFile"`
+}
+
+// Limits bound what is taken of the server.
+type Limits struct {
+	PriorityAndFairness         bool              `json:"priorityAndFairness"`
+	MaxRequestsInFlight         int               `json:"maxRequestsInFlight"`
+	MaxMutatingRequestsInFlight int               `json:"maxMutatingRequestsInFlight"`
+	RequestsPerSecond           float64           `json:"requestsPerSecond"`
+	Burst                       int               `json:"burst"`
+	RequestsAtOnce              int               `json:"requestsAtOnce"`
+	Watches                     int               `json:"watches"`
+	ObjectSize                  resource.Quantity `json:"objectSize"`
+	ObjectsPerResource          int               `json:"objectsPerResource"`
+}
+
+// Tracing sends spans to a collector.
+type Tracing struct {
+	Endpoint          string `json:"endpoint"`
+	SamplesPerMillion int32  `json:"samplesPerMillion"`
+}
+
+// Log says what is logged, and how.
+type Log struct {
+	Verbosity int    `json:"verbosity"`
+	Format    string `json:"format"`
+}

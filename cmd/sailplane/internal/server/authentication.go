@@ -1,0 +1,126 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/apis/apiserver"
+	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authentication/request/anonymous"
+
+	"github.com/sailplane-dev/sailplane/pkg/authn"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+)
+
+// authentication returns what proves the server to its clients, and them to it, in
+// the order in which kube-apiserver asks.
+func (b *build) authentication() controlplane.Part {
+	var parts controlplane.Parts
+	add := func(when bool, part controlplane.Part) {
+		if when {
+			parts = append(parts, part)
+		}
+	}
+	a := b.Authentication
+	p := a.Proxy
+	add(p.ClientCAFile != "", authn.Proxy{
+		ClientCAFile: p.ClientCAFile, AllowedNames: p.AllowedNames, UsernameHeaders: p.UsernameHeaders,
+		GroupHeaders: p.GroupHeaders, UIDHeaders: p.UIDHeaders, ExtraHeaderPrefixes: p.ExtraHeaderPrefixes,
+	})
+	parts = append(parts, b.serving()...)
+	add(a.ClientCAFile != "", authn.ClientCA{File: a.ClientCAFile})
+	add(a.TokenFile != "", authn.Tokens{File: a.TokenFile})
+	parts = append(parts, b.serviceAccounts())
+	add(a.ConfigFile != "", authn.JWT{ConfigFile: a.ConfigFile})
+	if len(a.JWT) > 0 {
+		parts = append(parts, b.issuers())
+	}
+	add(a.Webhook.ConfigFile != "", authn.Webhook{ConfigFile: a.Webhook.ConfigFile, CacheTTL: a.Webhook.CacheTTL.Duration})
+	switch {
+	case slices.Contains(a.AnonymousPaths, everyPath):
+		parts = append(parts, controlplane.PartFunc(acceptAnonymous))
+	case len(a.AnonymousPaths) > 0:
+		parts = append(parts, authn.Anonymous{Paths: a.AnonymousPaths})
+	}
+	return parts
+}
+
+// serving returns what the server proves itself with.
+func (b *build) serving() controlplane.Parts {
+	var parts controlplane.Parts
+	if b.DataDir != "" {
+		parts = append(parts, b.Administrator())
+	}
+	s := b.Serving
+	if (s.CertFile == "") != (s.KeyFile == "") {
+		b.wrong("serving.certFile", "set serving.certFile and serving.keyFile, or neither")
+	}
+	if s.CertFile != "" {
+		parts = append(parts, authn.ServingCertificate{CertFile: s.CertFile, KeyFile: s.KeyFile})
+	} else if b.DataDir == "" {
+		b.wrong("serving.certFile", "it is missing: without a data directory the server has no certificate of its own")
+	}
+	for _, c := range s.Certificates {
+		parts = append(parts, authn.ServingCertificate{CertFile: c.CertFile, KeyFile: c.KeyFile, Names: c.Names})
+	}
+	return parts
+}
+
+// serviceAccounts returns the part that issues and accepts their tokens.
+func (b *build) serviceAccounts() controlplane.Part {
+	s := b.Authentication.ServiceAccounts
+	return serviceaccount.Tokens{
+		KeyFile: s.SigningKeyFile, Dir: b.in("pki"), Issuer: s.Issuer, Audiences: s.Audiences,
+		MaxExpiration: s.MaxTokenExpiration.Duration,
+	}
+}
+
+// issuers returns the part for the issuers that the file lists.
+func (b *build) issuers() controlplane.Part {
+	if b.Authentication.ConfigFile != "" {
+		b.wrong("authentication.jwt", "there is authentication.configFile, too: give one of them")
+	}
+	config := &apiserver.AuthenticationConfiguration{}
+	scheme := runtime.NewScheme()
+	err := apiserverv1.AddToScheme(scheme)
+	if err == nil {
+		err = scheme.Convert(&apiserverv1.AuthenticationConfiguration{JWT: b.Authentication.JWT}, config, nil)
+	}
+	if err != nil {
+		b.wrong("authentication.jwt", "%v", err)
+	}
+	return authn.JWT{Config: config}
+}
+
+// everyPath in authentication.anonymousPaths leaves all to the authorizers.
+const everyPath = "*"
+
+// acceptAnonymous authenticates callers without credentials as system:anonymous, at
+// every path: the authorizers decide what they may do.
+func acceptAnonymous(p *controlplane.Plan) error {
+	known := anonymous.NewAuthenticator(nil)
+	p.Authenticate("anonymous", authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
+		// Callers with unknown credentials are refused.
+		if r.Header.Get("Authorization") != "" || r.TLS != nil && len(r.TLS.PeerCertificates) > 0 ||
+			strings.Contains(strings.Join(r.Header.Values("Sec-WebSocket-Protocol"), ","), "base64url.bearer.authorization.k8s.io.") {
+			return nil, false, nil
+		}
+		return known.AuthenticateRequest(r)
+	}))
+	return nil
+}
+
+// authorizationConfiguration is the document that an AuthorizationConfiguration is
+// read from.
+func authorizationConfiguration(authorizers []apiserverv1.AuthorizerConfiguration) ([]byte, error) {
+	return json.Marshal(apiserverv1.AuthorizationConfiguration{
+		TypeMeta:    metav1.TypeMeta{APIVersion: apiserverv1.SchemeGroupVersion.String(), Kind: "AuthorizationConfiguration"},
+		Authorizers: authorizers,
+	})
+}
