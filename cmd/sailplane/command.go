@@ -17,11 +17,44 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "sailplane",
 		Short:         "A Kubernetes control plane without nodes",
+		Version:       versionText(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		// Without it, an unknown command is no error of the root's arguments.
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(serveCommand(), configCommand(), storageCommand(), envtest.Command(), versionCommand())
-	return root
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.AddCommand(serveCommand(), configCommand(), kubeconfigCommand(), pkiCommand(), storageCommand(), envtest.Command(), versionCommand())
+	return careful(root)
+}
+
+// careful marks errors of flags and arguments as those of the caller.
+func careful(c *cobra.Command) *cobra.Command {
+	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return misused(err) })
+	args := c.Args
+	c.Args = func(cmd *cobra.Command, given []string) error {
+		if args == nil {
+			args = cobra.ArbitraryArgs
+		}
+		return misused(args(cmd, given))
+	}
+	for _, child := range c.Commands() {
+		careful(child)
+	}
+	return c
+}
+
+// versionText is the version of this program, that of the Kubernetes that it is
+// compatible with, and what it was built from.
+func versionText() string {
+	v := controlplane.Version()
+	kubernetes, own, _ := strings.Cut(v.GitVersion, "+")
+	text := fmt.Sprintf("sailplane %s, Kubernetes %s, %s %s", strings.TrimPrefix(own, "sailplane."), kubernetes, v.GoVersion, v.Platform)
+	if v.GitCommit != "" {
+		text += fmt.Sprintf(", commit %.12s (%s)", v.GitCommit, v.GitTreeState)
+	}
+	return text
 }
 
 func versionCommand() *cobra.Command {
@@ -45,7 +78,7 @@ func versionCommand() *cobra.Command {
 				_, err = cmd.OutOrStdout().Write(b)
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "sailplane %s (%s, %s)\n", info.GitVersion, info.GoVersion, info.Platform)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionText())
 			return err
 		},
 	}

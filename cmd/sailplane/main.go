@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -30,6 +31,36 @@ func main() {
 	stop()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", program.Name(), err)
-		os.Exit(1)
 	}
+	os.Exit(status(err))
+}
+
+// The exit codes. A process that a signal ended has the shell's, 128 and its number.
+const (
+	statusFailed = 1 // something outside failed: a port, a disk, a storage
+	statusMisuse = 2 // the command line or the configuration is wrong: a restart does not help
+)
+
+func status(err error) int {
+	var wrong misuse
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &wrong):
+		return statusMisuse
+	}
+	return statusFailed
+}
+
+// misuse is an error of the command line or of the configuration.
+type misuse struct{ error }
+
+func (m misuse) Unwrap() error { return m.error }
+
+// misused marks an error as one of the caller.
+func misused(err error) error {
+	if err == nil {
+		return nil
+	}
+	return misuse{err}
 }

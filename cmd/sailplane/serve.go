@@ -7,9 +7,11 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/spf13/cobra"
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
@@ -29,20 +31,29 @@ const configVariable = "SAILPLANE_CONFIG"
 
 // flags adds the flags to a command.
 func (s *settings) flags(c *cobra.Command) {
-	f := c.Flags()
-	f.SortFlags = false
-	f.StringVar(&s.file, "config", "", "configuration file; flags and the environment win over it (default none)")
-	s.given = config.Register(f, config.Flags(), config.New())
-	_ = c.MarkFlagFilename("config", "yaml", "yml", "json")
-	for _, name := range []string{"data-dir", "crds"} {
-		_ = c.MarkFlagDirname(name)
-	}
+	s.register(c, config.Flags())
 	for name, words := range map[string][]string{
 		"webhook-deny": {"private"}, "resources": {"all", "standard"}, "log-format": {"text", "json"},
 		"authorization-mode": {server.ModeRBAC, server.ModeWebhook, server.ModeAlwaysAllow, server.ModeAlwaysDeny},
 		"storage":            {"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://", "postgres://", "mysql://", "nats://", "t4://"},
 	} {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoSpace))
+	}
+}
+
+// only adds those of the flags that a command needs.
+func (s *settings) only(c *cobra.Command, names ...string) {
+	s.register(c, slices.DeleteFunc(config.Flags(), func(f config.Flag) bool { return !slices.Contains(names, f.Name) }))
+}
+
+func (s *settings) register(c *cobra.Command, flags []config.Flag) {
+	f := c.Flags()
+	f.SortFlags = false
+	f.StringVar(&s.file, "config", "", "configuration file; flags and the environment win over it (default none)")
+	s.given = config.Register(f, flags, config.New())
+	_ = c.MarkFlagFilename("config", "yaml", "yml", "json")
+	for _, name := range []string{"data-dir", "crds"} {
+		_ = c.MarkFlagDirname(name) // which fails where there is no such flag
 	}
 }
 
@@ -59,7 +70,7 @@ func (s *settings) document() (*config.Document, *config.Server, error) {
 	}
 	errs = append(errs, s.given.Apply(d))
 	c, err := d.Server()
-	return d, c, errors.Join(append(errs, err)...)
+	return d, c, misused(errors.Join(append(errs, err)...))
 }
 
 // builder returns the configuration, and the builder of its server.
@@ -69,7 +80,7 @@ func (s *settings) builder() (*config.Server, *controlplane.Builder, error) {
 		return nil, nil, err
 	}
 	b, _, err := server.Builder("sailplane", c, d.At)
-	return c, b, err
+	return c, b, misused(err)
 }
 
 func serveCommand() *cobra.Command {
@@ -102,11 +113,11 @@ defaults. A flag wins over the environment, which wins over the file.`,
 // check says what is wrong with the configuration.
 func (s *settings) check(out io.Writer) error {
 	_, b, err := s.builder()
-	if err == nil {
-		_, err = b.Build()
-	}
 	if err != nil {
 		return err
+	}
+	if _, err := b.Build(); err != nil {
+		return misused(err)
 	}
 	_, err = fmt.Fprintln(out, "the configuration is right")
 	return err
@@ -119,15 +130,29 @@ func (s *settings) serve(ctx context.Context, out, log io.Writer) error {
 		return err
 	}
 	ctx = logging(ctx, log, c.Log.Verbosity)
-	return b.With(controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
+	running, err := b.With(controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 		p.Work(controlplane.Work{Name: "ready line", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 			context.AfterFunc(ctx, heap.Tune())
 			_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",
 				reachable(plane.Server().Address()), time.Since(begun).Milliseconds(), server.Kubeconfig(c))
-			return err
+			return errors.Join(err, notify(daemon.SdNotifyReady))
 		}})
 		return nil
-	})).Run(ctx)
+	})).Build()
+	if err != nil {
+		return misused(err)
+	}
+	stopping := context.AfterFunc(ctx, func() { _ = notify(daemon.SdNotifyStopping) }) // it stops whether that is known or not
+	defer stopping()
+	return running.Run(ctx)
+}
+
+// notify tells systemd, where it started the process as a unit of Type=notify.
+func notify(state string) error {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		return fmt.Errorf("tell systemd (NOTIFY_SOCKET) %s: %w", state, err)
+	}
+	return nil
 }
 
 // reachable returns the address that a client on this machine connects to: it

@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -73,9 +72,7 @@ func (a Admin) InstallServer(p *controlplane.ServerPlan) error {
 			return fmt.Errorf("field Address: %w", err)
 		}
 	}
-	if a.Dir == "" && a.Kubeconfig != "" {
-		a.Dir = filepath.Join(filepath.Dir(a.Kubeconfig), "pki")
-	}
+	a.Dir = a.dir()
 	i := &identity{
 		Admin:    a,
 		serving:  &certificate{name: "serving certificate"},

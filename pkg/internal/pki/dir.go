@@ -69,31 +69,42 @@ func (d Dir) Load(ctx context.Context, req Request) (*Identity, error) {
 	if d == "" {
 		return (&ledger{now: req.Clock.Now(), files: map[string][]byte{}}).identity(req)
 	}
-	dir := string(d)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("create certificate folder %s: %w", dir, err)
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return nil, fmt.Errorf("create certificate folder %s: %w", d, err)
 	}
+	var id *Identity
+	err := d.change(ctx, req.Clock, func(l *ledger) (err error) {
+		id, err = l.identity(req)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return id, nil
+}
+
+// change locks the folder, and writes what a function changed of its content.
+func (d Dir) change(ctx context.Context, c clock.PassiveClock, f func(*ledger) error) error {
+	dir := string(d)
 	lock, err := filelock.Wait(ctx, filepath.Join(dir, lockFile))
 	if err != nil {
-		return nil, fmt.Errorf("lock certificate folder: %w", err)
+		return fmt.Errorf("lock certificate folder: %w", err)
 	}
 	defer func() { _ = lock.Release() }() // of a file that was only locked
-
 	// The writer of a temporary file held the lock, so it is dead by now.
 	removeTemps(dir, fileNames(), 0)
 	files, err := readFiles(dir)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	l := &ledger{dir: dir, now: req.Clock.Now(), files: files}
-	id, err := l.identity(req)
-	if err != nil {
-		return nil, err
+	l := &ledger{dir: dir, now: c.Now(), files: files}
+	if err := f(l); err != nil {
+		return err
 	}
 	if err := writeFiles(dir, l.changed); err != nil {
-		return nil, fmt.Errorf("write certificate folder %s: %w", dir, err)
+		return fmt.Errorf("write certificate folder %s: %w", dir, err)
 	}
-	return id, nil
+	return nil
 }
 
 // fileNames returns the names of the files that hold an identity.

@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"cmp"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
@@ -14,6 +15,8 @@ type leaf struct {
 	// name is the base of the names of its two files.
 	name  string
 	usage x509.ExtKeyUsage
+	// life is how long it is valid; 0 is leafLife.
+	life time.Duration
 	// fits reports whether an existing certificate meets the request.
 	fits func(*x509.Certificate) bool
 	// fill completes a template. old is the certificate to be replaced, or nil.
@@ -75,18 +78,22 @@ func (l *ledger) leaf(ca *authority, want leaf) (*x509.Certificate, error) {
 	if len(certs) > 0 {
 		old = certs[0]
 	}
-	if old != nil && key != nil && belongs(key, old) && l.verify(ca, old, want.usage) == nil && want.fits(old) {
+	if old != nil && key != nil && belongs(key, old) && l.due(old) == nil && l.verify(ca, old, want.usage) == nil && want.fits(old) {
 		return old, nil
 	}
 	return l.issue(ca, want, old)
 }
 
-// verify returns why a certificate does not chain to the authority or will not be
-// valid for long enough.
-func (l *ledger) verify(ca *authority, cert *x509.Certificate, usage x509.ExtKeyUsage) error {
+// due returns why a certificate has to be renewed already.
+func (l *ledger) due(cert *x509.Certificate) error {
 	if !l.now.Add(RenewBefore).Before(cert.NotAfter) {
 		return fmt.Errorf("it expires on %s", cert.NotAfter.Format(time.DateOnly))
 	}
+	return nil
+}
+
+// verify returns why a certificate does not chain to the authority.
+func (l *ledger) verify(ca *authority, cert *x509.Certificate, usage x509.ExtKeyUsage) error {
 	roots := x509.NewCertPool()
 	roots.AddCert(ca.cert)
 	_, err := cert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: l.now, KeyUsages: []x509.ExtKeyUsage{usage}})
@@ -102,7 +109,7 @@ func (l *ledger) issue(ca *authority, want leaf, old *x509.Certificate) (*x509.C
 	}
 	template := &x509.Certificate{
 		NotBefore:             l.now.Add(-backdate),
-		NotAfter:              l.now.Add(leafLife),
+		NotAfter:              l.now.Add(cmp.Or(want.life, leafLife)),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{want.usage},
 		BasicConstraintsValid: true,
@@ -116,7 +123,11 @@ func (l *ledger) issue(ca *authority, want leaf, old *x509.Certificate) (*x509.C
 		return nil, err
 	}
 	// An authority made elsewhere may be restricted in what it can sign.
-	if err := l.verify(ca, cert, want.usage); err != nil {
+	err = l.verify(ca, cert, want.usage)
+	if err == nil && want.life == 0 {
+		err = l.due(cert)
+	}
+	if err != nil {
 		return nil, l.startOver(caCert, fmt.Errorf("%w: it cannot sign %s: %w", ErrAuthority, want.name+certExt, err))
 	}
 	return cert, nil

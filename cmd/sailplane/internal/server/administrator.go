@@ -10,14 +10,14 @@ import (
 
 // Administrator returns the part that makes the server's authority, and the
 // kubeconfig of its administrator.
-func (b *build) Administrator() authn.Admin {
-	hosts, address := Advertised(b.Server)
-	return authn.Admin{Dir: b.in("pki"), Kubeconfig: Kubeconfig(b.Server), Hosts: hosts, Address: address}
+func Administrator(c *config.Server) authn.Admin {
+	hosts, address := advertised(c)
+	return authn.Admin{Dir: filepath.Join(c.DataDir, "pki"), Kubeconfig: Kubeconfig(c), Hosts: hosts, Address: address}
 }
 
-// Advertised returns the names and addresses for the certificate, and the address
+// advertised returns the names and addresses for the certificate, and the address
 // for the kubeconfig, HOST or HOST:PORT; empty if there is none to advertise.
-func Advertised(c *config.Server) (hosts []string, address string) {
+func advertised(c *config.Server) (hosts []string, address string) {
 	for _, a := range c.Advertise {
 		host, _, err := net.SplitHostPort(a)
 		if err != nil {

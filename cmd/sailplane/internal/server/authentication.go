@@ -55,7 +55,7 @@ func (b *build) authentication() controlplane.Part {
 func (b *build) serving() controlplane.Parts {
 	var parts controlplane.Parts
 	if b.DataDir != "" {
-		parts = append(parts, b.Administrator())
+		parts = append(parts, Administrator(b.Server))
 	}
 	s := b.Serving
 	if (s.CertFile == "") != (s.KeyFile == "") {

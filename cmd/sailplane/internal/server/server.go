@@ -3,8 +3,10 @@ package server
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 	"github.com/sailplane-dev/sailplane/pkg/admit"
@@ -27,6 +29,17 @@ func Builder(name string, c *config.Server, at func(field string) string) (*cont
 	if c.Storage.History.Duration <= 0 {
 		b.wrong("storage.history", "want a duration above 0, such as 5m")
 	}
+	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
+		b.wrong("listen", "%v: want HOST:PORT, such as 127.0.0.1:6443", err)
+	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		b.wrong("listen", "%q: the port is not a number up to 65535", c.Listen)
+	}
+	if v := c.Log.Verbosity; v < 0 || v > maxVerbosity {
+		b.wrong("log.verbosity", "found %d, want a number from 0 to %d", v, maxVerbosity)
+	}
+	if f := c.Log.Format; f != "text" && f != "json" {
+		b.wrong("log.format", "found %q, want text or json", f)
+	}
 	parts := controlplane.Parts{
 		b.authentication(), b.authorization(), b.resources(), b.definitions(),
 		aggregator.APIServices{},
@@ -43,6 +56,8 @@ func Builder(name string, c *config.Server, at func(field string) string) (*cont
 		History(c.Storage.History.Duration).
 		With(parts), storage, nil
 }
+
+const maxVerbosity = 10
 
 // build makes the parts of a configuration, and collects what is wrong with it.
 type build struct {
