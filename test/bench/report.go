@@ -142,7 +142,7 @@ func (l *lab) serverFlags() string {
 	}
 	if l.onlyParts() {
 		args := strings.Join(l.withAudit(serveArgs("DIR", storageMemory, port), "DIR"), " ")
-		fmt.Fprintf(&b, "sailplane serve %s [--encryption-config=DIR/encryption.yaml]\n", strings.ReplaceAll(args, l.dir, "DIR"))
+		fmt.Fprintf(&b, "sailplane serve %s [--encryption-provider-config=DIR/encryption.yaml]\n", strings.ReplaceAll(args, l.dir, "DIR"))
 		return b.String()
 	}
 	for _, name := range l.targets {

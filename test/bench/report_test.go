@@ -75,7 +75,7 @@ func TestPublish(t *testing.T) {
 		"that it is a try":                  "a try, not a result",
 		"the chart":                         "](start.svg)",
 		"flags of kube-apiserver":           "\nkube-apiserver --etcd-servers=",
-		"flags of Sailplane, for a storage": "--storage=sqlite:DIR/state.db --audit-log=none",
+		"flags of Sailplane, for a storage": "--storage=sqlite:DIR/state.db --audit-log-path=none",
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks %s, %q:\n%s", what, want, page)

@@ -42,7 +42,7 @@ func (t *sailplane) start(ctx context.Context, dir, phase string) (*server, erro
 		if err != nil {
 			return nil, err
 		}
-		args = append(args, "--encryption-config="+file)
+		args = append(args, "--encryption-provider-config="+file)
 	}
 	var p *process
 	if t.lab.linked && !t.encrypt {
@@ -76,9 +76,9 @@ func serveArgs(dir, storage string, port int) []string {
 // withAudit adds what the audit log is to be.
 func (l *lab) withAudit(args []string, dir string) []string {
 	if !l.audit {
-		return append(args, "--audit-log=none")
+		return append(args, "--audit-log-path=none")
 	}
-	return append(args, "--audit-log="+filepath.Join(dir, "audit.log"), "--audit-policy="+l.auditPolicy())
+	return append(args, "--audit-log-path="+filepath.Join(dir, "audit.log"), "--audit-policy-file="+l.auditPolicy())
 }
 
 // auditPolicy is a file that all servers are given.

@@ -63,7 +63,7 @@ func objects(ctx context.Context, c *clientv3.Client, mebibytes int) error {
 
 // start runs a server until it is ready, and returns how many bytes it has read.
 func start(ctx context.Context, server, dir, path string) (read int64, err error) {
-	cmd := exec.CommandContext(ctx, server, "serve", "--listen=127.0.0.1:0", "--data-dir="+dir, "--storage=sqlite:"+path, "--audit-log=none")
+	cmd := exec.CommandContext(ctx, server, "serve", "--listen=127.0.0.1:0", "--data-dir="+dir, "--storage=sqlite:"+path, "--audit-log-path=none")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
