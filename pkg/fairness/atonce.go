@@ -27,7 +27,8 @@ type atOnce struct {
 // newWatches counts watches.
 func newWatches(now current) *atOnce {
 	return &atOnce{
-		limit: func(ctx context.Context) int { return now(ctx).WatchesPerUser }, open: map[string]int{}, refusal: "WatchesPerUser is %d: user %q already has that many watches open",
+		limit: func(ctx context.Context) int { return now(ctx).WatchesPerUser },
+		open:  map[string]int{}, refusal: "WatchesPerUser is %d: user %q already has that many watches open",
 		counts: func(req *http.Request) bool {
 			info, ok := request.RequestInfoFrom(req.Context())
 			return ok && info.Verb == "watch"

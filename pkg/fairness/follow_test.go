@@ -19,7 +19,9 @@ import (
 )
 
 // changing are limits that a test changes.
-type changing struct{ now atomic.Pointer[fairness.Limits] }
+type changing struct {
+	now atomic.Pointer[fairness.Limits]
+}
 
 func (c *changing) set(l fairness.Limits) { c.now.Store(&l) }
 
