@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -323,6 +324,8 @@ func TestMistakes(t *testing.T) {
 		return path
 	}
 	const head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n"
+	broken := func(string) ([]byte, error) { return nil, errors.New("the section is gone") }
+	empty := func(string) ([]byte, error) { return nil, nil }
 	cases := map[string]struct {
 		part controlplane.Part
 		want []string
@@ -334,6 +337,9 @@ func TestMistakes(t *testing.T) {
 		"no kind":       {auditing.Log{PolicyFile: file("e.yaml", "rules: []")}, []string{"e.yaml", "want apiVersion audit.k8s.io/v1, kind Policy"}},
 		"no file":       {auditing.Webhook{PolicyFile: dir + "/f.yaml"}, []string{`part "auditing.Webhook"`, "f.yaml", "no such file"}},
 		"two policies":  {auditing.Log{PolicyFile: "x", Policy: auditing.Default()}, []string{"set only one"}},
+		"no section":    {auditing.Log{PolicyFile: "x", Read: broken}, []string{"policy file: the section is gone"}},
+		"bad section":   {auditing.Log{PolicyFile: "x", Read: empty}, []string{`policy file "x": `, "want apiVersion audit.k8s.io/v1, kind Policy"}},
+		"read what":     {auditing.Log{Read: empty}, []string{"field Read: is how PolicyFile is read, which is empty: set both"}},
 		"Go":            {auditing.Log{Policy: &auditv1.Policy{OmitStages: []auditv1.Stage{"Never"}, Rules: auditing.Default().Rules}}, []string{"policy: omitStages[0]"}},
 		"mode":          {auditing.Log{Mode: "async"}, []string{`mode "async": want batch, blocking or blocking-strict`}},
 		"format":        {auditing.Log{Format: "xml"}, []string{`format "xml": want json or legacy`}},

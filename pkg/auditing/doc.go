@@ -11,7 +11,9 @@
 // level, and a request that none matches is not recorded. It is written in Go
 // (Policy) or in a file of kind Policy (PolicyFile); without either [Default]
 // holds: writes with their metadata and without their bodies. A policy that is
-// not valid, or a file with a field that does not exist, is an error of Build.
+// not valid, or a file with a field that does not exist, is an error of Build. The
+// file is followed: a change is in force within seconds, and one that cannot be
+// used is logged and changes nothing.
 //
 // The requests of the server's own controllers are recorded as well, as those
 // of user system:apiserver.

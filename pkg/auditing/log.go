@@ -30,9 +30,16 @@ const (
 type Log struct {
 	// Name distinguishes several logs. Empty: "log".
 	Name string
-	// Policy says what is recorded; PolicyFile is a file that does. Empty: Default.
+	// Policy says what is recorded; PolicyFile is a file that does, and is followed:
+	// what is changed is in force within seconds, for requests that begin then. A file
+	// that cannot be used changes nothing and is logged. Empty: Default.
 	Policy     *auditv1.Policy
 	PolicyFile string
+	// Read is how PolicyFile is read. A program whose own file has the policy as a
+	// section returns that section, as the content of a PolicyFile. It is called every
+	// second and returns the same bytes until the policy changes. Parts that share a
+	// function call it at the same time. Empty: os.ReadFile.
+	Read func(file string) ([]byte, error)
 	// Path is the file. It is created with mode 0600, and missing folders with
 	// 0700. "-" or empty: standard output.
 	Path string
@@ -58,13 +65,14 @@ func (Log) PartName() string { return "auditing.Log" }
 func (l Log) Install(p *controlplane.Plan) error {
 	mode, format := cmp.Or(l.Mode, Blocking), cmp.Or(l.Format, JSON)
 	p.Read(func() error {
-		rules, err := evaluator(l.Policy, l.PolicyFile)
+		name := cmp.Or(l.Name, "log")
+		rules, err := chosen{l.Policy, l.PolicyFile, l.Read}.declare(p, name)
 		if err != nil {
 			return err
 		}
 		// A file gains nothing from batches: the buffer only keeps requests from waiting.
 		b := mode.wrap(l.backend(format), buffered.BatchConfig{BufferSize: bufferSize, MaxBatchSize: 1})
-		p.Audit(cmp.Or(l.Name, "log"), b, rules)
+		p.Audit(name, b, rules)
 		return nil
 	})
 	return errors.Join(mode.check(), l.check(format))

@@ -3,7 +3,6 @@ package auditing
 import (
 	"errors"
 	"fmt"
-	"os"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -37,49 +36,34 @@ func Default() *auditv1.Policy {
 	}
 }
 
-// evaluator evaluates the given policy, from Go or a file.
-func evaluator(given *auditv1.Policy, file string) (audit.PolicyRuleEvaluator, error) {
-	p := &auditinternal.Policy{}
-	switch {
-	case given != nil && file != "":
-		return nil, fmt.Errorf("fields Policy and PolicyFile (%q): set only one", file)
-	case file != "":
-		if err := readPolicy(file, p); err != nil {
-			return nil, fmt.Errorf("policy file %q: %w", file, err)
-		}
-		return policy.NewPolicyRuleEvaluator(p), nil
-	case given == nil:
+// evaluator evaluates a policy that is written in Go, or Default.
+func evaluator(given *auditv1.Policy) (audit.PolicyRuleEvaluator, error) {
+	if given == nil {
 		given = Default()
 	}
+	p := &auditinternal.Policy{}
 	if err := auditv1.Convert_v1_Policy_To_audit_Policy(given.DeepCopy(), p, nil); err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
+		return nil, err
 	}
 	if err := validate(p); err != nil {
-		return nil, fmt.Errorf("policy: %w", err)
+		return nil, err
 	}
 	return policy.NewPolicyRuleEvaluator(p), nil
 }
 
-// readPolicy reads a file strictly: the reader of the published package accepts
-// unknown fields, and so records less or more than its author meant.
-func readPolicy(file string, into *auditinternal.Policy) error {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return errors.Unwrap(err) // without repeating the path
-	}
+// parse reads the content of a file strictly: the reader of the published package
+// accepts unknown fields, and so records less or more than its author meant.
+func parse(content []byte) (*auditv1.Policy, error) {
 	codecs := serializer.NewCodecFactory(audit.Scheme, serializer.EnableStrict)
-	obj, kind, err := codecs.UniversalDeserializer().Decode(data, nil, nil)
+	obj, kind, err := codecs.UniversalDeserializer().Decode(content, nil, nil)
 	if err != nil {
-		return fmt.Errorf("%w: want apiVersion %s, kind Policy", err, auditv1.SchemeGroupVersion)
+		return nil, fmt.Errorf("%w: want apiVersion %s, kind Policy", err, auditv1.SchemeGroupVersion)
 	}
-	read, ok := obj.(*auditv1.Policy)
+	p, ok := obj.(*auditv1.Policy)
 	if !ok {
-		return fmt.Errorf("found %s, want apiVersion %s, kind Policy", kind, auditv1.SchemeGroupVersion)
+		return nil, fmt.Errorf("found %s, want apiVersion %s, kind Policy", kind, auditv1.SchemeGroupVersion)
 	}
-	if err := auditv1.Convert_v1_Policy_To_audit_Policy(read, into, nil); err != nil {
-		return err
-	}
-	return validate(into)
+	return p, nil
 }
 
 // validate names every field that is wrong.

@@ -28,9 +28,16 @@ type Webhook struct {
 	// ConfigFile is a kubeconfig file whose current context names the server
 	// and how to log in to it. Required.
 	ConfigFile string
-	// Policy says what is recorded; PolicyFile is a file that does. Empty: Default.
+	// Policy says what is recorded; PolicyFile is a file that does, and is followed:
+	// what is changed is in force within seconds, for requests that begin then. A file
+	// that cannot be used changes nothing and is logged. Empty: Default.
 	Policy     *auditv1.Policy
 	PolicyFile string
+	// Read is how PolicyFile is read. A program whose own file has the policy as a
+	// section returns that section, as the content of a PolicyFile. It is called every
+	// second and returns the same bytes until the policy changes. Parts that share a
+	// function call it at the same time. Empty: os.ReadFile.
+	Read func(file string) ([]byte, error)
 	// Mode says whether requests wait for the other server. Empty: Batch. With
 	// Blocking, each recorded request waits for all tries while the server is down.
 	Mode Mode
@@ -59,13 +66,14 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 	pause, err2 := positive(w.BatchWait, 30*time.Second, "BatchWait")
 	backoff, err3 := positive(w.Backoff, 10*time.Second, "Backoff")
 	p.Read(func() error {
-		rules, err := evaluator(w.Policy, w.PolicyFile)
+		name := cmp.Or(w.Name, "webhook")
+		rules, err := chosen{w.Policy, w.PolicyFile, w.Read}.declare(p, name)
 		b, err2 := w.sender(backoff)
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
 		b.deliver(mode, size, pause)
-		p.Audit(cmp.Or(w.Name, "webhook"), b, rules)
+		p.Audit(name, b, rules)
 		return nil
 	})
 	return errors.Join(mode.check(), err, err2, err3)

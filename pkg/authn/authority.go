@@ -3,7 +3,6 @@ package authn
 import (
 	"context"
 	"crypto/x509"
-	"os"
 	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
@@ -27,7 +26,7 @@ var _ dynamiccertificates.CAContentProvider = (*authority)(nil)
 // the file.
 func (a *authority) install(p *controlplane.ServerPlan) {
 	p.Trust(a.Name(), a)
-	p.Root().Work(followWork(&follow.File{Source: follow.Source{What: a.what, File: a.file, Read: os.ReadFile, Use: a.use}}))
+	p.Root().Work(followWork(&follow.File{Source: follow.Source{What: a.what, File: a.file, Use: a.use}}))
 }
 
 // followWork is the work that puts a file and its changes into effect.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -30,6 +29,11 @@ type JWT struct {
 	// seconds, when the issuers answer; a file that cannot be used changes
 	// nothing and is logged. Required unless Config is set.
 	ConfigFile string
+	// Read is how ConfigFile is read. A program whose own file has the configuration
+	// as a section returns that section, as the content of a ConfigFile. It is called
+	// every second and returns the same bytes until the configuration changes. Parts
+	// that share a function call it at the same time. Empty: os.ReadFile.
+	Read func(file string) ([]byte, error)
 	// Config is the configuration. One part with a Config lists all issuers. Neither
 	// it nor the file may have field anonymous: add [Anonymous] instead. Required
 	// unless ConfigFile is set.
@@ -44,10 +48,13 @@ func (j JWT) Install(p *controlplane.Plan) error {
 	if (j.ConfigFile == "") == (j.Config == nil) {
 		return errors.New("fields ConfigFile and Config: set exactly one")
 	}
+	if j.Read != nil && j.ConfigFile == "" {
+		return errors.New("field Read: is how ConfigFile is read, which is empty: set both")
+	}
 	known := &issuers{}
 	if j.Config == nil {
 		file := &follow.File{Source: follow.Source{
-			What: "authentication configuration", File: j.ConfigFile, Read: os.ReadFile, Use: known.load,
+			What: "authentication configuration", File: j.ConfigFile, Read: j.Read, Use: known.load,
 		}}
 		p.Work(followWork(file))
 		p.Authenticate(file.Name(), bearer(known))

@@ -7,10 +7,12 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -231,6 +233,26 @@ func TestJWTIsReloaded(t *testing.T) {
 	}
 }
 
+// TestJWTReads: the configuration may be a section of a file of the program.
+func TestJWTReads(t *testing.T) {
+	t.Parallel()
+	one, two := newIssuer(t), newIssuer(t)
+	file := configFile(t, jwtConfig(one))
+	read := func(name string) ([]byte, error) { return os.ReadFile(strings.TrimSuffix(name, "#authentication")) }
+	url := serve(t, authn.JWT{ConfigFile: file + "#authentication", Read: read})
+	one.answers(t, url, "issuer1:ann")
+	replace(t, file, jwtConfig(two), 0o644)
+	two.answers(t, url, "issuer1:ann")
+	if got := (call{token: one.sign(t, nil)}).do(t, url); !refused(got) {
+		t.Errorf("an issuer that is gone: %d, %+v", got.status, got)
+	}
+
+	broken := func(string) ([]byte, error) { return nil, errors.New("the section is gone") }
+	if err := startError(t, authn.JWT{ConfigFile: file, Read: broken}); err == nil || !strings.Contains(err.Error(), "the section is gone") {
+		t.Errorf("a start without the section: %v", err)
+	}
+}
+
 // TestJWTConfig is the configuration as a value.
 func TestJWTConfig(t *testing.T) {
 	t.Parallel()
@@ -282,6 +304,11 @@ func TestJWTFields(t *testing.T) {
 			reason: "one would be ignored",
 			part:   authn.JWT{ConfigFile: "x", Config: &apiserver.AuthenticationConfiguration{}},
 			want:   "fields ConfigFile and Config: set exactly one",
+		},
+		"read": {
+			reason: "it would not be called",
+			part:   authn.JWT{Config: &apiserver.AuthenticationConfiguration{}, Read: os.ReadFile},
+			want:   "field Read: is how ConfigFile is read, which is empty: set both",
 		},
 		"http": {
 			reason: "keys come over TLS",

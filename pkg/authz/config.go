@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -36,6 +35,12 @@ const typeRBAC apiserver.AuthorizerType = "RBAC"
 type Config struct {
 	// ConfigFile is the file with the configuration. Required.
 	ConfigFile string
+	// Read is how ConfigFile is read. A program whose own file has the configuration
+	// as a section returns that section, as the content of a ConfigFile. It is called
+	// every second and returns the same bytes until the configuration changes. Parts
+	// that share a function call it at the same time. Empty: os.ReadFile. Kubeconfigs
+	// that entries name are always files.
+	Read func(file string) ([]byte, error)
 }
 
 // PartName implements the name errors use.
@@ -52,7 +57,9 @@ func (c Config) Install(p *controlplane.Plan) error {
 
 // declare declares the authorizer, and what its entries need.
 func (c Config) declare(p *controlplane.Plan) error {
-	content, err := os.ReadFile(c.ConfigFile)
+	f := &followed{file: c.ConfigFile, dialer: newDialer(nil)}
+	file := &follow.File{Source: f.source(c.Read)}
+	content, err := file.Content()
 	if err != nil {
 		return fmt.Errorf("field ConfigFile: %w", err)
 	}
@@ -61,17 +68,14 @@ func (c Config) declare(p *controlplane.Plan) error {
 		return fmt.Errorf("field ConfigFile: %s: %w", c.ConfigFile, err)
 	}
 	configmetrics.RegisterMetrics()
-	f := &followed{file: c.ConfigFile, dialer: newDialer(nil)}
 	if hasRBAC(entries) {
 		if f.roles, err = newRoles(p); err != nil {
 			return err
 		}
 	}
-	name := "authorization configuration " + c.ConfigFile
-	p.Authorize(name, &f.current)
-	file := &follow.File{Source: f.source()}
+	p.Authorize(file.Name(), &f.current)
 	p.Work(controlplane.Work{
-		Name:  name,
+		Name:  file.Name(),
 		Start: func(ctx context.Context, _ *controlplane.Plane) error { return file.Begin(ctx) },
 		Run:   func(ctx context.Context, _ *controlplane.Plane) error { return file.Run(ctx) },
 		Stop:  f.dialer.CloseAll,

@@ -1,6 +1,7 @@
 package authz_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -169,6 +170,27 @@ func TestConfigIsReloaded(t *testing.T) {
 		if !strings.Contains(metrics(), line) {
 			t.Errorf("metrics have no %s", line)
 		}
+	}
+}
+
+// TestConfigReads: the configuration may be a section of a file of the program.
+func TestConfigReads(t *testing.T) {
+	t.Parallel()
+	r := newReviewer(t, opinions())
+	file := configFile(t, configuration(entryRBAC))
+	read := func(name string) ([]byte, error) { return os.ReadFile(strings.TrimSuffix(name, "#authorization")) }
+	config, _ := run(t, memory.Store{}, bound(authz.Config{ConfigFile: file + "#authorization", Read: read})...)
+	alice := as(t, config, "alice")
+	if err := mayList(t, alice); !apierrors.IsForbidden(err) {
+		t.Errorf("nobody knows alice: %v", err)
+	}
+	replace(t, file, configuration(entryWebhook("policy", r.kubeconfig(t)), entryRBAC))
+	until(t, "a webhook allows alice", func() bool { return mayList(t, alice) == nil })
+
+	broken := func(string) ([]byte, error) { return nil, errors.New("the section is gone") }
+	_, err := controlplane.New("test").Storage(memory.Store{}).With(authz.Config{ConfigFile: file, Read: broken}).Build()
+	if err == nil || !strings.Contains(err.Error(), `part "authz.Config": field ConfigFile: the section is gone`) {
+		t.Errorf("Build without the section: %v", err)
 	}
 }
 

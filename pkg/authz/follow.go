@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/union"
@@ -29,8 +28,8 @@ type followed struct {
 }
 
 // source is the file, which this plane follows.
-func (f *followed) source() follow.Source {
-	return follow.Source{What: "authorization configuration", File: f.file, Read: os.ReadFile, Use: f.reload}
+func (f *followed) source(read func(file string) ([]byte, error)) follow.Source {
+	return follow.Source{What: "authorization configuration", File: f.file, Read: read, Use: f.reload}
 }
 
 // reload puts content in force, or returns why it cannot, and counts.

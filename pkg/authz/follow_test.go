@@ -40,7 +40,7 @@ func TestFollowed(t *testing.T) {
 		t.Errorf("before the file is read: %v, %q, %v", d, reason, err)
 	}
 	write(file, rbac)
-	inForce, source := "", f.source()
+	inForce, source := "", f.source(nil)
 	use := source.Use
 	source.Use = func(ctx context.Context, content []byte) error {
 		err := use(ctx, content)

@@ -1,6 +1,7 @@
 package fairness
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"sync"
@@ -13,7 +14,8 @@ import (
 
 // atOnce counts what each user has open. A user with nothing open takes no memory.
 type atOnce struct {
-	limit int
+	// limit is what a user may have open; 0: anything, which counts all the same.
+	limit func(context.Context) int
 	// counts tells which requests count.
 	counts func(*http.Request) bool
 	// refusal is the message, with the limit and the user.
@@ -23,9 +25,10 @@ type atOnce struct {
 }
 
 // newWatches counts watches.
-func newWatches(limit int) *atOnce {
+func newWatches(now current) *atOnce {
 	return &atOnce{
-		limit: limit, open: map[string]int{}, refusal: "WatchesPerUser is %d: user %q already has that many watches open",
+		limit: func(ctx context.Context) int { return now(ctx).WatchesPerUser },
+		open:  map[string]int{}, refusal: "WatchesPerUser is %d: user %q already has that many watches open",
 		counts: func(req *http.Request) bool {
 			info, ok := request.RequestInfoFrom(req.Context())
 			return ok && info.Verb == "watch"
@@ -34,11 +37,12 @@ func newWatches(limit int) *atOnce {
 }
 
 // newRequests counts requests that are not long-running.
-func newRequests(limit int) *atOnce {
+func newRequests(now current) *atOnce {
 	// As in the server's configuration: requests with a deadline count.
 	long := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	return &atOnce{
-		limit: limit, open: map[string]int{}, refusal: "RequestsAtOncePerUser is %d: user %q already has that many requests running",
+		limit: func(ctx context.Context) int { return now(ctx).RequestsAtOncePerUser },
+		open:  map[string]int{}, refusal: "RequestsAtOncePerUser is %d: user %q already has that many requests running",
 		counts: func(req *http.Request) bool {
 			info, ok := request.RequestInfoFrom(req.Context())
 			u, known := request.UserFrom(req.Context())
@@ -55,8 +59,9 @@ func (x *atOnce) wrap(next http.Handler) http.Handler {
 			next.ServeHTTP(w, req)
 			return
 		}
-		if !x.begin(name) {
-			refuse(w, req, 1, x.refusal, x.limit, name)
+		limit := x.limit(req.Context())
+		if !x.begin(name, limit) {
+			refuse(w, req, 1, x.refusal, limit, name)
 			return
 		}
 		defer x.end(name)
@@ -64,10 +69,10 @@ func (x *atOnce) wrap(next http.Handler) http.Handler {
 	})
 }
 
-func (x *atOnce) begin(name string) bool {
+func (x *atOnce) begin(name string, limit int) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.open[name] >= x.limit {
+	if limit > 0 && x.open[name] >= limit {
 		return false
 	}
 	x.open[name]++

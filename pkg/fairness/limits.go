@@ -22,7 +22,8 @@ import (
 )
 
 // Limits are fixed limits, the same for every user: the one who logged in, not
-// the one that is impersonated. An empty field limits nothing.
+// the one that is impersonated. An empty field limits nothing. [FollowLimits] has
+// them change while a plane runs.
 //
 // A refusal names the limit and its value: with 413 when an object is too large,
 // with 429 and Retry-After otherwise. Clients built on client-go obey Retry-After
@@ -64,20 +65,33 @@ func (l Limits) Install(p *controlplane.Plan) error {
 	if err := l.check(); err != nil {
 		return err
 	}
+	l.enforce(p, l.always)
+	return nil
+}
+
+// always are the limits of a plane that does not change them.
+func (l Limits) always(context.Context) Limits { return l }
+
+// current returns the limits that a request has, by its context. They are valid.
+type current func(context.Context) Limits
+
+// enforce declares what enforces the limits that are set here, with the values that
+// they currently have.
+func (l Limits) enforce(p *controlplane.Plan, now current) {
 	if l.RequestsPerSecond > 0 {
-		p.Wrap(controlplane.AfterAudit, "requests per second", newRates(l.RequestsPerSecond, l.burst()).wrap)
+		p.Wrap(controlplane.AfterAudit, "requests per second", newRates(now).wrap)
 	}
 	if l.WatchesPerUser > 0 {
-		p.Wrap(controlplane.AfterAudit, "watches per user", newWatches(l.WatchesPerUser).wrap)
+		p.Wrap(controlplane.AfterAudit, "watches per user", newWatches(now).wrap)
 	}
 	if l.RequestsAtOncePerUser > 0 {
-		p.Wrap(controlplane.AfterAudit, "requests at once per user", newRequests(l.RequestsAtOncePerUser).wrap)
+		p.Wrap(controlplane.AfterAudit, "requests at once per user", newRequests(now).wrap)
 	}
 	if l.ObjectBytes > 0 {
-		p.Admit("object bytes", size(l.ObjectBytes))
+		p.Admit("object bytes", &size{now})
 	}
 	if l.ObjectsPerResource > 0 {
-		n := &number{limit: l.ObjectsPerResource}
+		n := &number{now: now}
 		p.Feed()
 		p.Work(controlplane.Work{Name: "objects per resource", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 			if err := plane.Feed().Await(ctx); err != nil {
@@ -88,7 +102,6 @@ func (l Limits) Install(p *controlplane.Plan) error {
 		}})
 		p.Admit("objects per resource", n)
 	}
-	return nil
 }
 
 // check refuses values without a meaning.
@@ -124,37 +137,47 @@ func (l Limits) burst() int {
 
 // rates are the users' token buckets.
 type rates struct {
-	limit   rate.Limit
-	burst   int
+	now     current
 	mu      sync.Mutex
 	buckets *lru.Cache
 }
 
-func newRates(perSecond float64, burst int) *rates {
-	return &rates{limit: rate.Limit(perSecond), burst: burst, buckets: lru.New(users)}
+// bucket is that of one user, with the limits it was last used with.
+type bucket struct {
+	*rate.Limiter
+	perSecond float64
+	burst     int
 }
 
-// of is the bucket of a user.
-func (r *rates) of(name string) *rate.Limiter {
+func newRates(now current) *rates { return &rates{now: now, buckets: lru.New(users)} }
+
+// of is the bucket of a user. One from before a change of the limits goes on with
+// what is left in it.
+func (r *rates) of(name string, perSecond float64, burst int) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b, ok := r.buckets.Get(name); ok {
-		if bucket, ok := b.(*rate.Limiter); ok {
-			return bucket
-		}
+	found, _ := r.buckets.Get(name)
+	b, ok := found.(*bucket)
+	if !ok {
+		b = &bucket{rate.NewLimiter(rate.Limit(perSecond), burst), perSecond, burst}
+		r.buckets.Add(name, b)
 	}
-	bucket := rate.NewLimiter(r.limit, r.burst)
-	r.buckets.Add(name, bucket)
-	return bucket
+	if b.perSecond != perSecond || b.burst != burst {
+		b.SetLimit(rate.Limit(perSecond))
+		b.SetBurst(burst)
+		b.perSecond, b.burst = perSecond, burst
+	}
+	return b.Limiter
 }
 
 // wrap is a middleware.
 func (r *rates) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		name, limited := caller(req)
-		if limited && !r.of(name).Allow() {
-			refuse(w, req, math.Ceil(1/float64(r.limit)),
-				"RequestsPerSecond is %v with Burst %d: user %q sends more requests", float64(r.limit), r.burst, name)
+		l := r.now(req.Context())
+		if limited && l.RequestsPerSecond > 0 && !r.of(name, l.RequestsPerSecond, l.burst()).Allow() {
+			refuse(w, req, math.Ceil(1/l.RequestsPerSecond),
+				"RequestsPerSecond is %v with Burst %d: user %q sends more requests", l.RequestsPerSecond, l.burst(), name)
 			return
 		}
 		next.ServeHTTP(w, req)

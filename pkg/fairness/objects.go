@@ -17,23 +17,24 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 )
 
-// size admits objects of at most this many bytes.
-type size int
+// size admits objects of at most ObjectBytes.
+type size struct{ now current }
 
 // Handles implements admission.Interface.
-func (size) Handles(o admission.Operation) bool {
+func (*size) Handles(o admission.Operation) bool {
 	return o == admission.Create || o == admission.Update
 }
 
 // Validate implements admission.ValidationInterface: the object is as it would
 // be stored. Sub-resources write objects as well; those with a kind of their own
 // (bindings, scale) are small.
-func (s size) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetObject() == nil || loopback.From(ctx) {
+func (s *size) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	limit := s.now(ctx).ObjectBytes
+	if limit == 0 || a.GetObject() == nil || loopback.From(ctx) {
 		return nil
 	}
 	n, err := bytesOf(a.GetObject())
-	if err != nil || n <= int(s) {
+	if err != nil || n <= limit {
 		return err
 	}
 	if old := a.GetOldObject(); old != nil {
@@ -43,7 +44,7 @@ func (s size) Validate(ctx context.Context, a admission.Attributes, _ admission.
 		}
 	}
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit ObjectBytes is %d: %s %q has %d bytes as JSON",
-		int(s), a.GetResource().GroupResource(), a.GetName(), n))
+		limit, a.GetResource().GroupResource(), a.GetName(), n))
 }
 
 // bytesOf is the size of an object as JSON.
@@ -64,9 +65,9 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// number admits this many objects of a resource.
+// number admits ObjectsPerResource.
 type number struct {
-	limit int
+	now   current
 	feed  atomic.Pointer[feed.Feed] // nil until it is complete
 	since atomic.Int64              // objects admitted since it was asked to catch up
 }
@@ -80,32 +81,33 @@ func (*number) Handles(o admission.Operation) bool { return o == admission.Creat
 
 // Validate implements admission.ValidationInterface.
 func (n *number) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	if a.GetSubresource() != "" || loopback.From(ctx) {
+	limit := n.now(ctx).ObjectsPerResource
+	if limit == 0 || a.GetSubresource() != "" || loopback.From(ctx) {
 		return nil
 	}
 	feed := n.feed.Load()
 	if feed == nil {
-		return tooMany(1, "ObjectsPerResource is %d: the objects are still being counted", n.limit)
+		return tooMany(1, "ObjectsPerResource is %d: the objects are still being counted", limit)
 	}
 	resource, namespace := stored(a), a.GetNamespace()
 	if resource == corev1.Resource("namespaces") {
 		namespace = "" // attributes have its own name here
 	}
-	if n.since.Add(1) < near && feed.Count(namespace, resource) < n.limit-near {
+	if n.since.Add(1) < near && feed.Count(namespace, resource) < limit-near {
 		return nil
 	}
 	n.since.Store(0)
 	if err := feed.CatchUp(ctx); err != nil {
 		return fmt.Errorf("count %s: %w", resource, err)
 	}
-	if feed.Count(namespace, resource) < n.limit {
+	if feed.Count(namespace, resource) < limit {
 		return nil
 	}
 	where := "the server"
 	if namespace != "" {
 		where = fmt.Sprintf("namespace %q", namespace)
 	}
-	return tooMany(1, "ObjectsPerResource is %d: %s already has that many %s", n.limit, where, a.GetResource().GroupResource())
+	return tooMany(1, "ObjectsPerResource is %d: %s already has that many %s", limit, where, a.GetResource().GroupResource())
 }
 
 // stored is the resource that stores the object: both groups of events serve the

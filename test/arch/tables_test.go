@@ -45,7 +45,7 @@ var mayImport = map[string][]string{
 	"pkg/authn":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki"},
 	"pkg/authz":          {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac", "pkg/internal/signal"},
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
-	"pkg/auditing":       {"pkg/controlplane"},
+	"pkg/auditing":       {"pkg/controlplane", "pkg/internal/follow"},
 	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
 	"pkg/fairness":       {"pkg/controlplane", "pkg/feed", "pkg/internal/loopback", "pkg/internal/signal"},
 	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/feed", "pkg/internal/retry"},

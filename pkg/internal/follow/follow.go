@@ -4,6 +4,7 @@ package follow
 import (
 	"bytes"
 	"context"
+	"os"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -22,7 +23,7 @@ const Retry = 10 * time.Second
 type Source struct {
 	// What names the file in errors: "token file".
 	What, File string
-	// Read returns the content, or why it must not be used.
+	// Read returns the content, or why it must not be used. Nil: os.ReadFile.
 	Read func(file string) ([]byte, error)
 	// Use puts content into effect, or returns why it cannot; the context is that of
 	// the plane's life.
@@ -31,6 +32,14 @@ type Source struct {
 
 // Name names the file in errors. Parts of a kind differ in it.
 func (s Source) Name() string { return s.What + " " + s.File }
+
+// Content reads the file.
+func (s Source) Content() ([]byte, error) {
+	if s.Read == nil {
+		return os.ReadFile(s.File)
+	}
+	return s.Read(s.File)
+}
 
 // File is a source in a running plane, for one goroutine.
 type File struct {
@@ -43,7 +52,7 @@ type File struct {
 
 // Begin puts the first content into effect.
 func (f *File) Begin(ctx context.Context) error {
-	content, err := f.Read(f.File)
+	content, err := f.Content()
 	if err == nil {
 		f.used, err = content, f.Use(ctx, content)
 	}
@@ -70,7 +79,7 @@ func (f *File) Run(ctx context.Context) error {
 // Look puts new content into effect. Content that cannot be used is logged once,
 // and changes nothing. Run calls Look again and again.
 func (f *File) Look(ctx context.Context, now time.Time) {
-	content, err := f.Read(f.File)
+	content, err := f.Content()
 	if err != nil {
 		f.tell(ctx, err)
 		return
