@@ -19,7 +19,7 @@ func (b *build) admission() controlplane.Part {
 	names := AlwaysOn()
 	for _, p := range b.plugins() {
 		names = append(names, p.Name)
-		if !slices.Contains(b.Admission.Disable, p.Name) || slices.Contains(b.Admission.Enable, p.Name) {
+		if b.on(p) {
 			parts = append(parts, p.part)
 		}
 	}
@@ -36,6 +36,11 @@ func (b *build) admission() controlplane.Part {
 		}
 	}
 	return parts
+}
+
+// on tells whether a plugin is.
+func (b *build) on(p Plugin) bool {
+	return !slices.Contains(b.Admission.Disable, p.Name) || slices.Contains(b.Admission.Enable, p.Name)
 }
 
 // privateNetworks stands for admit.PrivateNetworks in admission.webhooks.deny.

@@ -75,10 +75,13 @@ func (b *build) serving() controlplane.Parts {
 // serviceAccounts returns the part that issues and accepts their tokens.
 func (b *build) serviceAccounts() controlplane.Part {
 	s := b.Authentication.ServiceAccounts
-	return serviceaccount.Tokens{
-		KeyFile: s.SigningKeyFile, Dir: b.in("pki"), Issuer: s.Issuer, Audiences: s.Audiences,
-		MaxExpiration: s.MaxTokenExpiration.Duration,
+	part := serviceaccount.Tokens{
+		KeyFile: s.SigningKeyFile, Issuer: s.Issuer, Audiences: s.Audiences, MaxExpiration: s.MaxTokenExpiration.Duration,
 	}
+	if part.KeyFile == "" {
+		part.Dir = b.in("pki")
+	}
+	return part
 }
 
 // issuers returns the part for the issuers that the file lists.

@@ -110,6 +110,13 @@ func (b *build) resources() controlplane.Part {
 	return parts
 }
 
+// asks tells whether policies or webhooks are asked about writes.
+func (b *build) asks() bool {
+	return slices.ContainsFunc(b.plugins(), func(p Plugin) bool {
+		return b.on(p) && (strings.HasSuffix(p.Name, "Policy") || strings.HasSuffix(p.Name, "Webhook"))
+	})
+}
+
 // words are those that choose the kind: its group, and its names as kubectl has them.
 func (s served) words() []string {
 	words := []string{s.group}
