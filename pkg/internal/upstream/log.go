@@ -82,9 +82,20 @@ func bounded(a slog.Attr) slog.Attr {
 	case slog.KindString:
 		a.Value = slog.StringValue(cut(a.Value.String(), most))
 	case slog.KindAny:
-		a.Value = slog.StringValue(cut(fmt.Sprintf("%+v", a.Value.Any()), most))
+		a.Value = slog.StringValue(cut(textOf(a.Value.Any()), most))
 	}
 	return a
+}
+
+// textOf is a value as klog writes it.
+func textOf(value any) string {
+	switch v := value.(type) {
+	case error:
+		return fmt.Sprint(v)
+	case []byte:
+		return string(v)
+	}
+	return fmt.Sprintf("%+v", value)
 }
 
 // cut shortens a text to a number of bytes, and says so.
