@@ -76,7 +76,8 @@ func consequence(text string) bool {
 		// The request took too long, or its client went away: its own line, "Post-timeout
 		// activity", follows.
 		// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/filters/timeout.go#L133
-		return strings.HasSuffix(text, "http: Handler timeout")
+		return strings.HasSuffix(text, "http: Handler timeout") || strings.HasSuffix(text, "context canceled") ||
+			strings.HasSuffix(text, "io: read/write on closed pipe")
 	case strings.HasPrefix(text, "FinishRequest: post-timeout activity"):
 		return strings.Contains(text, "panicked: false")
 	}
