@@ -190,13 +190,13 @@ var onlyIn = map[string]home{
 		[]string{"pkg/storage/sqlite"}, "each driver is linked by its own package only",
 	},
 	"github.com/spf13/cobra": {
-		[]string{"cmd/...", "pkg/internal/upstream"}, "a library has no command line",
+		[]string{"cmd/..."}, "a library has no command line",
 	},
 	"github.com/spf13/pflag": {
-		[]string{"cmd/...", "pkg/internal/upstream"}, "a library has no command line",
+		[]string{"cmd/..."}, "a library has no command line",
 	},
 	"flag": {
-		[]string{"cmd/...", "pkg/internal/upstream", "examples/...", "hack/..."}, "a library has no command line",
+		[]string{"cmd/...", "examples/...", "hack/...", "pkg/internal/upstream"}, "a library has no command line; klog's settings are flags",
 	},
 	"testing": {
 		[]string{"pkg/internal/leaktest", "pkg/storage/storagetest", "pkg/planetest", "pkg/apis/apitest"},
