@@ -1,8 +1,12 @@
 package admit_test
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 	"testing/fstest"
 	"time"
@@ -13,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
@@ -24,7 +29,37 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
+// libraries is what the libraries logged without a context.
+var libraries journal
+
+// journal is written by servers and read by a test.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (j *journal) Write(line []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(line)
+}
+
+// about are the lines with a text.
+func (j *journal) about(text string) []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	var lines []string
+	for line := range strings.Lines(j.text.String()) {
+		if strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
 func TestMain(m *testing.M) {
+	klog.SetSlogLogger(controlplane.LibraryLog(slog.New(slog.NewJSONHandler(&libraries, nil))))
 	os.Exit(leaktest.Run(m))
 }
 

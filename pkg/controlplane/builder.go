@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"path"
 	"slices"
@@ -24,12 +25,14 @@ type Builder struct {
 	storage Storage
 	parts   []Part
 	history time.Duration
+	drain   time.Duration
+	log     *slog.Logger
 }
 
 // New returns the Builder of a server with the given name, which appears in logs
 // and in the user agent of the server's own clients.
 func New(name string) *Builder {
-	return &Builder{name: name, prefix: "/registry", history: defaultHistory}
+	return &Builder{name: name, prefix: "/registry", history: defaultHistory, drain: defaultDrain}
 }
 
 // Listen has the server serve HTTPS at a TCP address, "127.0.0.1:6443"; port 0
@@ -61,6 +64,27 @@ func (b *Builder) History(keep time.Duration) *Builder {
 	return b
 }
 
+// Drain sets how long requests that run may take after the context of Run has ended,
+// 60 seconds by default, the longest that a request may take which is no watch. Those
+// that are still running then are cut off, and Run returns an error that says so. It
+// holds for every plane of the server.
+func (b *Builder) Drain(limit time.Duration) *Builder {
+	b.drain = limit
+	return b
+}
+
+// Log sets where the server logs to: one line at level Info when it is ready, with its
+// name, its address if it listens, and the milliseconds since Run was called; and
+// problems, as Warn and Error. A logger that takes lower levels also gets what the
+// libraries below log, V(n) at level -n. Nil, the default: the logger of the context
+// that Run is called with ([logr.NewContext]), or else slog.Default().
+//
+// Some code of the libraries knows only klog's global logger. See [LibraryLog].
+func (b *Builder) Log(logger *slog.Logger) *Builder {
+	b.log = logger
+	return b
+}
+
 // With adds parts, in order.
 func (b *Builder) With(parts ...Part) *Builder {
 	b.parts = append(b.parts, parts...)
@@ -83,6 +107,9 @@ func (b *Builder) Build() (*Server, error) {
 	}
 	if b.history <= 0 {
 		errs = append(errs, fmt.Errorf("history %v: want a duration above 0, such as %v", b.history, defaultHistory))
+	}
+	if b.drain <= 0 {
+		errs = append(errs, fmt.Errorf("drain %v: want a duration above 0, such as %v", b.drain, defaultDrain))
 	}
 	if b.listen != "" {
 		if _, _, err := net.SplitHostPort(b.listen); err != nil {

@@ -32,8 +32,9 @@ func TestBuildErrors(t *testing.T) {
 	}{
 		"nothing": {
 			reason: "everything that is missing is told at once",
-			build:  controlplane.New(""),
+			build:  controlplane.New("").Drain(0),
 			want: []string{
+				"drain 0s: want a duration above 0, such as 1m0s",
 				`the server has no name: pass one to New, such as "apples"`,
 				"no storage: call Storage with one, such as memory.Store{}",
 			},

@@ -39,6 +39,11 @@ func (p *Plan) checkElected(storage Storage) error {
 // elect wraps work to run only while this process holds the Lease of its name.
 func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
 	return func(ctx context.Context, _ *Plane) error {
+		select { // the namespace of the Lease exists when the plane is ready
+		case <-p.ready:
+		case <-ctx.Done():
+			return nil
+		}
 		host, _ := os.Hostname() // only part of a name
 		lock := &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: p.host.server.built.name + "-" + name},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/component-base/tracing"
@@ -22,6 +23,7 @@ import (
 // plane.
 type host struct {
 	server  *Server
+	log     logr.Logger
 	plan    *ServerPlan
 	address string // the host and port that clients reach the server at
 	backend *store.Backend

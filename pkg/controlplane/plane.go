@@ -311,7 +311,7 @@ func (p *Plane) stop() error {
 }
 
 // Stop drains the requests of a plane that was added to a running server, as long
-// as the context lasts and at most a minute, ends its watches and its work, and
+// as the context lasts and at most as [Builder.Drain] says, ends its watches and its work, and
 // returns when nothing of it runs. Its stored objects stay. Work of the plane must
 // not wait for Stop, and the root plane stops with its server.
 func (p *Plane) Stop(ctx context.Context) error {
@@ -319,7 +319,7 @@ func (p *Plane) Stop(ctx context.Context) error {
 		return errors.New("the root plane stops with its server: stop the server instead")
 	}
 	p.stopped.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+		ctx, cancel := context.WithTimeout(ctx, p.host.server.built.drain)
 		defer cancel()
 		var late error
 		if p.built {
@@ -340,7 +340,7 @@ func (p *Plane) Stop(ctx context.Context) error {
 func (p *Plane) endWith(err error) {
 	p.given.Do(func() {
 		p.err = err
-		klog.Background().Error(err, "Stopping a plane after an error", "plane", p.space)
+		p.host.log.Error(err, "Stopping a plane after an error", "plane", p.space)
 		go func() { _ = p.Stop(context.Background()) }() // Err returns what Stop returns
 	})
 }

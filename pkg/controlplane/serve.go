@@ -164,7 +164,7 @@ func cipherSuites() []uint16 {
 func httpServer(h http.Handler, config *tls.Config) *http.Server {
 	const bodyPercentile99 = 256 << 10 // bytes; few requests are larger
 	return &http.Server{
-		Handler: chunkedLast(bodiesInTime(h, drainTimeout)), TLSConfig: config,
+		Handler: chunkedLast(bodiesInTime(h, requestTimeout)), TLSConfig: config,
 		MaxHeaderBytes:    1 << 20,
 		ReadHeaderTimeout: 32 * time.Second,
 		IdleTimeout:       90 * time.Second,

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -109,9 +110,12 @@ func (s *Server) Plane(ctx context.Context, name string, parts ...Part) (*Plane,
 	return p, nil
 }
 
-// drainTimeout bounds how long a stopping server waits for running requests. It
-// is the longest a request that is no watch may take.
-const drainTimeout = 60 * time.Second
+// requestTimeout is the longest a request that is no watch may take, as upstream has
+// it.
+const requestTimeout = 60 * time.Second
+
+// defaultDrain is how long a stopping server waits for running requests.
+const defaultDrain = requestTimeout
 
 // Run serves until the context ends, then drains requests, ends watches, stops
 // every goroutine, and last the storage. It returns nil after an orderly stop,
@@ -120,9 +124,11 @@ func (s *Server) Run(parent context.Context) (err error) {
 	if s.started.Swap(true) {
 		return errors.New("Run was called before: build another server")
 	}
+	r := &run{server: s, begun: time.Now(), log: s.logger(parent)}
+	parent = klog.NewContext(parent, forLibraries(parent, r.log))
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	defer context.AfterFunc(parent, func() { cancel(askedError{}) })()
-	r := &run{server: s, begun: time.Now(), fail: cancel}
+	r.fail = cancel
 	// What the server runs outlives the signal to stop, so that it stops in order.
 	life := context.WithoutCancel(parent)
 	if err = r.start(ctx, life); err == nil {
@@ -144,6 +150,7 @@ func (askedError) Error() string { return "the context of Run ended" }
 // run is one life of a server: what was started, to be stopped in reverse.
 type run struct {
 	server *Server
+	log    *slog.Logger
 	begun  time.Time
 	fail   context.CancelCauseFunc
 	undo   []func(context.Context) error
@@ -195,10 +202,13 @@ func (r *run) start(ctx, life context.Context) error {
 	s.gate.open(root.top.Handler)
 	r.onStop(func(context.Context) error { s.gate.close(); return nil })
 	if listener != nil {
-		r.serve(listener, httpServer(root.top.Handler, config))
+		serving := httpServer(root.top.Handler, config)
+		requests := klog.NewContext(context.Background(), log)
+		serving.BaseContext = func(net.Listener) context.Context { return requests }
+		r.serve(listener, serving)
 	}
 	r.onStop(func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+		ctx, cancel := context.WithTimeout(ctx, s.built.drain)
 		defer cancel()
 		return root.drain(ctx)
 	})
@@ -211,7 +221,7 @@ func (r *run) start(ctx, life context.Context) error {
 	}
 	stopReport := metrics.Report(opened.engine, opened.stats(h).ask)
 	r.onStop(func(context.Context) error { stopReport(); return nil })
-	log.V(1).Info("Ready", "server", s.built.name, "ms", time.Since(r.begun).Milliseconds())
+	r.sayReady(ctx)
 	close(s.ready)
 	return nil
 }
@@ -219,7 +229,7 @@ func (r *run) start(ctx, life context.Context) error {
 // host starts what all planes need besides the storage.
 func (r *run) host(life context.Context, plan *ServerPlan, listener net.Listener, o *openStorage) (*host, error) {
 	h := &host{
-		server: r.server, plan: plan, address: "localhost:443", backend: o.backend,
+		server: r.server, log: klog.FromContext(life), plan: plan, address: "localhost:443", backend: o.backend,
 		stored: o.health.Checks(), living: o.living,
 		planes: map[string]*Plane{}, closing: make(chan struct{}),
 	}

@@ -30,8 +30,8 @@ type Work struct {
 	// any more, even if Start failed. May be nil.
 	Stop func()
 	// Elected lets only one of the servers that share a storage (see [Traits]) Run at
-	// a time: the one that holds the Lease of this name in kube-system. Where the
-	// storage is not shared, it has no effect.
+	// a time: the one that holds the Lease of this name in kube-system, once its plane
+	// is ready. Where the storage is not shared, it has no effect.
 	Elected bool
 }
 

@@ -14,11 +14,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
 )
 
-func TestMain(m *testing.M) {
-	planetest.Quiet()
-	os.Exit(m.Run())
-}
-
 // withWidgets is a plane that serves the widgets of config.
 func withWidgets() controlplane.Part { return planetest.WithCRDs(os.DirFS("../../config")) }
 

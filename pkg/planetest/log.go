@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"log/slog"
 	"sync"
-
-	"github.com/go-logr/logr"
 )
 
 // journal is a test's log.
@@ -17,8 +15,8 @@ type journal struct {
 
 // errors is the logger of a server: the errors are written to the journal, as long
 // as the test runs, and the rest is left out.
-func (j *journal) errors() logr.Logger {
-	return logr.FromSlogHandler(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelError}))
+func (j *journal) errors() *slog.Logger {
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
 // Write implements io.Writer, for one line at a time.

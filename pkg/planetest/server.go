@@ -5,13 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -41,7 +40,7 @@ const (
 )
 
 // start runs a server until stop. The directory is asked for when a file is needed.
-func (o Options) start(ctx context.Context, name string, log logr.Logger, dir func() string, given []controlplane.Part) (*server, error) {
+func (o Options) start(ctx context.Context, name string, log *slog.Logger, dir func() string, given []controlplane.Part) (*server, error) {
 	parts := o.parts(given)
 	if o.Storage == nil {
 		o.Storage = memory.Store{}
@@ -51,7 +50,7 @@ func (o Options) start(ctx context.Context, name string, log logr.Logger, dir fu
 	}
 	s := &server{scheme: o.Scheme, done: make(chan struct{}), tag: tag{name + " " + rand.Text()[:8]}}
 	parts = append(parts, controlplane.PartFunc(s.install))
-	b := controlplane.New("planetest").Storage(o.Storage)
+	b := controlplane.New("planetest").Storage(o.Storage).Log(log)
 	if o.Kubeconfig {
 		s.kubeconfig = filepath.Join(dir(), "kubeconfig")
 		b = b.Listen("127.0.0.1:0")
@@ -62,7 +61,7 @@ func (o Options) start(ctx context.Context, name string, log logr.Logger, dir fu
 		return nil, fmt.Errorf("build the plane: %w", err)
 	}
 	s.config = built.ClientConfig()
-	life, end := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), log))
+	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	s.end = end
 	s.tag.run(life, func(life context.Context) {
 		go func() {

@@ -196,7 +196,7 @@ var onlyIn = map[string]home{
 		[]string{"cmd/..."}, "a library has no command line",
 	},
 	"flag": {
-		[]string{"cmd/...", "examples/...", "hack/..."}, "a library has no command line",
+		[]string{"cmd/...", "examples/...", "hack/...", "pkg/internal/upstream"}, "a library has no command line; klog's settings are flags",
 	},
 	"testing": {
 		[]string{"pkg/internal/leaktest", "pkg/storage/storagetest", "pkg/planetest", "pkg/apis/apitest"},

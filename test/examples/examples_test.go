@@ -27,7 +27,7 @@ import (
 var binaries string
 
 func TestMain(m *testing.M) {
-	testscript.Main(&suite{m}, map[string]func(){"kubectl": kubectl})
+	testscript.Main(&suite{m}, map[string]func(){"kubectl": kubectl, "own-klog": ownKlog})
 }
 
 // kubectl is cmd/kubectl of Kubernetes, which this binary is when it is called so.

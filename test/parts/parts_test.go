@@ -31,6 +31,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/middleware"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 	"github.com/sailplane-dev/sailplane/pkg/tracing"
@@ -110,6 +111,7 @@ func zeros() []controlplane.Part {
 		auditing.Webhook{},
 		fairness.PriorityAndFairness{},
 		fairness.Limits{},
+		middleware.Profiling{},
 		encryption.AtRest{},
 		tracing.OTLP{},
 	}

@@ -28,7 +28,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	planetest.Quiet()
 	controllerruntime.SetLogger(logr.Discard())
 	os.Exit(m.Run())
 }

@@ -30,7 +30,6 @@ var (
 func TestControllers(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(30 * time.Second)
-	planetest.Quiet()
 	RunSpecs(t, "Controller Suite")
 }
 

@@ -31,7 +31,6 @@ var (
 func TestWebhooks(t *testing.T) {
 	RegisterFailHandler(Fail)
 	SetDefaultEventuallyTimeout(30 * time.Second)
-	planetest.Quiet()
 	RunSpecs(t, "Webhook Suite")
 }
 

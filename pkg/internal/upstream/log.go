@@ -1,0 +1,107 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+)
+
+// Problems returns a handler for what libraries log. They write dozens of lines of
+// information in every start, so it passes on what is above information only, in
+// lines of a bounded size, and without what [chatter] leaves out. A handler that also
+// takes what is below information is asked for more: it gets everything.
+func Problems(h slog.Handler) slog.Handler {
+	if p, ok := h.(*problems); ok {
+		return p
+	}
+	return &problems{Handler: h, chatter: &chatter{}}
+}
+
+// Verbose tells whether a handler takes more than information.
+func Verbose(ctx context.Context, h slog.Handler) bool { return h.Enabled(ctx, slog.LevelInfo-1) }
+
+type problems struct {
+	slog.Handler
+	chatter *chatter
+}
+
+// Enabled implements slog.Handler.
+func (p *problems) Enabled(ctx context.Context, level slog.Level) bool {
+	return (level > slog.LevelInfo || Verbose(ctx, p.Handler)) && p.Handler.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (p *problems) Handle(ctx context.Context, r slog.Record) error {
+	if Verbose(ctx, p.Handler) {
+		return p.Handler.Handle(ctx, r)
+	}
+	what := r.Message
+	short := slog.NewRecord(r.Time, r.Level, cut(r.Message, maxMessage), r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		a = bounded(a)
+		if a.Key == "err" && r.Message == unhandled {
+			what = a.Value.String()
+		}
+		short.AddAttrs(a)
+		return true
+	})
+	if p.chatter.has(what) {
+		return nil
+	}
+	return p.Handler.Handle(ctx, short)
+}
+
+// WithAttrs implements slog.Handler.
+func (p *problems) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &problems{Handler: p.Handler.WithAttrs(attrs), chatter: p.chatter}
+}
+
+// WithGroup implements slog.Handler.
+func (p *problems) WithGroup(name string) slog.Handler {
+	return &problems{Handler: p.Handler.WithGroup(name), chatter: p.chatter}
+}
+
+// Clients choose much of what is logged of their requests, such as the path and the
+// user agent, and libraries log whole objects. In bytes.
+const (
+	maxValue   = 512
+	maxMessage = 2 << 10
+	maxPanic   = 16 << 10 // with the stack
+)
+
+// bounded is the attribute as a text of a bounded size, unless it is a number or
+// the like.
+func bounded(a slog.Attr) slog.Attr {
+	most := maxValue
+	if a.Key == "panic" || a.Key == "stacktrace" {
+		most = maxPanic
+	}
+	a.Value = a.Value.Resolve()
+	switch a.Value.Kind() {
+	case slog.KindString:
+		a.Value = slog.StringValue(cut(a.Value.String(), most))
+	case slog.KindAny:
+		a.Value = slog.StringValue(cut(textOf(a.Value.Any()), most))
+	}
+	return a
+}
+
+// textOf is a value as klog writes it.
+func textOf(value any) string {
+	switch v := value.(type) {
+	case error:
+		return fmt.Sprint(v)
+	case []byte:
+		return string(v)
+	}
+	return fmt.Sprintf("%+v", value)
+}
+
+// cut shortens a text to a number of bytes, and says so.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("... (%d bytes)", len(text))
+}
