@@ -74,13 +74,14 @@ func (s *settings) document() (*config.Document, *config.Server, error) {
 }
 
 // builder returns the configuration, and the builder of its server.
-func (s *settings) builder() (*config.Server, *controlplane.Builder, error) {
+func (s *settings) builder() (*config.Server, *server.Live, *controlplane.Builder, error) {
 	d, c, err := s.document()
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	b, _, err := server.Builder("sailplane", c, d.At)
-	return c, b, misused(err)
+	live := server.NewLive(c, s.file != "")
+	b, _, err := server.Builder("sailplane", live, d.At)
+	return c, live, b, misused(err)
 }
 
 func serveCommand() *cobra.Command {
@@ -100,7 +101,7 @@ defaults. A flag wins over the environment, which wins over the file.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if check {
-				return s.check(cmd.OutOrStdout())
+				return s.check(cmd.OutOrStdout(), cmd.ErrOrStderr())
 			}
 			return s.serve(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -111,11 +112,12 @@ defaults. A flag wins over the environment, which wins over the file.`,
 }
 
 // check says what is wrong with the configuration.
-func (s *settings) check(out io.Writer) error {
-	_, b, err := s.builder()
+func (s *settings) check(out, log io.Writer) error {
+	c, _, b, err := s.builder()
 	if err != nil {
 		return err
 	}
+	logging(context.Background(), log, c.Log)
 	if _, err := b.Build(); err != nil {
 		return misused(err)
 	}
@@ -125,17 +127,23 @@ func (s *settings) check(out io.Writer) error {
 
 func (s *settings) serve(ctx context.Context, out, log io.Writer) error {
 	begun := time.Now()
-	c, b, err := s.builder()
+	c, live, b, err := s.builder()
 	if err != nil {
 		return err
 	}
-	ctx = logging(ctx, log, c.Log.Verbosity)
+	ctx = logging(ctx, log, c.Log)
 	running, err := b.With(controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 		p.Work(controlplane.Work{Name: "ready line", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 			context.AfterFunc(ctx, heap.Tune())
+			if c.Log.Format == config.JSON { // the log has the line
+				return notify(daemon.SdNotifyReady)
+			}
 			_, err := fmt.Fprintf(out, "sailplane: ready at https://%s in %d ms, kubeconfig %s\n",
 				reachable(plane.Server().Address()), time.Since(begun).Milliseconds(), server.Kubeconfig(c))
 			return errors.Join(err, notify(daemon.SdNotifyReady))
+		}})
+		p.Work(controlplane.Work{Name: "configuration", Run: func(ctx context.Context, _ *controlplane.Plane) error {
+			return s.follow(ctx, live, out)
 		}})
 		return nil
 	})).Build()

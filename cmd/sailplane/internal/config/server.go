@@ -182,6 +182,12 @@ type Tracing struct {
 	SamplesPerMillion int32  `json:"samplesPerMillion"`
 }
 
+// The values of field log.format.
+const (
+	Text = "text"
+	JSON = "json"
+)
+
 // Log says what is logged, and how.
 type Log struct {
 	Verbosity int    `json:"verbosity"`

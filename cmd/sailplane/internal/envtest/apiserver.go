@@ -36,8 +36,8 @@ func (s *apiServer) run(ctx context.Context, log io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx = s.log(ctx, log, c.Log.Verbosity)
-	b, storage, err := server.Builder(apiServerName, c, d.At)
+	ctx = s.log(ctx, log, c.Log)
+	b, storage, err := server.Builder(apiServerName, server.NewLive(c, false), d.At)
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 )
 
 // The names of the programs that envtest looks for.
@@ -33,8 +35,8 @@ const (
 	kubectlName   = "kubectl"
 )
 
-// Logging writes log entries up to a verbosity.
-type Logging func(ctx context.Context, to io.Writer, verbosity int) context.Context
+// Logging writes log entries as a configuration says.
+type Logging func(ctx context.Context, to io.Writer, c config.Log) context.Context
 
 // Named returns the program of the name, the first argument of a process, or
 // nil if this package has none.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 )
 
@@ -51,7 +52,7 @@ server as a library. It accepts other flags than those below, but they have no e
 }
 
 func (m *member) run(ctx context.Context, log io.Writer) error {
-	ctx = m.log(ctx, log, 0)
+	ctx = m.log(ctx, log, config.Log{})
 	storage := m.storage.Open()
 	if err := storage.Start(ctx); err != nil {
 		if ctx.Err() != nil {

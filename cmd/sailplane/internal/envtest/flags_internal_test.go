@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 )
 
 // quiet leaves the process's logger as it is.
-func quiet(ctx context.Context, _ io.Writer, _ int) context.Context { return ctx }
+func quiet(ctx context.Context, _ io.Writer, _ config.Log) context.Context { return ctx }
 
 func TestNamed(t *testing.T) {
 	for name, tc := range map[string]struct{ reason, arg0, want string }{

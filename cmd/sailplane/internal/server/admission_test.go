@@ -35,7 +35,7 @@ func TestDenied(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := &build{Server: &config.Server{}, at: func(field string) string { return field }}
+			b := newBuild(NewLive(&config.Server{}, false), func(field string) string { return field })
 			b.Admission.Webhooks.Deny = c.values
 			got := b.denied()
 			if err := errors.Join(b.errs...); (err != nil) != (c.want == nil) ||

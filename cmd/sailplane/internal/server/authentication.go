@@ -1,15 +1,10 @@
 package server
 
 import (
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/apis/apiserver"
-	apiserverv1 "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 
@@ -38,9 +33,10 @@ func (b *build) authentication() controlplane.Part {
 	add(a.TokenFile != "", authn.Tokens{File: a.TokenFile})
 	parts = append(parts, b.serviceAccounts())
 	add(a.ConfigFile != "", authn.JWT{ConfigFile: a.ConfigFile})
-	if len(a.JWT) > 0 {
-		parts = append(parts, b.issuers())
+	if len(a.JWT) > 0 && a.ConfigFile != "" {
+		b.wrong("authentication.jwt", "there is authentication.configFile, too: give one of them")
 	}
+	add(len(a.JWT) > 0 || b.live.follow && a.ConfigFile == "", authn.JWT{ConfigFile: b.at("authentication.jwt"), Read: b.live.issuers})
 	add(a.Webhook.ConfigFile != "", authn.Webhook{ConfigFile: a.Webhook.ConfigFile, CacheTTL: a.Webhook.CacheTTL.Duration})
 	switch {
 	case slices.Contains(a.AnonymousPaths, everyPath):
@@ -84,23 +80,6 @@ func (b *build) serviceAccounts() controlplane.Part {
 	return part
 }
 
-// issuers returns the part for the issuers that the file lists.
-func (b *build) issuers() controlplane.Part {
-	if b.Authentication.ConfigFile != "" {
-		b.wrong("authentication.jwt", "there is authentication.configFile, too: give one of them")
-	}
-	config := &apiserver.AuthenticationConfiguration{}
-	scheme := runtime.NewScheme()
-	err := apiserverv1.AddToScheme(scheme)
-	if err == nil {
-		err = scheme.Convert(&apiserverv1.AuthenticationConfiguration{JWT: b.Authentication.JWT}, config, nil)
-	}
-	if err != nil {
-		b.wrong("authentication.jwt", "%v", err)
-	}
-	return authn.JWT{Config: config}
-}
-
 // everyPath in authentication.anonymousPaths leaves all to the authorizers.
 const everyPath = "*"
 
@@ -117,13 +96,4 @@ func acceptAnonymous(p *controlplane.Plan) error {
 		return known.AuthenticateRequest(r)
 	}))
 	return nil
-}
-
-// authorizationConfiguration is the document that an AuthorizationConfiguration is
-// read from.
-func authorizationConfiguration(authorizers []apiserverv1.AuthorizerConfiguration) ([]byte, error) {
-	return json.Marshal(apiserverv1.AuthorizationConfiguration{
-		TypeMeta:    metav1.TypeMeta{APIVersion: apiserverv1.SchemeGroupVersion.String(), Kind: "AuthorizationConfiguration"},
-		Authorizers: authorizers,
-	})
 }

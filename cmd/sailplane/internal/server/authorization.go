@@ -40,8 +40,7 @@ func (b *build) authorizers() controlplane.Part {
 	case a.ConfigFile != "":
 		return authz.Config{ConfigFile: a.ConfigFile}
 	case len(a.Authorizers) > 0:
-		b.wrong("authorization.authorizers", "not yet")
-		return controlplane.Parts{}
+		return authz.Config{ConfigFile: b.at("authorization.authorizers"), Read: b.live.authorizers}
 	}
 	var parts controlplane.Parts
 	for _, mode := range a.Modes {

@@ -13,11 +13,10 @@ func (b *build) limits() controlplane.Part {
 	if l.PriorityAndFairness {
 		parts = append(parts, fairness.PriorityAndFairness{Concurrency: l.MaxRequestsInFlight + l.MaxMutatingRequestsInFlight})
 	}
-	limits := fairness.Limits{
-		RequestsPerSecond: l.RequestsPerSecond, Burst: l.Burst, RequestsAtOncePerUser: l.RequestsAtOnce, WatchesPerUser: l.Watches,
-		ObjectBytes: int(l.ObjectSize.Value()), ObjectsPerResource: l.ObjectsPerResource,
-	}
-	if limits != (fairness.Limits{}) {
+	switch limits := b.live.limits(); {
+	case b.live.follow:
+		parts = append(parts, fairness.FollowLimits(b.live.limits))
+	case limits != (fairness.Limits{}):
 		parts = append(parts, limits)
 	}
 	return parts

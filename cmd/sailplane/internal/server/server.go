@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
@@ -15,6 +17,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
+	"github.com/sailplane-dev/sailplane/pkg/middleware"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/tracing"
 )
@@ -22,49 +25,65 @@ import (
 // Builder returns the builder of a server, or everything that is wrong with the
 // configuration, and the storage, which the builder has already. at says where the
 // value of a field comes from, for errors: [config.Document.At].
-func Builder(name string, c *config.Server, at func(field string) string) (*controlplane.Builder, controlplane.Storage, error) {
-	b := &build{Server: c, at: at}
-	storage, err := storageOf(c.Storage, c.DataDir, os.Getenv(PasswordVariable))
+func Builder(name string, l *Live, at func(field string) string) (*controlplane.Builder, controlplane.Storage, error) {
+	b := newBuild(l, at)
+	storage, err := storageOf(b.Storage, b.DataDir, os.Getenv(PasswordVariable))
 	b.failed(err)
-	if c.Storage.History.Duration <= 0 {
-		b.wrong("storage.history", "want a duration above 0, such as 5m")
-	}
-	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
-		b.wrong("listen", "%v: want HOST:PORT, such as 127.0.0.1:6443", err)
-	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
-		b.wrong("listen", "%q: the port is not a number up to 65535", c.Listen)
-	}
-	if v := c.Log.Verbosity; v < 0 || v > maxVerbosity {
-		b.wrong("log.verbosity", "found %d, want a number from 0 to %d", v, maxVerbosity)
-	}
-	if f := c.Log.Format; f != "text" && f != "json" {
-		b.wrong("log.format", "found %q, want text or json", f)
-	}
-	parts := controlplane.Parts{
-		b.authentication(), b.authorization(), b.resources(), b.definitions(),
-		aggregator.APIServices{},
-		b.admission(), b.limits(),
-		b.audit(), b.rest(),
-	}
+	parts := b.parts()
 	if err := errors.Join(b.errs...); err != nil {
 		return nil, nil, err
 	}
 	return controlplane.New(name).
-		Listen(c.Listen).
+		Listen(b.Listen).
 		Storage(storage).
-		Prefix(c.Storage.Prefix).
-		History(c.Storage.History.Duration).
+		Prefix(b.Storage.Prefix).
+		History(b.Storage.History.Duration).
+		Drain(b.Serving.Drain.Duration).
 		With(parts), storage, nil
 }
-
-const maxVerbosity = 10
 
 // build makes the parts of a configuration, and collects what is wrong with it.
 type build struct {
 	*config.Server
+	live *Live
 	at   func(field string) string
 	errs []error
 }
+
+func newBuild(l *Live, at func(field string) string) *build {
+	return &build{Server: l.now.Load(), live: l, at: at}
+}
+
+// parts are those of a server, in order.
+func (b *build) parts() controlplane.Parts {
+	b.check()
+	return controlplane.Parts{
+		b.authentication(), b.authorization(), b.resources(), b.definitions(), aggregator.APIServices{}, b.admission(), b.limits(),
+		b.audit(), b.rest(),
+	}
+}
+
+// check checks the values that no part does.
+func (b *build) check() {
+	for field, d := range map[string]metav1.Duration{"storage.history": b.Storage.History, "serving.drain": b.Serving.Drain} {
+		if d.Duration <= 0 {
+			b.wrong(field, "want a duration above 0, such as 5m")
+		}
+	}
+	if _, port, err := net.SplitHostPort(b.Listen); err != nil {
+		b.wrong("listen", "%v: want HOST:PORT, such as 127.0.0.1:6443", err)
+	} else if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		b.wrong("listen", "%q: the port is not a number up to 65535", b.Listen)
+	}
+	if v := b.Log.Verbosity; v < 0 || v > maxVerbosity {
+		b.wrong("log.verbosity", "found %d, want a number from 0 to %d", v, maxVerbosity)
+	}
+	if f := b.Log.Format; f != config.Text && f != config.JSON {
+		b.wrong("log.format", "found %q, want %s or %s", f, config.Text, config.JSON)
+	}
+}
+
+const maxVerbosity = 10
 
 // wrong notes a mistake in a field.
 func (b *build) wrong(field, format string, values ...any) {
@@ -122,6 +141,9 @@ func (b *build) rest() controlplane.Part {
 	if b.Tracing.Endpoint != "" {
 		parts = append(parts, tracing.OTLP{Endpoint: b.Tracing.Endpoint, SamplesPerMillion: b.Tracing.SamplesPerMillion})
 	}
+	if b.Profiling {
+		parts = append(parts, middleware.Profiling{})
+	}
 	return parts
 }
 
@@ -135,7 +157,7 @@ type Plugin struct {
 }
 
 // Plugins are those that exist, in the order of kube-apiserver.
-func Plugins() []Plugin { return (&build{Server: &config.Server{}}).plugins() }
+func Plugins() []Plugin { return newBuild(NewLive(&config.Server{}, false), nil).plugins() }
 
 func (b *build) plugins() []Plugin {
 	deny, login := b.denied(), b.Admission.Webhooks.ConfigFile
