@@ -9,7 +9,6 @@ package aggregator
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -24,28 +23,20 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/documents"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// Resolver finds the address of the Service an APIService names.
-type Resolver interface {
-	// ResolveEndpoint returns the URL of a Service's port, or an error, which is
-	// logged; clients get a 503 without its text.
-	ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
-}
-
-// APIServices serves the API group apiregistration.k8s.io.
+// APIServices serves the API group apiregistration.k8s.io. The Services that remote
+// APIServices name are found by the parts of package services. What these say of a Service
+// that is not found is in the log and in condition Available; clients get a 503.
 type APIServices struct {
-	// Resolver finds remote API servers. Nil: an APIService that names a
-	// Service is kept but never available.
-	Resolver Resolver
 	// Available checks the remote APIServices and keeps their Available
 	// condition, from the start of the plane until its context ends. Requests go
-	// to a remote one when its condition is true. Nil: nothing does, and remote
-	// APIServices stay as they are. The status keeps whether one was available,
-	// see [WasAvailable].
+	// to a remote one when its condition is true. Nil: their servers are asked for
+	// discovery every few seconds, as kube-aggregator does, if a part finds
+	// Services; otherwise remote APIServices stay as they are. The status keeps
+	// whether one was available, see [WasAvailable].
 	Available controlplane.WorkFunc
 }
 
@@ -54,16 +45,18 @@ func (APIServices) PartName() string { return "aggregator.APIServices" }
 
 // Install declares the aggregator above the groups.
 func (a APIServices) Install(p *controlplane.Plan) error {
-	r := newRegistration()
+	r, check := newRegistration(), &availability{services: p}
 	p.Above("aggregator", func(plane *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
-		return a.link(plane, delegate, r)
+		return link(plane, delegate, r, check)
 	})
 	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
 	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
 	p.Admit("remember available APIServices", rememberAvailable{})
-	if a.Available != nil {
-		p.Work(controlplane.Work{Name: "check remote APIServices", Run: a.Available})
+	available := a.Available
+	if available == nil {
+		available = check.run
 	}
+	p.Work(controlplane.Work{Name: "check remote APIServices", Run: available})
 	return nil
 }
 
@@ -76,7 +69,9 @@ var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
 // routes are those that serve APIServices: the same in all planes.
 var routes = sync.OnceValue(func() *upstream.Routes { return &upstream.Routes{} })
 
-func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.DelegationTarget, r *registration) (*controlplane.Link, error) {
+func link(
+	p *controlplane.Plane, delegate genericapiserver.DelegationTarget, r *registration, check *availability,
+) (*controlplane.Link, error) {
 	codec, encode, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
 		StorageMediaType:  runtime.ContentTypeJSON,
 		StorageSerializer: aggregatorscheme.Codecs,
@@ -97,8 +92,8 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	config := aggregatorserver.Config{
 		GenericConfig: generic,
 		ExtraConfig: aggregatorserver.ExtraConfig{
-			ServiceResolver: a.resolver(),
-			// The stock check needs Services and EndpointSlices.
+			ServiceResolver: check.services,
+			// The stock check needs Services and EndpointSlices in the API: see availability.
 			DisableRemoteAvailableConditionController: true,
 		},
 	}
@@ -110,6 +105,9 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	documents.ReleaseConfig(generic.OpenAPIV3Config)
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	r.informers = server.APIRegistrationInformers
+	if err := check.watch(r.informers.Apiregistration().V1().APIServices()); err != nil {
+		return nil, fmt.Errorf("watch APIServices: %w", err)
+	}
 	return &controlplane.Link{
 		Server: server.GenericAPIServer,
 		Start: func(ctx, life context.Context) error {
@@ -129,11 +127,4 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 			GroupPriority: 18000, VersionPriority: 18,
 		}},
 	}, nil
-}
-
-func (a APIServices) resolver() Resolver {
-	if a.Resolver != nil {
-		return a.Resolver
-	}
-	return dialing.NoServices("no Resolver is set for remote API servers")
 }
