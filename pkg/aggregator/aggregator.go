@@ -9,13 +9,17 @@ package aggregator
 import (
 	"context"
 	"fmt"
+	"net"
+	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/client-go/util/connrotation"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
@@ -89,10 +93,12 @@ func link(
 	// link.Start starts the informers and waits for them, so that the hooks'
 	// controllers find them synced.
 	generic.DisabledPostStartHooks.Insert("start-kube-aggregator-informers")
+	connections := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
 	config := aggregatorserver.Config{
 		GenericConfig: generic,
 		ExtraConfig: aggregatorserver.ExtraConfig{
 			ServiceResolver: check.services,
+			ProxyTransport:  &http.Transport{DialContext: connections.DialContext},
 			// The stock check needs Services and EndpointSlices in the API: see availability.
 			DisableRemoteAvailableConditionController: true,
 		},
@@ -117,7 +123,10 @@ func link(
 			}
 			return nil
 		},
-		Stop: server.APIRegistrationInformers.Shutdown,
+		Stop: func() {
+			server.APIRegistrationInformers.Shutdown()
+			connections.CloseAll() // those to remote servers
+		},
 		Definitions: func() (openapicommon.GetOpenAPIDefinitions, error) {
 			return generatedopenapi.GetOpenAPIDefinitions, nil
 		},

@@ -33,6 +33,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/services"
 	"github.com/sailplane-dev/sailplane/pkg/tracing"
 )
 
@@ -101,6 +102,8 @@ func zeros() []controlplane.Part {
 		authn.Proxy{},
 		authn.Anonymous{},
 		serviceaccount.Tokens{},
+		services.Addresses{},
+		services.Resolver{},
 		authz.Groups{},
 		authz.RBAC{},
 		authz.Webhook{},
