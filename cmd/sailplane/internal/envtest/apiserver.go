@@ -100,7 +100,7 @@ func (s *apiServer) parts(private files, log io.Writer) ([]controlplane.Part, er
 	parts := access
 	parts = append(parts,
 		rbac.All(),
-		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.ServiceAccounts{}, core.Services{}, core.Endpoints{},
+		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.ServiceAccounts{}, core.Endpoints{},
 		core.Events{}, core.ResourceQuotas{}, core.LimitRanges{},
 		coordination.Leases{}, endpoints.EndpointSlices{},
 		certificates.CertificateSigningRequests{}, certificates.ClusterTrustBundles{}, certificates.PodCertificateRequests{},

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,26 +15,24 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
 // serviceName is the service that stands for the API server, and all its objects.
 const serviceName = "kubernetes"
 
-// services returns the part that gives services addresses and ports, and makes
+// services returns the parts that serve services, with addresses and ports, and that make
 // the objects that kube-apiserver makes for itself.
 func (s *apiServer) services() (controlplane.Part, error) {
-	addresses, err := newAddresses(s.serviceRange)
+	network, _, _ := strings.Cut(s.serviceRange, ",")
+	prefix, err := netip.ParsePrefix(strings.TrimSpace(network))
 	if err != nil {
-		return nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
+		return nil, fmt.Errorf("--service-cluster-ip-range %q: want a network, such as 10.0.0.0/24", s.serviceRange)
 	}
-	ports, err := newPorts(s.serviceNodes)
-	if err != nil {
-		return nil, fmt.Errorf("--service-node-port-range: %w", err)
-	}
-	first := addresses.at(1)
+	first := prefix.Masked().Addr().Next()
 	return controlplane.Parts{
-		allocation(addresses, ports),
+		core.Services{ClusterIPs: s.serviceRange, NodePorts: s.serviceNodes},
 		controlplane.PartFunc(func(p *controlplane.Plan) error {
 			p.Work(controlplane.Work{Name: "service kubernetes", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 				return s.ensureItself(ctx, plane.Client(), first)
@@ -143,12 +141,4 @@ func (s *apiServer) reachable() net.IP {
 		return nil
 	}
 	return chosen
-}
-
-// portRange reads "30000-32767".
-func portRange(value string) (first, last int, err error) {
-	if _, err := fmt.Sscanf(value, "%d-%d", &first, &last); err != nil || first < 1 || last < first || last > 65535 {
-		return 0, 0, fmt.Errorf("%s: want two ports, such as 30000-32767", strconv.Quote(value))
-	}
-	return first, last, nil
 }
