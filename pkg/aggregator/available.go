@@ -89,7 +89,9 @@ func (a *availability) run(ctx context.Context, p *controlplane.Plane) error {
 }
 
 // any tells whether there are remote APIServices.
-func (a *availability) any() bool { return len(a.informer.GetIndexer().ListIndexFuncValues(remoteIndex)) > 0 }
+func (a *availability) any() bool {
+	return len(a.informer.GetIndexer().ListIndexFuncValues(remoteIndex)) > 0
+}
 
 // follow checks remote APIServices, when they change and again and again, until there are
 // none left.
@@ -98,7 +100,7 @@ func (a *availability) follow(ctx context.Context) error {
 	defer cancel()
 	queue := retry.NewQueue[string](checkInterval, checkInterval)
 	handler, err := a.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { changed(queue, nil, o) },
+		AddFunc:    func(o any) { changed(queue, nil, o) },
 		UpdateFunc: func(old, o any) { changed(queue, old, o) },
 	})
 	if err != nil {

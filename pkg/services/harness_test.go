@@ -128,7 +128,10 @@ func slice(t *testing.T, p *planetest.Plane, name string, port int32, ready bool
 func start(t *testing.T, more ...controlplane.Part) *planetest.Plane {
 	t.Helper()
 	parts := []controlplane.Part{
-		core.Namespaces{}, core.ConfigMaps{}, core.Services{}, services.Resolver{},
+		core.Namespaces{},
+		core.ConfigMaps{},
+		core.Services{},
+		services.Resolver{},
 		apis.NewGroup(discoveryv1.SchemeGroupVersion, nil, nil,
 			apis.Resource[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList]("endpointslices")),
 		apis.NewGroup(corev1.SchemeGroupVersion, nil, nil, apis.Resource[corev1.Endpoints, corev1.EndpointsList]("endpoints")),

@@ -189,7 +189,8 @@ func TestDeny(t *testing.T) {
 		"other": {"and those of others", byService("other", other.ca), "no thanks"},
 		"url": {
 			"a URL comes through the API, also that of a named address",
-			admissionv1.WebhookClientConfig{URL: &url, CABundle: s.ca}, "webhooks at 127.0.0.1 are not allowed",
+			admissionv1.WebhookClientConfig{URL: &url, CABundle: s.ca},
+			"webhooks at 127.0.0.1 are not allowed",
 		},
 		"thief": {"so do endpoints", byService("thief", s.ca), "webhooks at 127.0.0.1 are not allowed"},
 	}

@@ -24,7 +24,7 @@ import (
 type allocation struct {
 	*admission.Handler
 	addresses *clusterIPs // nil: none are given
-	ports     *nodePorts // nil: none are given
+	ports     *nodePorts  // nil: none are given
 	informers informers.SharedInformerFactory
 	services  cache.SharedIndexInformer
 }
@@ -52,7 +52,9 @@ func newAllocation(network, ports string) (*allocation, error) {
 }
 
 // SetExternalKubeInformerFactory implements initializer.WantsExternalKubeInformerFactory.
-func (a *allocation) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) { a.informers = f }
+func (a *allocation) SetExternalKubeInformerFactory(f informers.SharedInformerFactory) {
+	a.informers = f
+}
 
 // The indexes of what Services have.
 const byClusterIP, byNodePort = "clusterIP", "nodePort"

@@ -26,8 +26,8 @@ type pool struct {
 
 	mu     sync.Mutex
 	next   uint32
-	given  map[uint32]bool // within lag
-	grants []grant         // the same, oldest first
+	given  map[uint32]time.Time // within lag, until the cache has it
+	grants []grant              // the same and more, oldest first
 }
 
 type grant struct {
@@ -36,7 +36,7 @@ type grant struct {
 }
 
 func newPool(size uint32) *pool {
-	return &pool{size: size, next: rand.N(size), given: map[uint32]bool{}}
+	return &pool{size: size, next: rand.N(size), given: map[uint32]time.Time{}}
 }
 
 // take gives out a number that is not in use, if there is one. That of a dry run may be
@@ -47,7 +47,11 @@ func (p *pool) take(inUse func(uint32) bool, dryRun bool) (number uint32, found 
 	for range p.size {
 		n := p.next
 		p.next = (n + 1) % p.size
-		if inUse(n) || p.isGiven(n) {
+		if inUse(n) {
+			delete(p.given, n) // the cache has caught up
+			continue
+		}
+		if p.isGiven(n) {
 			continue
 		}
 		if !dryRun {
@@ -68,16 +72,19 @@ func (p *pool) reserve(n uint32) {
 }
 
 func (p *pool) give(n uint32) {
-	p.given[n] = true
-	p.grants = append(p.grants, grant{n, time.Now()})
+	now := time.Now()
+	p.given[n] = now
+	p.grants = append(p.grants, grant{n, now})
 }
 
 func (p *pool) isGiven(n uint32) bool {
 	for len(p.grants) > 0 && time.Since(p.grants[0].at) > lag {
-		delete(p.given, p.grants[0].number)
+		if first := p.grants[0]; p.given[first.number].Equal(first.at) { // and was not given again since
+			delete(p.given, first.number)
+		}
 		p.grants = p.grants[1:]
 	}
-	return p.given[n]
+	return !p.given[n].IsZero()
 }
 
 // clusterIPs gives out the addresses of a network.
