@@ -143,10 +143,11 @@ func (a *availability) check(ctx context.Context, s *apiregistrationv1.APIServic
 		Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, LastTransitionTime: metav1.Now(),
 		Reason: "Passed", Message: "all checks passed",
 	}
-	if err := a.ask(ctx, s); err != nil {
-		if ctx.Err() != nil {
-			return nil // the plane stops
-		}
+	err := a.ask(ctx, s)
+	if ctx.Err() != nil {
+		return nil // the plane stops
+	}
+	if err != nil {
 		now.Status, now.Reason, now.Message = apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck", err.Error()
 		var unresolved *controlplane.ServiceError
 		if errors.As(err, &unresolved) {
@@ -159,7 +160,7 @@ func (a *availability) check(ctx context.Context, s *apiregistrationv1.APIServic
 	}
 	s = s.DeepCopy()
 	helper.SetAPIServiceCondition(s, now)
-	_, err := a.client.ApiregistrationV1().APIServices().UpdateStatus(ctx, s, metav1.UpdateOptions{})
+	_, err = a.client.ApiregistrationV1().APIServices().UpdateStatus(ctx, s, metav1.UpdateOptions{})
 	return retry.UnlessGone(err)
 }
 

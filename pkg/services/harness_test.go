@@ -134,6 +134,7 @@ func start(t *testing.T, more ...controlplane.Part) *planetest.Plane {
 		services.Resolver{},
 		apis.NewGroup(discoveryv1.SchemeGroupVersion, nil, nil,
 			apis.Resource[discoveryv1.EndpointSlice, discoveryv1.EndpointSliceList]("endpointslices")),
+		//nolint:staticcheck // deprecated, and still written by hand
 		apis.NewGroup(corev1.SchemeGroupVersion, nil, nil, apis.Resource[corev1.Endpoints, corev1.EndpointsList]("endpoints")),
 	}
 	return planetest.Options{NoDefaults: true}.Start(t, append(parts, more...)...)

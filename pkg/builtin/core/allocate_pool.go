@@ -153,8 +153,8 @@ func (a *clusterIPs) give(g giving) (*field.Error, error) {
 
 // check refuses an address that is out of range or taken, as kube-apiserver does.
 func (a *clusterIPs) check(g giving) *field.Error {
-	ip, err := netip.ParseAddr(g.Spec.ClusterIP)
-	if err != nil {
+	ip, _ := netip.ParseAddr(g.Spec.ClusterIP)
+	if !ip.IsValid() {
 		return nil // the rules of Services say what is wrong
 	}
 	ips := g.Spec.ClusterIPs
