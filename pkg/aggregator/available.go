@@ -144,8 +144,8 @@ func (a *availability) check(ctx context.Context, s *apiregistrationv1.APIServic
 		Reason: "Passed", Message: "all checks passed",
 	}
 	err := a.ask(ctx, s)
-	if ctx.Err() != nil {
-		return nil // the plane stops
+	if ctx.Err() != nil { // the plane stops, which says nothing of the server
+		return ctx.Err()
 	}
 	if err != nil {
 		now.Status, now.Reason, now.Message = apiregistrationv1.ConditionFalse, "FailedDiscoveryCheck", err.Error()
