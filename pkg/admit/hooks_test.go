@@ -48,10 +48,11 @@ func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	h := newHookServer(t)
 	cases := map[string]struct {
-		reason string
-		part   admit.ValidatingWebhooks
-		client admissionv1.WebhookClientConfig
-		want   string
+		reason   string
+		part     admit.ValidatingWebhooks
+		resolver controlplane.ServiceResolver
+		client   admissionv1.WebhookClientConfig
+		want     string
 	}{
 		"nothing listens": {
 			reason: "the connection is refused",
@@ -59,7 +60,7 @@ func TestUnreachable(t *testing.T) {
 		},
 		"no resolver": {
 			reason: "Services need one", client: hookService(),
-			want: "service default/hook: no Resolver is set for webhooks",
+			want: `service "default/hook": the server resolves no Services`,
 		},
 		"denied address": {
 			reason: "the list holds for addresses", part: admit.ValidatingWebhooks{Deny: admit.PrivateNetworks()},
@@ -72,14 +73,18 @@ func TestUnreachable(t *testing.T) {
 			want:   "webhooks at ",
 		},
 		"denied service": {
-			reason: "the list holds for Services", part: admit.ValidatingWebhooks{Deny: admit.PrivateNetworks(), Resolver: h},
+			reason: "the list holds for Services", part: admit.ValidatingWebhooks{Deny: admit.PrivateNetworks()}, resolver: h,
 			client: hookService(), want: "webhooks at 127.0.0.1 are not allowed",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			config := start(t, hookParts(c.part))
+			parts := hookParts(c.part)
+			if c.resolver != nil {
+				parts = append(parts, resolving(c.resolver))
+			}
+			config := start(t, parts)
 			fail, ignore := h.hook("fail", "/", admissionv1.Fail), h.hook("ignore", "/", admissionv1.Ignore)
 			fail.ClientConfig, ignore.ClientConfig = c.client, c.client
 			registerHooks(t, config, fail, ignore)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
-	"net/url"
 	"sync"
 	"sync/atomic"
 
@@ -27,27 +25,17 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 )
 
-// Resolver finds the address of the Service that a webhook names. A Resolver for
-// aggregator.APIServices works here too.
-type Resolver interface {
-	// ResolveEndpoint returns the URL of a Service's port, or why there is none.
-	ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
-}
-
 // ValidatingWebhooks is the part that calls validating webhooks: it follows the
 // ValidatingWebhookConfigurations of the plane, as kube-apiserver does
 // (https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/).
 // It needs the parts admissionregistration.ValidatingWebhookConfigurations and
-// core.Namespaces.
+// core.Namespaces. The Services that webhooks name are found by the parts of package
+// services, or by a handler in the process (see [controlplane.Plan.ServeHost]).
 //
 // Admission plugins run in the order of the parts: put it after everything
 // else that validates but quota. The plane's own writes are exempt until it is
 // ready, so that a webhook that is down cannot keep it from starting.
 type ValidatingWebhooks struct {
-	// Resolver finds the Services that webhooks name. Nil: none is found, and
-	// webhooks must have a URL, unless a handler in the process answers for them:
-	// see [controlplane.Plan.ServeHost].
-	Resolver Resolver
 	// ConfigFile is the path of a kubeconfig whose users are the credentials for
 	// webhooks, named after their hosts: "name.namespace.svc", "*.example.com"
 	// or "*". Empty: webhooks are called anonymously.
@@ -56,7 +44,8 @@ type ValidatingWebhooks struct {
 	// webhook is connected to, by the address its name resolves to; the failure
 	// policy says what follows. Empty: webhooks may be anywhere. See
 	// [PrivateNetworks]. With it, webhooks are reached without the proxy that the
-	// environment of the process may name.
+	// environment of the process may name. It is not for the addresses of
+	// services.Addresses.
 	Deny []netip.Prefix
 }
 
@@ -64,12 +53,9 @@ type ValidatingWebhooks struct {
 // MutatingWebhookConfigurations of the plane, as kube-apiserver does. It needs
 // the parts admissionregistration.MutatingWebhookConfigurations and
 // core.Namespaces. Put it after everything else that mutates. The plane's own
-// writes are exempt until it is ready.
+// writes are exempt until it is ready. Services are found as for
+// [ValidatingWebhooks].
 type MutatingWebhooks struct {
-	// Resolver finds the Services that webhooks name. Nil: none is found, and
-	// webhooks must have a URL, unless a handler in the process answers for them:
-	// see [controlplane.Plan.ServeHost].
-	Resolver Resolver
 	// ConfigFile is the path of a kubeconfig whose users are the credentials for
 	// webhooks, named after their hosts: "name.namespace.svc", "*.example.com"
 	// or "*". Empty: webhooks are called anonymously.
@@ -78,7 +64,8 @@ type MutatingWebhooks struct {
 	// webhook is connected to, by the address its name resolves to; the failure
 	// policy says what follows. Empty: webhooks may be anywhere. See
 	// [PrivateNetworks]. With it, webhooks are reached without the proxy that the
-	// environment of the process may name.
+	// environment of the process may name. It is not for the addresses of
+	// services.Addresses.
 	Deny []netip.Prefix
 }
 
@@ -90,7 +77,7 @@ func (MutatingWebhooks) PartName() string { return "admit.MutatingWebhooks" }
 
 // Install declares the admission plugin ValidatingAdmissionWebhook.
 func (w ValidatingWebhooks) Install(p *controlplane.Plan) error {
-	h := &hooks{Handler: handled(), resolver: w.Resolver, kubeconfig: w.ConfigFile, dialer: dialing.New(w.Deny)}
+	h := &hooks{Handler: handled(), kubeconfig: w.ConfigFile, dialer: dialing.New(w.Deny, p)}
 	if err := h.dialer.Check(); err != nil {
 		return err
 	}
@@ -111,7 +98,7 @@ func (w ValidatingWebhooks) Install(p *controlplane.Plan) error {
 
 // Install declares the admission plugin MutatingAdmissionWebhook.
 func (w MutatingWebhooks) Install(p *controlplane.Plan) error {
-	h := &hooks{Handler: handled(), resolver: w.Resolver, kubeconfig: w.ConfigFile, dialer: dialing.New(w.Deny)}
+	h := &hooks{Handler: handled(), kubeconfig: w.ConfigFile, dialer: dialing.New(w.Deny, p)}
 	if err := h.dialer.Check(); err != nil {
 		return err
 	}
@@ -158,13 +145,11 @@ var (
 // webhooks.
 type hooks struct {
 	*admission.Handler
-	resolver   Resolver
 	kubeconfig string
 	client     kubernetes.Interface
 	informers  informers.SharedInformerFactory
 	authorizer authorizer.Authorizer
 	dialer     dialing.Dialer
-	answer     func(host string) http.RoundTripper
 	startup    startup
 
 	credentials    webhook.AuthenticationInfoResolver
@@ -184,7 +169,6 @@ func handled() *admission.Handler {
 func (h *hooks) declare(p *controlplane.Plan, kind, name string) {
 	p.Need("core.Namespaces{}", corev1.SchemeGroupVersion.WithKind("Namespace"))
 	p.Need("admissionregistration."+kind+"s{}", admissionv1.SchemeGroupVersion.WithKind(kind))
-	h.answer = p.HostTransport
 	p.Work(controlplane.Work{
 		Name: "ask " + name,
 		Start: func(_ context.Context, plane *controlplane.Plane) error {
@@ -224,9 +208,9 @@ func (h *hooks) initialize(w *generic.Webhook) error {
 		return errors.New("the plane is stopping") // a stopped informer takes no handler
 	}
 	w.SetAuthenticationInfoResolverWrapper(func(webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-		return h.dialer.Resolver(h.credentials, h.answer)
+		return h.dialer.Resolver(h.credentials)
 	})
-	w.SetServiceResolver(h.serviceResolver())
+	w.SetServiceResolver(h.dialer)
 	w.SetExternalKubeClientSet(h.client)
 	w.SetUnconditionalAuthorizer(h.authorizer)
 	w.SetExternalKubeInformerFactory(h.informers)
@@ -248,11 +232,4 @@ func (h *hooks) dispatch(ctx context.Context, a Attributes, o admission.ObjectIn
 		return admission.NewForbidden(a, fmt.Errorf("webhooks: %w", err))
 	}
 	return plugin.Dispatch(ctx, a, o)
-}
-
-func (h *hooks) serviceResolver() Resolver {
-	if h.resolver != nil {
-		return dialing.Services(h.answer, h.resolver)
-	}
-	return dialing.Services(h.answer, dialing.NoServices("no Resolver is set for webhooks: give the webhook a url"))
 }

@@ -129,6 +129,14 @@ func (h *hookServer) ResolveEndpoint(namespace, name string, port int32) (*url.U
 	return url.Parse(h.URL)
 }
 
+// resolving is the part of a resolver.
+func resolving(r controlplane.ServiceResolver) controlplane.Part {
+	return controlplane.PartFunc(func(p *controlplane.Plan) error {
+		p.ResolveServices("test", r)
+		return nil
+	})
+}
+
 // patience is the timeout of webhooks that answer, on a machine busy with all tests.
 const patience = 30 // seconds, the most there is
 
@@ -216,8 +224,8 @@ func TestWebhooks(t *testing.T) {
 	h := newHookServer(t)
 	config := start(t, core.Namespaces{}, core.ConfigMaps{}, widgetDefinition(),
 		admissionregistration.ValidatingWebhookConfigurations{}, admissionregistration.MutatingWebhookConfigurations{},
-		apples(), admit.MutatingWebhooks{Resolver: h, ConfigFile: credentials(t)},
-		admit.ValidatingWebhooks{Resolver: h, ConfigFile: credentials(t)})
+		apples(), resolving(h), admit.MutatingWebhooks{ConfigFile: credentials(t)},
+		admit.ValidatingWebhooks{ConfigFile: credentials(t)})
 	h.configure(t, config)
 	warned := &warnings{}
 	config.WarningHandler = warned

@@ -9,14 +9,17 @@ package aggregator
 import (
 	"context"
 	"fmt"
-	"net/url"
+	"net"
+	"net/http"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	"k8s.io/client-go/util/connrotation"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
@@ -24,28 +27,20 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/documents"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// Resolver finds the address of the Service an APIService names.
-type Resolver interface {
-	// ResolveEndpoint returns the URL of a Service's port, or an error, which is
-	// logged; clients get a 503 without its text.
-	ResolveEndpoint(namespace, name string, port int32) (*url.URL, error)
-}
-
-// APIServices serves the API group apiregistration.k8s.io.
+// APIServices serves the API group apiregistration.k8s.io. The Services that remote
+// APIServices name are found by the parts of package services. What these say of a Service
+// that is not found is in the log and in condition Available; clients get a 503.
 type APIServices struct {
-	// Resolver finds remote API servers. Nil: an APIService that names a
-	// Service is kept but never available.
-	Resolver Resolver
 	// Available checks the remote APIServices and keeps their Available
 	// condition, from the start of the plane until its context ends. Requests go
-	// to a remote one when its condition is true. Nil: nothing does, and remote
-	// APIServices stay as they are. The status keeps whether one was available,
-	// see [WasAvailable].
+	// to a remote one when its condition is true. Nil: their servers are asked for
+	// discovery every few seconds, as kube-aggregator does, if a part finds
+	// Services; otherwise remote APIServices stay as they are. The status keeps
+	// whether one was available, see [WasAvailable].
 	Available controlplane.WorkFunc
 }
 
@@ -54,16 +49,18 @@ func (APIServices) PartName() string { return "aggregator.APIServices" }
 
 // Install declares the aggregator above the groups.
 func (a APIServices) Install(p *controlplane.Plan) error {
-	r := newRegistration()
+	r, check := newRegistration(), &availability{services: p}
 	p.Above("aggregator", func(plane *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
-		return a.link(plane, delegate, r)
+		return link(plane, delegate, r, check)
 	})
 	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
 	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
 	p.Admit("remember available APIServices", rememberAvailable{})
-	if a.Available != nil {
-		p.Work(controlplane.Work{Name: "check remote APIServices", Run: a.Available})
+	available := a.Available
+	if available == nil {
+		available = check.run
 	}
+	p.Work(controlplane.Work{Name: "check remote APIServices", Run: available})
 	return nil
 }
 
@@ -76,7 +73,9 @@ var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
 // routes are those that serve APIServices: the same in all planes.
 var routes = sync.OnceValue(func() *upstream.Routes { return &upstream.Routes{} })
 
-func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.DelegationTarget, r *registration) (*controlplane.Link, error) {
+func link(
+	p *controlplane.Plane, delegate genericapiserver.DelegationTarget, r *registration, check *availability,
+) (*controlplane.Link, error) {
 	codec, encode, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
 		StorageMediaType:  runtime.ContentTypeJSON,
 		StorageSerializer: aggregatorscheme.Codecs,
@@ -94,11 +93,13 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	// link.Start starts the informers and waits for them, so that the hooks'
 	// controllers find them synced.
 	generic.DisabledPostStartHooks.Insert("start-kube-aggregator-informers")
+	connections := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
 	config := aggregatorserver.Config{
 		GenericConfig: generic,
 		ExtraConfig: aggregatorserver.ExtraConfig{
-			ServiceResolver: a.resolver(),
-			// The stock check needs Services and EndpointSlices.
+			ServiceResolver: check.services,
+			ProxyTransport:  &http.Transport{DialContext: connections.DialContext},
+			// The stock check needs Services and EndpointSlices in the API: see availability.
 			DisableRemoteAvailableConditionController: true,
 		},
 	}
@@ -110,6 +111,9 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 	documents.ReleaseConfig(generic.OpenAPIV3Config)
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	r.informers = server.APIRegistrationInformers
+	if err := check.watch(r.informers.Apiregistration().V1().APIServices()); err != nil {
+		return nil, fmt.Errorf("watch APIServices: %w", err)
+	}
 	return &controlplane.Link{
 		Server: server.GenericAPIServer,
 		Start: func(ctx, life context.Context) error {
@@ -119,7 +123,10 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 			}
 			return nil
 		},
-		Stop: server.APIRegistrationInformers.Shutdown,
+		Stop: func() {
+			server.APIRegistrationInformers.Shutdown()
+			connections.CloseAll() // those to remote servers
+		},
 		Definitions: func() (openapicommon.GetOpenAPIDefinitions, error) {
 			return generatedopenapi.GetOpenAPIDefinitions, nil
 		},
@@ -129,11 +136,4 @@ func (a APIServices) link(p *controlplane.Plane, delegate genericapiserver.Deleg
 			GroupPriority: 18000, VersionPriority: 18,
 		}},
 	}, nil
-}
-
-func (a APIServices) resolver() Resolver {
-	if a.Resolver != nil {
-		return a.Resolver
-	}
-	return dialing.NoServices("no Resolver is set for remote API servers")
 }

@@ -35,10 +35,10 @@ import (
 func TestMain(m *testing.M) { os.Exit(leaktest.Run(m)) }
 
 // run runs a server until the test ends, or until the returned function is called.
-func run(t *testing.T, d controlplane.Storage, a aggregator.APIServices) (config *rest.Config, stop func()) {
+func run(t *testing.T, d controlplane.Storage, parts ...controlplane.Part) (config *rest.Config, stop func()) {
 	t.Helper()
 	s, err := controlplane.New(t.Name()).Storage(d).
-		With(a, crd.Definitions{}, core.Namespaces{}, core.ConfigMaps{}, coordination.Leases{}).Build()
+		With(crd.Definitions{}, core.Namespaces{}, core.ConfigMaps{}, coordination.Leases{}).With(parts...).Build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,14 @@ func (r *resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL
 	return r.at, nil
 }
 
+// resolving is the part of a resolver.
+func resolving(r controlplane.ServiceResolver) controlplane.Part {
+	return controlplane.PartFunc(func(p *controlplane.Plan) error {
+		p.ResolveServices("test", r)
+		return nil
+	})
+}
+
 // declare says that remote APIServices are available, until the context ends.
 func declare(ctx context.Context, p *controlplane.Plane) error {
 	c, err := clientset.NewForConfig(p.Config())
@@ -129,7 +137,7 @@ func TestRemote(t *testing.T) {
 	var accepted atomic.Value
 	at, ca := remote(t, &accepted)
 	r := &resolver{at: at}
-	config, _ := run(t, memory.Store{}, aggregator.APIServices{Resolver: r, Available: declare})
+	config, _ := run(t, memory.Store{}, aggregator.APIServices{Available: declare}, resolving(r))
 	if _, err := services(t, config).ApiregistrationV1().APIServices().Create(t.Context(), remoteService(ca), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ func (p *Plan) check(storage Storage) error {
 	errs = append(errs, p.checkFlow()...)
 	errs = append(errs, p.checkFilters()...)
 	errs = append(errs, duplicates("handler of host", p.hosts)...)
+	errs = append(errs, p.checkServices()...)
 	errs = append(errs, checkWork("work", p.work)...)
 	for _, w := range p.middleware {
 		if w.slot < Outermost || w.slot > Innermost {
@@ -40,7 +41,7 @@ func (p *Plan) check(storage Storage) error {
 		}
 	}
 	for _, n := range p.needs {
-		if !p.serves(n.value) {
+		if !p.Serves(n.value) {
 			errs = append(errs, fmt.Errorf("part %q: needs %s, which no part serves: add %s", n.part, n.value.Kind, n.name))
 		}
 	}
@@ -154,7 +155,7 @@ func (p *Plan) checkAdmission() []error {
 			errs = append(errs, fmt.Errorf("part %q: admission %q: %w", a.part, a.name, err))
 		}
 		for _, kind := range wanted {
-			if !p.serves(kind) {
+			if !p.Serves(kind) {
 				errs = append(errs, fmt.Errorf("part %q: admission %q watches %s, which no part serves: "+
 					"add the part that serves it, or remove the plugin", a.part, a.name, kind))
 			}

@@ -25,7 +25,7 @@ const (
 
 // checkElected requires that Leases are served where servers elect by them.
 func (p *Plan) checkElected(storage Storage) error {
-	if storage == nil || !storage.Traits().Shared || p.serves(coordinationv1.SchemeGroupVersion.WithKind("Lease")) {
+	if storage == nil || !storage.Traits().Shared || p.Serves(coordinationv1.SchemeGroupVersion.WithKind("Lease")) {
 		return nil
 	}
 	for _, w := range p.work {

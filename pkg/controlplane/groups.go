@@ -109,8 +109,9 @@ func (p *Plan) isView(resource schema.GroupResource) bool {
 	return found
 }
 
-// serves tells whether a part serves a resource of the kind.
-func (p *Plan) serves(kind gvk) bool {
+// Serves tells whether a part of the plane serves a resource of the kind. Parts ask when
+// the plane runs, not before: later parts may serve it.
+func (p *Plan) Serves(kind gvk) bool {
 	_, found := p.find(kind.Group, func(r Resource) bool { return r.Kind == kind.Kind && slices.Contains(r.Versions, kind.Version) })
 	return found
 }

@@ -39,6 +39,8 @@ type Plan struct {
 	flow           []named[FlowControlFunc]
 	filters        []named[listFilter]
 	hosts          []named[*loopback.Transport]
+	located        []named[string] // addresses, by Service
+	resolvers      []named[ServiceResolver]
 	reads          []func() error // of the part that is being installed
 	installed      map[Part]bool  // comparable parts; true: another part included it
 	including      bool

@@ -1,8 +1,8 @@
 // Package crd serves CustomResourceDefinitions and the resources they define,
 // with everything Kubernetes offers for them: structural schemas, CEL rules,
-// defaulting, pruning, several versions, conversion webhooks by URL or by a
-// function of the program, status and scale sub-resources, selectable fields and
-// printer columns.
+// defaulting, pruning, several versions, conversion webhooks by URL, by Service or
+// by a function of the program, status and scale sub-resources, selectable fields
+// and printer columns.
 //
 // It is upstream's apiextensions server below the plane's groups. A CRD with the
 // condition Established is usable at once, which upstream does not promise.
@@ -14,7 +14,6 @@ package crd
 import (
 	"context"
 	"io/fs"
-	"net/http"
 	"net/netip"
 	"slices"
 	"sync"
@@ -44,7 +43,8 @@ type Definitions struct {
 	// connecting to a webhook, by the address its name resolves to. Objects of a
 	// denied webhook cannot be read or written in another version than the stored
 	// one. Empty: webhooks may be anywhere. admit.PrivateNetworks is a list. With
-	// it, webhooks are reached without the proxy of the environment.
+	// it, webhooks are reached without the proxy of the environment. It is not for
+	// the addresses of services.Addresses.
 	Deny []netip.Prefix
 }
 
@@ -53,7 +53,7 @@ func (Definitions) PartName() string { return "crds" }
 
 // Install declares the server of custom resources and the CRDs to apply.
 func (d Definitions) Install(p *controlplane.Plan) error {
-	g := &groups{webhooks: dialing.New(d.Deny), answer: p.HostTransport}
+	g := &groups{webhooks: dialing.New(d.Deny, p)}
 	if err := g.webhooks.Check(); err != nil {
 		return err
 	}
@@ -105,8 +105,6 @@ func served(crd *apiextensionsv1.CustomResourceDefinition) []schema.GroupVersion
 type groups struct {
 	// webhooks connects to conversion webhooks.
 	webhooks dialing.Dialer
-	// answer is the transport to a host in the process.
-	answer   func(host string) http.RoundTripper
 	plane    *controlplane.Plane
 	informer cache.SharedIndexInformer
 	lister   listers.CustomResourceDefinitionLister

@@ -193,14 +193,14 @@ func TestBrokenWebhook(t *testing.T) {
 	}
 }
 
-// TestWebhookByService: there are no Services, and the error says what to do.
+// TestWebhookByService: nothing finds Services, and the error says what to do.
 func TestWebhookByService(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	p.define(t, definition(t, "bikes", "Bike", strings.Replace(bikes, "CLIENT", "{service: {namespace: shop, name: convert}}", 1)))
 	create(t, p.of("bikes", "v1"), bike("v1", "a", "{gears: 3}"))
 	_, err := p.of("bikes", "v2").Get(t.Context(), "a", metav1.GetOptions{})
-	if want := "service shop/convert: this control plane has no Services: give the conversion webhook a url instead"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "service \"shop/convert\": the server resolves no Services"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("get through a webhook that names a Service: %v, want %q", err, want)
 	}
 	if err := wantField(get(t, p.of("bikes", "v1"), "a"), "spec.gears", int64(3)); err != nil {

@@ -19,7 +19,6 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/documents"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -29,8 +28,6 @@ var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
 	return documents.ShareConfig(genericapiserver.DefaultOpenAPIV3Config(generatedopenapi.GetOpenAPIDefinitions,
 		apiopenapi.NewDefinitionNamer(apiextensionsserver.Scheme)))
 })
-
-const noServices = dialing.NoServices("this control plane has no Services: give the conversion webhook a url instead")
 
 // routes are those that serve CRDs: the same in all planes.
 var routes = sync.OnceValue(func() *upstream.Routes { return &upstream.Routes{} })
@@ -59,7 +56,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 		ExtraConfig: apiextensionsserver.ExtraConfig{
 			CRDRESTOptionsGetter: p.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
 			MasterCount:          1,
-			ServiceResolver:      dialing.Services(g.answer, noServices),
+			ServiceResolver:      g.webhooks,
 			AuthResolverWrapper:  g.connect,
 		},
 	}
@@ -117,5 +114,5 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 // https://kubernetes.default.svc: anyone who may write CRDs could make it post to
 // any path.
 func (g *groups) connect(anonymous webhook.AuthenticationInfoResolver) webhook.AuthenticationInfoResolver {
-	return g.webhooks.Resolver(anonymous, g.answer)
+	return g.webhooks.Resolver(anonymous)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
@@ -33,7 +34,7 @@ func newHanging(t *testing.T) hanging {
 	return hanging{s}
 }
 
-// ResolveEndpoint implements aggregator.Resolver.
+// ResolveEndpoint implements controlplane.ServiceResolver.
 func (h hanging) ResolveEndpoint(string, string, int32) (*url.URL, error) { return url.Parse(h.URL) }
 
 // TestNeverAvailable: a server that never was reachable holds up no namespace, and
@@ -42,28 +43,28 @@ func TestNeverAvailable(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason   string
-		resolver func(*testing.T) aggregator.Resolver
+		resolver func(*testing.T) controlplane.ServiceResolver
 		status   string
 	}{
 		"Unchecked":   {reason: "nobody looks at it"},
 		"Unavailable": {reason: "a check never reached it", status: "False"},
 		"Discovered": {
 			reason:   "the aggregator may read what it has before it lets anybody through",
-			resolver: func(t *testing.T) aggregator.Resolver { return newElsewhere(t) }, status: "Unknown",
+			resolver: func(t *testing.T) controlplane.ServiceResolver { return newElsewhere(t) }, status: "Unknown",
 		},
 		"Hanging": {
 			reason:   "it takes requests and does not answer",
-			resolver: func(t *testing.T) aggregator.Resolver { return newHanging(t) }, status: "False",
+			resolver: func(t *testing.T) controlplane.ServiceResolver { return newHanging(t) }, status: "False",
 		},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			services := aggregator.APIServices{}
+			var resolver controlplane.ServiceResolver
 			if c.resolver != nil {
-				services.Resolver = c.resolver(t)
+				resolver = c.resolver(t)
 			}
-			p := start(t, memory.Store{}, services)
+			p := start(t, memory.Store{}, aggregated(resolver))
 			p.announce(t, farGroup)
 			if c.status != "" {
 				p.available(t, farGroup, c.status)
@@ -119,18 +120,18 @@ func TestDeadServer(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason   string
-		resolver func(*testing.T) aggregator.Resolver
+		resolver func(*testing.T) controlplane.ServiceResolver
 		status   string // after it was True
 	}{
 		"Gone":        {reason: "nobody knows where it is", status: "True"},
 		"Unavailable": {reason: "a check found it dead", status: "False"},
 		"Hanging": {
 			reason:   "it takes requests and does not answer",
-			resolver: func(t *testing.T) aggregator.Resolver { return newHanging(t) }, status: "True",
+			resolver: func(t *testing.T) controlplane.ServiceResolver { return newHanging(t) }, status: "True",
 		},
 		"Broken": {
 			reason: "it says what it has, and fails to delete it",
-			resolver: func(t *testing.T) aggregator.Resolver {
+			resolver: func(t *testing.T) controlplane.ServiceResolver {
 				far := newElsewhere(t)
 				far.broken.Store(true)
 				return far
@@ -141,11 +142,11 @@ func TestDeadServer(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			services := aggregator.APIServices{}
+			var resolver controlplane.ServiceResolver
 			if c.resolver != nil {
-				services.Resolver = c.resolver(t)
+				resolver = c.resolver(t)
 			}
-			p := startWith(t, memory.Store{}, time.Second, services)
+			p := startWith(t, memory.Store{}, time.Second, aggregated(resolver))
 			p.announce(t, farGroup)
 			p.available(t, farGroup, "True")
 			p.available(t, farGroup, c.status)
@@ -165,9 +166,9 @@ func TestDeadServer(t *testing.T) {
 }
 
 // both are servers by the name of the Service.
-type both map[string]aggregator.Resolver
+type both map[string]controlplane.ServiceResolver
 
-// ResolveEndpoint implements aggregator.Resolver.
+// ResolveEndpoint implements controlplane.ServiceResolver.
 func (b both) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
 	return b[name].ResolveEndpoint(namespace, name, port)
 }
@@ -178,7 +179,7 @@ func TestDeadServerAndOthers(t *testing.T) {
 	t.Parallel()
 	const hung = "hung.example.com"
 	far := newElsewhere(t)
-	p := start(t, memory.Store{}, aggregator.APIServices{Resolver: both{farGroup: far, hung: newHanging(t)}})
+	p := start(t, memory.Store{}, aggregated(both{farGroup: far, hung: newHanging(t)}))
 	for _, group := range []string{farGroup, hung} {
 		p.announce(t, group)
 		p.available(t, group, "True")
@@ -219,7 +220,7 @@ func TestDeadServerAndFinalizer(t *testing.T) {
 func TestDeadServerOverRestart(t *testing.T) {
 	t.Parallel()
 	far, file := newElsewhere(t), sqlite.File{Path: t.TempDir() + "/state.db"}
-	first := start(t, file, aggregator.APIServices{Resolver: far})
+	first := start(t, file, aggregated(far))
 	first.announce(t, farGroup)
 	first.available(t, farGroup, "True")
 	ns := first.create(t, "", "Namespace", "shop")
@@ -229,7 +230,7 @@ func TestDeadServerOverRestart(t *testing.T) {
 	first.remove(t, ns, background)
 	first.stop()
 
-	p := start(t, file, aggregator.APIServices{Resolver: far})
+	p := start(t, file, aggregated(far))
 	until(t, "the condition says what did not answer", func() bool {
 		now := p.get(t, ns)
 		if now == nil {

@@ -81,8 +81,21 @@ func newElsewhere(t *testing.T) *elsewhere {
 	return e
 }
 
-// ResolveEndpoint implements aggregator.Resolver.
+// ResolveEndpoint implements controlplane.ServiceResolver.
 func (e *elsewhere) ResolveEndpoint(string, string, int32) (*url.URL, error) { return url.Parse(e.URL) }
+
+// aggregated are APIServices whose servers r finds. Their status is for tests to write.
+func aggregated(r controlplane.ServiceResolver) controlplane.Part {
+	return controlplane.Parts{
+		aggregator.APIServices{Available: func(context.Context, *controlplane.Plane) error { return nil }},
+		controlplane.PartFunc(func(p *controlplane.Plan) error {
+			if r != nil {
+				p.ResolveServices("test", r)
+			}
+			return nil
+		}),
+	}
+}
 
 // remaining is how many gadgets it has in a namespace.
 func (e *elsewhere) remaining(t *testing.T, namespace string) int {
@@ -166,7 +179,7 @@ func failure(t *testing.T, ns *unstructured.Unstructured) string {
 // deleted meanwhile.
 func TestRemoteContent(t *testing.T) {
 	far := newElsewhere(t)
-	p := start(t, memory.Store{}, aggregator.APIServices{Resolver: far})
+	p := start(t, memory.Store{}, aggregated(far))
 	p.announce(t, farGroup)
 	p.available(t, farGroup, "True")
 

@@ -18,13 +18,14 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
+	"github.com/sailplane-dev/sailplane/pkg/services"
 )
 
 // Standard serves namespaces, configmaps, secrets, serviceaccounts, services,
 // events, resourcequotas, limitranges, leases, certificatesigningrequests,
 // clustertrustbundles and podcertificaterequests, answers reviews of who somebody
-// is and what they may do, empties deleted namespaces, collects garbage, and
-// enforces quotas and limits.
+// is and what they may do, empties deleted namespaces, collects garbage, enforces
+// quotas and limits, and finds the Services that webhooks name.
 // To serve less, list the parts yourself.
 func Standard() controlplane.Part { return Custom{}.Parts() }
 
@@ -43,6 +44,7 @@ func (c Custom) Parts() controlplane.Parts {
 		core.Secrets{},
 		core.ServiceAccounts{},
 		core.Services{},
+		services.Resolver{},
 		core.Events{},
 		coordination.Leases{},
 		certificates.CertificateSigningRequests{},

@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 		"pkg/controlplane", "pkg/openapi", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
 	},
 	"pkg/aggregator": {
-		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/upstream",
+		"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/retry", "pkg/internal/signal", "pkg/internal/upstream",
 	},
 	"pkg/authn":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki"},
 	"pkg/authz":          {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac", "pkg/internal/signal"},
@@ -51,6 +51,7 @@ var mayImport = map[string][]string{
 	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/feed", "pkg/internal/retry"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/quota":          {"pkg/controlplane", "pkg/builtin/core", "pkg/feed", "pkg/internal/retry"},
+	"pkg/services":       {"pkg/controlplane"},
 	"pkg/serviceaccount": {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/openapi/..."},
 	"pkg/tracing":        {"pkg/controlplane"},
 
@@ -58,7 +59,7 @@ var mayImport = map[string][]string{
 	"pkg/preset": {
 		"pkg/controlplane", "pkg/admit", "pkg/builtin/admissionregistration",
 		"pkg/builtin/authentication", "pkg/builtin/authorization", "pkg/builtin/certificates",
-		"pkg/builtin/coordination", "pkg/builtin/core", "pkg/lifecycle", "pkg/quota",
+		"pkg/builtin/coordination", "pkg/builtin/core", "pkg/lifecycle", "pkg/quota", "pkg/services",
 	},
 
 	// A control plane for tests.

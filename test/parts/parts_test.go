@@ -34,6 +34,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/services"
 	"github.com/sailplane-dev/sailplane/pkg/tracing"
 )
 
@@ -102,6 +103,8 @@ func zeros() []controlplane.Part {
 		authn.Proxy{},
 		authn.Anonymous{},
 		serviceaccount.Tokens{},
+		services.Addresses{},
+		services.Resolver{},
 		authz.Groups{},
 		authz.RBAC{},
 		authz.Webhook{},

@@ -19,24 +19,44 @@ import (
 
 // Services is the part that serves services (v1) with their status
 // sub-resource. They are records, for controllers and clients to read: without
-// nodes there is no service network, and nothing is allocated from one.
+// nodes there is no service network, and nothing is allocated from one unless the
+// fields say so.
 //
 //   - ExternalName and headless services (clusterIP None) are as in Kubernetes.
-//   - A service of type ClusterIP is kept with the clusterIP that it was given.
-//     Without one it has none, and kubectl get shows <none>.
-//   - NodePort and LoadBalancer services are kept as well, with the nodePort and
-//     healthCheckNodePort they were given; both may be missing. The status of a
-//     load balancer is there for a controller to write.
-//   - ipFamilies and ipFamilyPolicy are kept as given: Kubernetes fills them in
-//     from the ranges of its service network.
+//   - Without ClusterIPs, a service of type ClusterIP is kept with the clusterIP that
+//     it was given. Without one it has none, and kubectl get shows <none>.
+//     ipFamilies and ipFamilyPolicy are kept as given.
+//   - NodePort and LoadBalancer services are kept as well, without NodePorts with the
+//     nodePort they were given. A healthCheckNodePort is kept as given, and may be
+//     missing. The status of a load balancer is there for a controller to write.
 //   - Defaults, validation and immutable fields are those of Kubernetes otherwise.
-//     Whether an address or port is free, or in a range, is not checked.
 //   - There is no proxy sub-resource, and Endpoints of the same name are not
 //     deleted with a service.
-type Services struct{}
+type Services struct {
+	// ClusterIPs is a network, such as "198.18.0.0/16", from which services get an
+	// address, as in Kubernetes: one that asks for an address outside of it, or for
+	// that of another service, is refused. ipFamilies and ipFamilyPolicy describe the
+	// address. Nobody is reached there: controllers and clients expect an address. Of
+	// two networks, separated by a comma, the first counts. The first address is for
+	// service kubernetes: it is only given to who asks for it. At most 65,533 are given
+	// unasked. Empty: none is given, and none is checked.
+	ClusterIPs string
+	// NodePorts are ports, such as "30000-32767", that services of type NodePort and
+	// LoadBalancer get, as in Kubernetes. Empty: none is given, and none is checked.
+	NodePorts string
+}
 
-// Install adds services to the core group.
-func (Services) Install(p *controlplane.Plan) error { return shared().Serve(p, services()) }
+// Install adds services to the core group, and what gives them addresses and ports.
+func (s Services) Install(p *controlplane.Plan) error {
+	given, err := newAllocation(s.ClusterIPs, s.NodePorts)
+	if err != nil {
+		return err
+	}
+	if given != nil {
+		p.Admit("addresses of services", given)
+	}
+	return shared().Serve(p, services())
+}
 
 func services() *apis.Definition {
 	return apis.Resource[corev1.Service, corev1.ServiceList]("services",

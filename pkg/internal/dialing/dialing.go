@@ -3,6 +3,7 @@
 package dialing
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
 )
@@ -36,17 +38,31 @@ func PrivateNetworks() []netip.Prefix {
 type Dialer struct {
 	*connrotation.Dialer
 	deny []netip.Prefix
+	plan Plan
 }
 
-// New returns a dialer that connects to no address of the denied networks.
-func New(deny []netip.Prefix) Dialer {
-	d := Dialer{deny: deny}
+// Plan is what a plane knows of hosts and Services: *controlplane.Plan.
+type Plan interface {
+	webhook.ServiceResolver
+	// HostTransport is the way to a handler in the process, nil if there is none.
+	HostTransport(host string) http.RoundTripper
+	// ServiceAddress is the one that the operator chose, empty if there is none.
+	ServiceAddress(namespace, name string, port int32) string
+}
+
+// New returns a dialer that connects to no address of the denied networks but those that
+// the operator chose for a Service.
+func New(deny []netip.Prefix, plan Plan) Dialer {
+	d := Dialer{deny: deny, plan: plan}
 	// What a name resolves to may change: the address is checked when connecting to
 	// it, also after redirects and for the addresses of a resolver.
-	dial := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, Control: d.control}
+	dial := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, ControlContext: d.control}
 	d.Dialer = connrotation.NewDialer(dial.DialContext)
 	return d
 }
+
+// chosen marks the context of a connection to an address that the operator chose.
+type chosen struct{}
 
 // Check returns what is wrong with the list.
 func (d Dialer) Check() error {
@@ -61,8 +77,8 @@ func (d Dialer) Check() error {
 }
 
 // control refuses to connect to an address that is denied.
-func (d Dialer) control(_, address string, _ syscall.RawConn) error {
-	if len(d.deny) == 0 {
+func (d Dialer) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
+	if len(d.deny) == 0 || ctx.Value(chosen{}) != nil {
 		return nil
 	}
 	to, err := netip.ParseAddrPort(address)
@@ -80,16 +96,24 @@ func (d Dialer) control(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// Configure has a client use the dialer. It takes what an
-// AuthenticationInfoResolver returns, and passes its error on.
-func (d Dialer) Configure(c *rest.Config, err error) (*rest.Config, error) {
-	if err != nil {
-		return nil, err
-	}
+// Configure has a client use the dialer.
+func (d Dialer) Configure(c *rest.Config) {
 	c.Dial = d.DialContext
 	if len(d.deny) > 0 {
-		// A proxy connects to any address.
-		c.Proxy = func(*http.Request) (*url.URL, error) { return nil, nil }
+		c.Proxy = direct // a proxy connects to any address
 	}
-	return c, nil
 }
+
+// ConfigureService has the client of a Service use the dialer. The client belongs to that
+// Service: no other one, and no URL, gets at denied networks by naming its address.
+func (d Dialer) ConfigureService(c *rest.Config, name, namespace string, port int) {
+	c.Proxy = direct // a proxy knows no Services
+	c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == d.plan.ServiceAddress(namespace, name, int32(port)) { //nolint:gosec // a port
+			ctx = context.WithValue(ctx, chosen{}, true)
+		}
+		return d.DialContext(ctx, network, address)
+	}
+}
+
+func direct(*http.Request) (*url.URL, error) { return nil, nil }

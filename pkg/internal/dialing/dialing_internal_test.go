@@ -35,7 +35,7 @@ func TestDeniedAddresses(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := New(c.deny).control("tcp", c.address, nil); (err != nil) != c.denied {
+			if err := New(c.deny, nil).control(t.Context(), "tcp", c.address, nil); (err != nil) != c.denied {
 				t.Errorf("%s: got %v", c.reason, err)
 			}
 		})
@@ -45,11 +45,11 @@ func TestDeniedAddresses(t *testing.T) {
 func TestPrefixesThatMatchNothing(t *testing.T) {
 	t.Parallel()
 	for _, p := range []netip.Prefix{{}, netip.MustParsePrefix("::ffff:10.0.0.0/104")} {
-		if New([]netip.Prefix{p}).Check() == nil {
+		if New([]netip.Prefix{p}, nil).Check() == nil {
 			t.Errorf("%s is taken, and denies nothing", p)
 		}
 	}
-	if err := New(PrivateNetworks()).Check(); err != nil {
+	if err := New(PrivateNetworks(), nil).Check(); err != nil {
 		t.Error(err)
 	}
 }
@@ -58,9 +58,10 @@ func TestPrefixesThatMatchNothing(t *testing.T) {
 func TestNoProxyWithAList(t *testing.T) {
 	t.Parallel()
 	for reason, deny := range map[string][]netip.Prefix{"direct": PrivateNetworks(), "as the environment says": nil} {
-		c, err := New(deny).Configure(&rest.Config{}, nil)
-		if err != nil || c.Dial == nil || (c.Proxy != nil) != (deny != nil) {
-			t.Fatalf("%s: got %v, %v", reason, c, err)
+		c := &rest.Config{}
+		New(deny, nil).Configure(c)
+		if c.Dial == nil || (c.Proxy != nil) != (deny != nil) {
+			t.Fatalf("%s: got %v", reason, c)
 		}
 		if c.Proxy == nil {
 			continue

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -22,27 +22,20 @@ import (
 // serviceName is the service that stands for the API server, and all its objects.
 const serviceName = "kubernetes"
 
-// services returns the part that gives services addresses and ports, and makes
-// the objects that kube-apiserver makes for itself.
+// services returns the part that makes the objects that kube-apiserver makes for itself.
 func (s *apiServer) services(c *config.Server) (controlplane.Part, error) {
-	addresses, err := newAddresses(c.Services.ClusterIPs)
+	network, _, _ := strings.Cut(c.Services.ClusterIPs, ",")
+	prefix, err := netip.ParsePrefix(strings.TrimSpace(network))
 	if err != nil {
-		return nil, fmt.Errorf("--service-cluster-ip-range: %w", err)
+		return nil, fmt.Errorf("--service-cluster-ip-range %q: want a network, such as 10.0.0.0/24", c.Services.ClusterIPs)
 	}
-	ports, err := newPorts(c.Services.NodePorts)
-	if err != nil {
-		return nil, fmt.Errorf("--service-node-port-range: %w", err)
-	}
-	first := addresses.at(1)
-	return controlplane.Parts{
-		allocation(addresses, ports),
-		controlplane.PartFunc(func(p *controlplane.Plan) error {
-			p.Work(controlplane.Work{Name: "service kubernetes", Start: func(ctx context.Context, plane *controlplane.Plane) error {
-				return s.ensureItself(ctx, plane.Client(), first)
-			}})
-			return nil
-		}),
-	}, nil
+	first := prefix.Masked().Addr().Next()
+	return controlplane.PartFunc(func(p *controlplane.Plan) error {
+		p.Work(controlplane.Work{Name: "service kubernetes", Start: func(ctx context.Context, plane *controlplane.Plane) error {
+			return s.ensureItself(ctx, plane.Client(), first)
+		}})
+		return nil
+	}), nil
 }
 
 // ensureItself makes what is missing: the namespaces of Kubernetes, and service
@@ -144,12 +137,4 @@ func (s *apiServer) reachable() net.IP {
 		return nil
 	}
 	return chosen
-}
-
-// portRange reads "30000-32767".
-func portRange(value string) (first, last int, err error) {
-	if _, err := fmt.Sscanf(value, "%d-%d", &first, &last); err != nil || first < 1 || last < first || last > 65535 {
-		return 0, 0, fmt.Errorf("%s: want two ports, such as 30000-32767", strconv.Quote(value))
-	}
-	return first, last, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/rbac"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/services"
 )
 
 // The words of field resources beside names of groups and of resources.
@@ -151,4 +152,21 @@ func suggest(word string, known map[string]bool) string {
 }
 
 // services returns the part that serves Services.
-func (b *build) services() controlplane.Part { return core.Services{} }
+func (b *build) services() controlplane.Part {
+	return core.Services{ClusterIPs: b.Services.ClusterIPs, NodePorts: b.Services.NodePorts}
+}
+
+// located returns the parts that find where Services run.
+func (b *build) located() controlplane.Part {
+	named := services.Addresses{}
+	for _, a := range b.Services.Addresses {
+		if named[a.Service] != "" {
+			b.wrong("services.addresses", "%s is named twice", a.Service)
+		}
+		named[a.Service] = a.Address
+	}
+	if len(named) == 0 {
+		return services.Resolver{}
+	}
+	return controlplane.Parts{named, services.Resolver{}}
+}

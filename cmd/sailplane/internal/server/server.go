@@ -58,7 +58,9 @@ func newBuild(l *Live, at func(field string) string) *build {
 func (b *build) parts() controlplane.Parts {
 	b.check()
 	return controlplane.Parts{
-		b.authentication(), b.authorization(), b.resources(), b.definitions(), aggregator.APIServices{}, b.admission(), b.limits(),
+		b.authentication(), b.authorization(), b.resources(), b.definitions(),
+		aggregator.APIServices{},
+		b.located(), b.admission(), b.limits(),
 		b.audit(), b.rest(),
 	}
 }
