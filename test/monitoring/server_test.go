@@ -327,23 +327,26 @@ func (s *server) crowd(token string) reading {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
 	defer leave()
-	rejected := make(chan struct{}, 1)
-	for range 4 {
+	const clients, room = 10, 2
+	rejected := make(chan struct{}, clients)
+	for range clients {
 		waiting.Go(func() {
 			for ctx.Err() == nil {
-				if code, _, _ := s.send(ctx, token, http.MethodGet, configMaps, ""); code == http.StatusTooManyRequests {
-					select {
-					case rejected <- struct{}{}:
-					default:
-					}
+				code, _, _ := s.send(ctx, token, http.MethodGet, configMaps, "")
+				if code == http.StatusTooManyRequests {
+					rejected <- struct{}{}
+					return
 				}
+				time.Sleep(10 * time.Millisecond) // the level is not followed yet
 			}
 		})
 	}
-	select {
-	case <-rejected: // so the queue is full
-	case <-time.After(patience):
-		s.t.Fatalf("no request was rejected in %v", patience)
+	for range clients - room {
+		select {
+		case <-rejected:
+		case <-time.After(patience):
+			s.t.Fatalf("too few of %d requests were rejected in %v", clients, patience)
+		}
 	}
 	return s.metrics()
 }
