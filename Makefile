@@ -7,6 +7,8 @@
 # make generate  write the generated OpenAPI definitions again
 # make vuln      known vulnerabilities in what both modules use; needs the network
 # make build     bin/sailplane
+# make release   archives of the binary, SBOMs and checksums in dist/; compiles for four platforms
+# make image     a container image of a release, with buildah
 #
 # Compiling the Kubernetes libraries is most of the time of a first run. So
 # there are two builds of them and no more: without cgo for everything (the
@@ -14,7 +16,7 @@
 # where concurrency lives. Every target shares the first; do not add flags
 # to one of them that change how packages are compiled (-trimpath, -tags, -gcflags).
 
-.PHONY: run build test test-library test-around test-race lint fmt bench soak generate vuln clean
+.PHONY: run build release image test test-library test-around test-race lint fmt bench soak generate vuln clean
 .NOTPARALLEL:
 
 export CGO_ENABLED ?= 0
@@ -49,6 +51,28 @@ run: build
 
 build:
 	go build -o bin/ ./cmd/sailplane
+
+# RELEASE has further flags, as in: make release RELEASE="-targets linux/amd64".
+release:
+	go run ./hack/release -dist $(DIST) $(RELEASE) ./cmd/sailplane
+
+# The image trusts the certificate authorities that this machine trusts, or those of
+# the file ROOTS. BUILDER may be another program that builds, as in: make image BUILDER=podman.
+DIST := dist
+IMAGE := sailplane
+BUILDER := buildah
+ARCH = $(shell go env GOARCH)
+ARCHIVE = $(wildcard $(DIST)/sailplane_*_linux_$(ARCH).tar.gz)
+ROOTS = $(firstword $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem))
+
+image:
+	@test -n "$(ARCHIVE)" || { echo "$(DIST) has no release for linux/$(ARCH): make release RELEASE=\"-targets linux/$(ARCH)\""; exit 1; }
+	@test -n "$(ROOTS)" || { echo "there are no certificate authorities: install ca-certificates, or set ROOTS to a file in PEM"; exit 1; }
+	rm -rf $(DIST)/image && mkdir -p $(DIST)/image/data $(DIST)/image/root/etc/ssl/certs $(DIST)/image/root/var/lib
+	cp $(ROOTS) $(DIST)/image/root/etc/ssl/certs/ca-certificates.crt
+	tar -xzf $(ARCHIVE) -C $(DIST)/image/root sailplane LICENSE
+	$(BUILDER) build --file config/container/Containerfile --tag $(IMAGE) --platform linux/$(ARCH) \
+		--build-arg VERSION=$(word 2,$(subst _, ,$(notdir $(ARCHIVE)))) $(DIST)/image
 
 # The names of flaky tests come last, whatever failed. They are no failure.
 test:
@@ -124,4 +148,4 @@ vuln:
 	$(call phase,vulnerabilities around the library,go -C test run $(GOVULNCHECK) ./...)
 
 clean:
-	rm -rf bin
+	rm -rf bin dist

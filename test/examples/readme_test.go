@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestReadme does what the project's README and the pages about parts say
+// TestReadme does what the project's README and the pages about parts and deploying say
 // after `make run`: with the flags that the Makefile gives the server, but for
 // the port.
 func TestReadme(t *testing.T) {
@@ -24,7 +24,7 @@ func TestReadme(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("docs/parts has %d pages: %v", len(pages), err)
 	}
-	for _, page := range append(pages, filepath.Join(root, "README.md")) {
+	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "docs", "deploying.md")) {
 		t.Run(filepath.Base(page), func(t *testing.T) { follow(t, root, page) })
 	}
 }
