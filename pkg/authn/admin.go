@@ -9,7 +9,8 @@
 //   - [Proxy] believes a front proxy
 //   - [Anonymous] lets everybody see a few paths
 //
-// Several may be picked; they are asked in the order of the parts. Wrong
+// Build reads the files that the others have, and says which are missing or wrong.
+// Several parts may be picked; they are asked in the order of the parts. Wrong
 // credentials are 401, and never make the caller anonymous.
 package authn
 
@@ -119,10 +120,15 @@ func (i *identity) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := i.clientCA.use(ctx, next.CA); err != nil {
+	ca, err := i.clientCA.parse(next.CA)
+	if err != nil {
 		return err
 	}
-	if err := i.serving.set(next.ServerCert, next.ServerKey); err != nil {
+	serving, err := newCertAndKey(next.ServerCert, next.ServerKey)
+	if err != nil {
+		return fmt.Errorf("%s: %w", i.serving.name, err)
+	}
+	if err := errors.Join(i.clientCA.use(ctx, ca), i.serving.use(ctx, serving)); err != nil {
 		return err
 	}
 	i.now.Store(&loaded{

@@ -23,26 +23,42 @@ type authority struct {
 var _ dynamiccertificates.CAContentProvider = (*authority)(nil)
 
 // install makes the listener ask for certificates of the authorities, and follows
-// the file.
-func (a *authority) install(p *controlplane.ServerPlan) {
+// the file, which a field of the part names.
+func (a *authority) install(p *controlplane.ServerPlan, field string) {
 	p.Trust(a.Name(), a)
-	p.Root().Work(followWork(&follow.File{Source: follow.Source{What: a.what, File: a.file, Use: a.use}}))
+	followed(p.Root(), field, follow.Source{What: a.what, File: a.file}, a.parse, a.use)
 }
 
-// followWork is the work that puts a file and its changes into effect.
-func followWork(f *follow.File) controlplane.Work {
-	return controlplane.Work{
+// followed has Build check the file of a field, and the plane put it and its changes
+// into effect: use gets what parse makes of the content.
+func followed[T any](
+	p *controlplane.Plan, field string, s follow.Source, parse func(content []byte) (T, error), use func(context.Context, T) error,
+) *follow.File {
+	s.Use = func(ctx context.Context, content []byte) error {
+		parsed, err := parse(content)
+		if err != nil {
+			return err
+		}
+		return use(ctx, parsed)
+	}
+	f := &follow.File{Source: s}
+	p.Read(func() error {
+		_, err := follow.Parse(field, s, parse)
+		return err
+	})
+	p.Work(controlplane.Work{
 		Name:  f.Name(),
 		Start: func(ctx context.Context, _ *controlplane.Plane) error { return f.Begin(ctx) },
 		Run:   func(ctx context.Context, _ *controlplane.Plane) error { return f.Run(ctx) },
-	}
+	})
+	return f
 }
 
-func (a *authority) use(_ context.Context, content []byte) error {
-	next, err := dynamiccertificates.NewStaticCAContent(a.Name(), content)
-	if err != nil {
-		return err
-	}
+func (a *authority) parse(content []byte) (dynamiccertificates.CAContentProvider, error) {
+	return dynamiccertificates.NewStaticCAContent(a.Name(), content)
+}
+
+func (a *authority) use(_ context.Context, next dynamiccertificates.CAContentProvider) error {
 	a.now.Store(&next)
 	a.notify()
 	return nil

@@ -44,7 +44,7 @@ func (c ClientCA) InstallServer(p *controlplane.ServerPlan) error {
 	}
 	forget()
 	a.AddListener(listener(forget))
-	a.install(p)
+	a.install(p, "field File")
 	p.EachPlane(func(p *controlplane.Plan) {
 		p.Authenticate(a.Name(), authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
 			return (*known.Load()).AuthenticateRequest(req)

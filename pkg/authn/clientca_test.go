@@ -2,8 +2,6 @@ package authn_test
 
 import (
 	"net/http"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -82,17 +80,5 @@ func TestClientCAForgets(t *testing.T) {
 			t.Fatal("the connection is still good after its authority is gone")
 		}
 		<-time.After(50 * time.Millisecond)
-	}
-}
-
-func TestAuthoritiesAtStart(t *testing.T) {
-	t.Parallel()
-	none := filepath.Join(t.TempDir(), "none")
-	if err := startError(t, authn.ClientCA{File: none}); err == nil || !strings.Contains(err.Error(), `part "authn.ClientCA": client certificate authorities `+none+`: open `) {
-		t.Errorf("no file: %v", err)
-	}
-	file := tokenFile(t, "no certificate")
-	if err := startError(t, authn.Proxy{ClientCAFile: file}); err == nil || !strings.Contains(err.Error(), `part "authn.Proxy": proxy certificate authorities `+file) {
-		t.Errorf("no certificate: %v", err)
 	}
 }

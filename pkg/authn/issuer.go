@@ -39,18 +39,6 @@ type issuerSet struct {
 	end   context.CancelFunc
 }
 
-// load puts the configuration of a file into effect.
-func (i *issuers) load(life context.Context, content []byte) error {
-	config, err := parseConfig(content)
-	if err != nil {
-		return err
-	}
-	if err := validateConfig(authncel.NewDefaultCompiler(), config); err != nil {
-		return err
-	}
-	return i.replace(life, config)
-}
-
 // replace puts a valid configuration into effect: the first one in any case,
 // later ones when their issuers answer. They run until they are replaced or life ends.
 func (i *issuers) replace(life context.Context, config *apiserver.AuthenticationConfiguration) error {

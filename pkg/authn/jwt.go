@@ -53,10 +53,8 @@ func (j JWT) Install(p *controlplane.Plan) error {
 	}
 	known := &issuers{}
 	if j.Config == nil {
-		file := &follow.File{Source: follow.Source{
-			What: "authentication configuration", File: j.ConfigFile, Read: j.Read, Use: known.load,
-		}}
-		p.Work(followWork(file))
+		source := follow.Source{What: "authentication configuration", File: j.ConfigFile, Read: j.Read}
+		file := followed(p, "field ConfigFile", source, parseValid, known.replace)
 		p.Authenticate(file.Name(), bearer(known))
 		return nil
 	}
@@ -69,6 +67,15 @@ func (j JWT) Install(p *controlplane.Plan) error {
 	p.Work(controlplane.Work{Name: "token issuers", Start: replace})
 	p.Authenticate("token issuers", bearer(known))
 	return nil
+}
+
+// parseValid reads a valid AuthenticationConfiguration.
+func parseValid(content []byte) (*apiserver.AuthenticationConfiguration, error) {
+	config, err := parseConfig(content)
+	if err != nil {
+		return nil, err
+	}
+	return config, validateConfig(authncel.NewDefaultCompiler(), config)
 }
 
 // parseConfig reads an AuthenticationConfiguration of any version, and refuses

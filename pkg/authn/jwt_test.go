@@ -248,8 +248,8 @@ func TestJWTReads(t *testing.T) {
 	}
 
 	broken := func(string) ([]byte, error) { return nil, errors.New("the section is gone") }
-	if err := startError(t, authn.JWT{ConfigFile: file, Read: broken}); err == nil || !strings.Contains(err.Error(), "the section is gone") {
-		t.Errorf("a start without the section: %v", err)
+	if err := buildError(t, authn.JWT{ConfigFile: file, Read: broken}); err == nil || !strings.Contains(err.Error(), "the section is gone") {
+		t.Errorf("without the section: %v", err)
 	}
 }
 
@@ -364,7 +364,7 @@ func TestJWTFields(t *testing.T) {
 	}
 	for name, tc := range files {
 		file := configFile(t, []byte(tc.content))
-		err := startError(t, authn.JWT{ConfigFile: file})
+		err := buildError(t, authn.JWT{ConfigFile: file})
 		if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %s: %v, want %q", name, tc.reason, err, tc.want)
 		}

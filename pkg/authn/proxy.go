@@ -63,7 +63,7 @@ func (x Proxy) InstallServer(p *controlplane.ServerPlan) error {
 		return err
 	}
 	a := &authority{what: "proxy certificate authorities", file: x.ClientCAFile}
-	a.install(p)
+	a.install(p, "field ClientCAFile")
 	believe := headerrequest.NewDynamicVerifyOptionsSecure(a.VerifyOptions,
 		headerrequest.StaticStringSlice(slices.Clone(x.AllowedNames)), names, uids, groups, extra)
 	// Upstream drops the headers with the usual names only.

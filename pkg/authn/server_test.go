@@ -89,10 +89,11 @@ func serveWith(t *testing.T, parts ...controlplane.Part) string {
 	return "https://" + s.Address().String()
 }
 
-// startError runs a server that must not start, and returns why.
-func startError(t *testing.T, part controlplane.Part) error {
+// buildError builds a server with a part, and returns what is wrong.
+func buildError(t *testing.T, part controlplane.Part) error {
 	t.Helper()
-	return controlplane.New("test").Storage(memory.Store{}).With(part).Run(t.Context())
+	_, err := controlplane.New("test").Storage(memory.Store{}).With(part).Build()
+	return err
 }
 
 // call is a request of a test.

@@ -42,23 +42,21 @@ func (s ServingCertificate) InstallServer(p *controlplane.ServerPlan) error {
 		return errors.New("fields CertFile and KeyFile: one is empty: name PEM files with a certificate and its key")
 	}
 	c := &certificate{name: "serving certificate " + s.CertFile, names: s.Names}
-	use := func(_ context.Context, content []byte) error { return c.set(content, content) }
-	file := &follow.File{Source: follow.Source{What: "serving certificate", File: s.CertFile, Read: s.read, Use: use}}
+	parse := func(content []byte) (*certAndKey, error) { return newCertAndKey(content, content) }
+	source := follow.Source{What: "serving certificate", File: s.CertFile, Read: s.read}
+	// Also without a listener: files that cannot be used are a mistake.
+	file := followed(p.Root(), "fields CertFile and KeyFile", source, parse, c.use)
 	p.Certify(file.Name(), func(ctx context.Context) (dynamiccertificates.SNICertKeyContentProvider, error) {
 		return c, file.Begin(ctx)
 	})
-	p.Root().Work(followWork(file)) // also without a listener: files that cannot be used are a mistake
 	return nil
 }
 
 // read returns the certificates and the key in one: PEM readers pick their blocks.
 func (s ServingCertificate) read(string) ([]byte, error) {
-	certs, err := os.ReadFile(s.CertFile)
-	if err != nil {
-		return nil, err
-	}
-	key, err := secretfile.Read(s.KeyFile)
-	if err != nil {
+	certs, err1 := os.ReadFile(s.CertFile)
+	key, err2 := secretfile.Read(s.KeyFile)
+	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
 	return append(append(certs, '\n'), key...), nil
@@ -77,12 +75,17 @@ type certAndKey struct{ cert, key []byte }
 // A listener can present a certificate.
 var _ dynamiccertificates.SNICertKeyContentProvider = (*certificate)(nil)
 
-// set replaces the certificate, if the new one and its key belong together.
-func (c *certificate) set(cert, key []byte) error {
+// newCertAndKey checks that a certificate and a key in PEM belong together.
+func newCertAndKey(cert, key []byte) (*certAndKey, error) {
 	if _, err := tls.X509KeyPair(cert, key); err != nil {
-		return fmt.Errorf("%s: %w: give a certificate and the key that belongs to it", c.name, err)
+		return nil, fmt.Errorf("%w: give a certificate and the key that belongs to it", err)
 	}
-	c.now.Store(&certAndKey{cert, key})
+	return &certAndKey{cert, key}, nil
+}
+
+// use replaces the certificate.
+func (c *certificate) use(_ context.Context, next *certAndKey) error {
+	c.now.Store(next)
 	c.notify()
 	return nil
 }

@@ -174,36 +174,6 @@ func keptOpen(t *testing.T) (*http.Client, *int) {
 	return &http.Client{Transport: tr}, &dials
 }
 
-func TestServingCertificateErrors(t *testing.T) {
-	t.Parallel()
-	cases := map[string]struct {
-		reason string
-		spoil  func(*testing.T, authn.ServingCertificate)
-		want   string
-	}{
-		"missing": {"there is no file", func(t *testing.T, s authn.ServingCertificate) { remove(t, s.CertFile) }, "no such file"},
-		"public":  {"everybody can read the key", func(t *testing.T, s authn.ServingCertificate) { chmod(t, s.KeyFile, 0o644) }, "run chmod 0600"},
-		"no key":  {"the key is none", func(t *testing.T, s authn.ServingCertificate) { replace(t, s.KeyFile, []byte("x"), 0o600) }, "give a certificate and the key"},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			part := newCA(t).serving(t, t.TempDir(), "one.example.com")
-			tc.spoil(t, part)
-			if err := startError(t, part); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("%s: %v, want %s", tc.reason, err, tc.want)
-			}
-		})
-	}
-}
-
-func remove(t *testing.T, file string) {
-	t.Helper()
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func chmod(t *testing.T, file string, mode os.FileMode) {
 	t.Helper()
 	if err := os.Chmod(file, mode); err != nil {

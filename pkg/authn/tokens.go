@@ -40,17 +40,12 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 		return errors.New(`field File: is empty: name a CSV file with lines such as token,user,uid,"group1,group2"`)
 	}
 	var known current[authenticator.Token]
-	use := func(_ context.Context, content []byte) error {
-		users, err := parseTokens(content)
-		if err != nil {
-			return err
-		}
+	use := func(_ context.Context, users map[string]*user.DefaultInfo) error {
 		var next authenticator.Token = tokenfile.New(users)
 		known.Store(&next)
 		return nil
 	}
-	file := &follow.File{Source: follow.Source{What: "token file", File: t.File, Read: secretfile.Read, Use: use}}
-	p.Work(followWork(file))
+	file := followed(p, "field File", follow.Source{What: "token file", File: t.File, Read: secretfile.Read}, parseTokens, use)
 	p.Authenticate(file.Name(), bearer(&known))
 	return nil
 }

@@ -44,7 +44,7 @@ func TestTokenFiles(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join(t.TempDir(), "tokens.csv")
 			replace(t, file, []byte(tc.content), tc.mode)
-			err := startError(t, authn.Tokens{File: file})
+			err := buildError(t, authn.Tokens{File: file})
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), file) {
 				t.Errorf("%s: %v, want %q", tc.reason, err, tc.want)
 			}
@@ -53,7 +53,7 @@ func TestTokenFiles(t *testing.T) {
 			}
 		})
 	}
-	if err := startError(t, authn.Tokens{File: filepath.Join(t.TempDir(), "none")}); err == nil || !strings.Contains(err.Error(), "no such file") {
+	if err := buildError(t, authn.Tokens{File: filepath.Join(t.TempDir(), "none")}); err == nil || !strings.Contains(err.Error(), "no such file") {
 		t.Errorf("a file that does not exist: %v", err)
 	}
 }

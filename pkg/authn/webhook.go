@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/token/cache"
 	kubeconfig "k8s.io/apiserver/pkg/util/webhook"
 	plugin "k8s.io/apiserver/plugin/pkg/authenticator/token/webhook"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -26,7 +27,7 @@ const webhookCacheTTL = 2 * time.Minute
 type Webhook struct {
 	// ConfigFile is a kubeconfig that says where the other server is and how to log in
 	// there. TokenReviews are posted to the URL of its cluster as it stands. It is
-	// read when a server starts. Required.
+	// read by Build and when a server starts. Required.
 	ConfigFile string
 	// CacheTTL is how long an answer is kept, yes or no. Empty: 2 minutes.
 	CacheTTL time.Duration
@@ -50,6 +51,7 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 	if slices.Contains(w.Audiences, "") {
 		return errors.New("field Audiences: an audience is empty")
 	}
+	p.Read(w.check)
 	var known current[authenticator.Token]
 	dialer := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
 	name := "token webhook " + w.ConfigFile
@@ -62,6 +64,21 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 	}})
 	p.Audiences(w.Audiences...)
 	p.Authenticate(name, bearer(&known))
+	return nil
+}
+
+// check reads the kubeconfig, and the files that it names.
+func (w Webhook) check() error {
+	config, err := kubeconfig.LoadKubeconfig(w.ConfigFile, nil)
+	if err == nil {
+		_, err = rest.TLSConfigFor(config)
+	}
+	if err == nil {
+		_, _, err = rest.DefaultServerUrlFor(config)
+	}
+	if err != nil {
+		return fmt.Errorf("field ConfigFile: %s: %w", w.ConfigFile, err)
+	}
 	return nil
 }
 

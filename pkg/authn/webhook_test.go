@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -173,20 +171,5 @@ func TestWebhookReviewedForAudiences(t *testing.T) {
 		if diff := cmp.Diff(c.want, got.Status.Audiences); diff != "" || got.Status.Authenticated != (c.want != nil) {
 			t.Errorf("%s: %s: %+v (-want +got):\n%s", name, c.reason, got.Status, diff)
 		}
-	}
-}
-
-func TestWebhookAtStart(t *testing.T) {
-	t.Parallel()
-	none := filepath.Join(t.TempDir(), "none")
-	if err := startError(t, authn.Webhook{ConfigFile: none}); err == nil || !strings.Contains(err.Error(), `part "authn.Webhook": token webhook `+none) {
-		t.Errorf("no file: %v", err)
-	}
-	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := startError(t, authn.Webhook{ConfigFile: empty}); err == nil || !strings.Contains(err.Error(), empty) {
-		t.Errorf("a file that says nothing: %v", err)
 	}
 }

@@ -59,13 +59,9 @@ func (c Config) Install(p *controlplane.Plan) error {
 func (c Config) declare(p *controlplane.Plan) error {
 	f := &followed{file: c.ConfigFile, dialer: newDialer(nil)}
 	file := &follow.File{Source: f.source(c.Read)}
-	content, err := file.Content()
+	entries, err := follow.Parse("field ConfigFile", file.Source, parse)
 	if err != nil {
-		return fmt.Errorf("field ConfigFile: %w", err)
-	}
-	entries, err := parse(content)
-	if err != nil {
-		return fmt.Errorf("field ConfigFile: %s: %w", c.ConfigFile, err)
+		return err
 	}
 	configmetrics.RegisterMetrics()
 	if hasRBAC(entries) {

@@ -36,7 +36,8 @@ type AtRest struct {
 	// ConfigFile is an EncryptionConfiguration of apiserver.config.k8s.io/v1.
 	// Resources may be "secrets", "gadgets.example.com", "*." (of the core
 	// group), "*.example.com" or "*.*". The file has keys in it: users other
-	// than its owner and group must have no permissions on it. Required.
+	// than its owner and group must have no permissions on it. Build checks it, and
+	// asks no key service. Required.
 	ConfigFile string
 }
 
@@ -51,6 +52,12 @@ func (a AtRest) InstallServer(p *controlplane.ServerPlan) error {
 	if a.ConfigFile == "" {
 		return errors.New("field ConfigFile: is empty: name a file with an EncryptionConfiguration")
 	}
+	p.Root().Read(func() error {
+		if err := check(a.ConfigFile); err != nil {
+			return fmt.Errorf("field ConfigFile: %w", err)
+		}
+		return nil
+	})
 	p.Transform("encryption at rest", a.start)
 	return nil
 }
@@ -61,9 +68,6 @@ const identity = "sailplane"
 // start reads the configuration, connects to its key services, and follows the
 // file until the transformation is stopped.
 func (a AtRest) start(ctx context.Context) (*controlplane.Transformation, error) {
-	if err := check(a.ConfigFile); err != nil {
-		return nil, err
-	}
 	life, end := context.WithCancel(ctx)
 	providers, closeProviders := context.WithCancel(life) // the file's first ones; the next have their own
 	loaded, err := encryptionconfig.LoadEncryptionConfig(providers, a.ConfigFile, true, identity)

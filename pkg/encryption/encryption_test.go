@@ -298,8 +298,8 @@ func TestMissingKey(t *testing.T) {
 	}
 }
 
-// TestStartErrors are about the file: each names it, where in it, and what to do.
-func TestStartErrors(t *testing.T) {
+// TestFileErrors are told by Build: each names the file, where in it, and what to do.
+func TestFileErrors(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n"
 	cases := map[string]struct {
 		reason, content string
@@ -320,9 +320,25 @@ func TestStartErrors(t *testing.T) {
 			"a short key", head + "resources:\n" + rule("secrets", "identity: {}", "secretbox: {keys: [{name: a, secret: c2hvcnQ=}]}"), 0o600,
 			[]string{"line 7", "resources[0].providers[1].secretbox.keys[0].secret", "expected one of [32]"},
 		},
+		"two in one": {
+			"a provider has one kind", head + "resources:\n" + rule("secrets", "{identity: {}, secretbox: {keys: [{name: a, secret: c2hvcnQ=}]}}"), 0o600,
+			[]string{"line 6", "resources[0].providers[0]: Invalid value: more than one provider"},
+		},
+		"key type": {
+			"a key is text", head + "resources:\n" + rule("secrets", "secretbox: {keys: [{name: a, secret: [c2hvcnQ=]}]}"), 0o600,
+			[]string{"cannot unmarshal array"},
+		},
+		"key form": {
+			"a key is base64", head + "resources:\n" + rule("secrets", "secretbox: {keys: [{name: a, secret: '!c2hvcnQ'}]}"), 0o600,
+			[]string{"resources[0].providers[0].secretbox.keys[0].secret"},
+		},
+		"kms v1": {
+			"it is what no version means", head + "resources:\n" + rule("secrets", "kms: {name: vault, endpoint: 'unix:///absent'}"), 0o600,
+			[]string{"line 6", "resources[0].providers[0].kms.apiVersion: it is v1, the default: write v2"},
+		},
 		"masked": {
 			"a rule that never counts", head + "resources:\n" + rule(`"*.*"`, plain) + rule("secrets", plain), 0o600,
-			[]string{`resource "secrets" is masked by earlier rule "*.*"`},
+			[]string{"line 7", `resources[1].resources[0]: resource "secrets" is masked by earlier rule "*.*"`},
 		},
 	}
 	for name, c := range cases {
@@ -336,19 +352,27 @@ func TestStartErrors(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := controlplane.New("encryption").Storage(memory.Store{}).With(parts(file)...).Run(t.Context())
+			_, err := controlplane.New("encryption").Storage(memory.Store{}).With(parts(file)...).Build()
 			if err == nil {
-				t.Fatalf("%s: it starts", c.reason)
+				t.Fatalf("%s: no error", c.reason)
 			}
-			for _, want := range append(c.want, file, `part "encryption"`) {
+			for _, want := range append(c.want, file, `part "encryption": field ConfigFile: `) {
 				if !strings.Contains(err.Error(), want) {
 					t.Errorf("%s: %v\nwant %q in it", c.reason, err, want)
 				}
 			}
-			if strings.Contains(err.Error(), "c2hvcnQ=") {
+			if strings.Contains(err.Error(), "c2hvcnQ") {
 				t.Errorf("the error has a key in it: %v", err)
 			}
 		})
+	}
+}
+
+// TestBuild checks a file with a key service that is not there, and asks it nothing.
+func TestBuild(t *testing.T) {
+	file := write(t, "", rule("secrets", kms("/absent", brief), local("secretbox", "a")))
+	if _, err := controlplane.New("encryption").Storage(memory.Store{}).With(parts(file)...).Build(); err != nil {
+		t.Error(err)
 	}
 }
 

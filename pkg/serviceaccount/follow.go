@@ -16,6 +16,15 @@ func (i *issuer) source() follow.Source {
 	return follow.Source{What: "service account keys", File: i.file(), Read: secretfile.Read, Use: i.use}
 }
 
+// check reads KeyFile. What Dir has is the server's own, and read when it starts.
+func (i *issuer) check() error {
+	if i.KeyFile == "" {
+		return nil
+	}
+	_, err := follow.Parse("field KeyFile", i.source(), parseKeys)
+	return err
+}
+
 // follow puts changed keys into effect until the context ends.
 func (i *issuer) follow(ctx context.Context, _ *controlplane.Plane) error {
 	if i.file() == "" {

@@ -40,8 +40,8 @@ type Tokens struct {
 	// KeyFile has the private key in PEM, RSA (RS256, 2048 bits or more) or ECDSA
 	// P-256 (ES256), which signs. Further keys in the file, private or public,
 	// sign nothing but still verify: to change keys, put the new one first. A
-	// change takes effect within seconds; a file that cannot be used changes
-	// nothing and is logged. Only its owner and group may have permissions on it.
+	// change takes effect within seconds; a file that cannot be used is an error of
+	// Build, and later changes nothing and is logged. Only its owner and group may have permissions on it.
 	// Servers that share a storage need the same keys. Empty: a key in Dir.
 	KeyFile string
 	// Dir keeps the key when there is no KeyFile: an ECDSA key is made at the
@@ -74,10 +74,11 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 	if len(t.Audiences) == 0 {
 		t.Audiences = []string{t.Issuer}
 	}
-	if err := t.check(); err != nil {
+	if err := t.validate(); err != nil {
 		return err
 	}
 	i := &issuer{Tokens: t}
+	p.Read(i.check)
 	p.Audiences(t.Audiences...)
 	p.Need("core.ServiceAccounts{}", corev1.SchemeGroupVersion.WithKind("ServiceAccount"))
 	p.Work(controlplane.Work{Name: "service account keys", Start: i.start, Run: i.follow})
@@ -90,8 +91,8 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 	return nil
 }
 
-// check returns everything that is wrong with the fields.
-func (t Tokens) check() error {
+// validate returns everything that is wrong with the fields.
+func (t Tokens) validate() error {
 	var errs []error
 	if t.KeyFile != "" && t.Dir != "" {
 		errs = append(errs, errors.New("fields KeyFile and Dir: set only one: Dir is where a key is made"))

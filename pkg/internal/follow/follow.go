@@ -4,6 +4,7 @@ package follow
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"time"
 
@@ -39,6 +40,21 @@ func (s Source) Content() ([]byte, error) {
 		return os.ReadFile(s.File)
 	}
 	return s.Read(s.File)
+}
+
+// Parse is how Build checks a file: it returns what parse makes of the content, or an
+// error that names the file and the field of the part that has it, "field ConfigFile".
+func Parse[T any](field string, s Source, parse func(content []byte) (T, error)) (T, error) {
+	content, err := s.Content()
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("%s: %w", field, err) // names the file
+	}
+	parsed, err := parse(content)
+	if err != nil {
+		err = fmt.Errorf("%s: %s: %w", field, s.File, err)
+	}
+	return parsed, err
 }
 
 // File is a source in a running plane, for one goroutine.

@@ -11,6 +11,36 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
 )
 
+func TestParse(t *testing.T) {
+	t.Parallel()
+	text := func(content []byte) (string, error) { return string(content), nil }
+	bad := func([]byte) (string, error) { return "", errors.New("bad") }
+	file := func(content string, err error) follow.Source {
+		return follow.Source{What: "test file", File: "x.yaml", Read: func(string) ([]byte, error) { return []byte(content), err }}
+	}
+	for name, tc := range map[string]struct {
+		reason string
+		source follow.Source
+		parse  func([]byte) (string, error)
+		want   string
+		err    string
+	}{
+		"good":    {"it is what parse makes of it", file("a", nil), text, "a", ""},
+		"bad":     {"field and file are named", file("a", nil), bad, "", "field File: x.yaml: bad"},
+		"unread":  {"whoever reads names what is read", file("", errors.New("no section")), text, "", "field File: no section"},
+		"missing": {"without Read it is a file", follow.Source{File: "absent"}, text, "", "field File: open absent: no such file or directory"},
+	} {
+		got, err := follow.Parse("field File", tc.source, tc.parse)
+		told := ""
+		if err != nil {
+			told = err.Error()
+		}
+		if diff := cmp.Diff([]string{tc.want, tc.err}, []string{got, told}); diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", name, tc.reason, diff)
+		}
+	}
+}
+
 func TestFile(t *testing.T) {
 	t.Parallel()
 	var content, used string
