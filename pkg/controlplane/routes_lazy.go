@@ -19,7 +19,8 @@ import (
 
 // lazyRoutes are the group versions of a plane whose routes are made when they are
 // used: a further plane with the standard parts has 2.0 MiB of heap in place of 2.6
-// (bench -only planes), and a server with all stable types of Kubernetes 10 MiB less. No version is added once the plane is made.
+// (bench -only planes), and a server with all stable types of Kubernetes has 10 MiB
+// less. No version is added once the plane is made.
 type lazyRoutes struct {
 	versions map[string]*versionRoutes // by URL path, "apis/apps/v1"
 	// prints are the fingerprints of the versions, by URL path.
