@@ -240,14 +240,14 @@ func (i *installer) storage(g *planned) (ResourceStorage, error) {
 	return all, nil
 }
 
-// installVersion installs the handlers of one group version in a container, and
-// returns its discovery.
-func (i *installer) installVersion(
-	g *planned, version string, storage ResourceStorage, container *restful.Container,
-) ([]apidiscoveryv2.APIResourceDiscovery, error) {
+// handlers makes the routes of some storage of a group version, and returns them and
+// their discovery.
+func (i *installer) handlers(
+	g *planned, version string, storage ResourceStorage,
+) (*restful.WebService, []apidiscoveryv2.APIResourceDiscovery, error) {
 	codecs, err := g.api.codecs()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	scheme := codecs.scheme
 	served := map[string][]string{}
@@ -257,10 +257,6 @@ func (i *installer) installVersion(
 		}
 	}
 	completed := i.config.Config
-	var equivalents runtime.EquivalentResourceRegistry = &i.plane.kinds
-	if container != i.server.Handler.GoRestfulContainer {
-		equivalents = fixedKinds{equivalents}
-	}
 	gv := &genericapi.APIGroupVersion{
 		GroupVersion: schema.GroupVersion{Group: g.api.group, Version: version},
 		Root:         g.api.root(), Storage: storage[version], AllServedVersionsByResource: served,
@@ -268,13 +264,17 @@ func (i *installer) installVersion(
 		ParameterCodec:         runtime.NewParameterCodec(scheme), Serializer: codecs.wire,
 		Creater: scheme, Convertor: scheme, ConvertabilityChecker: scheme, Defaulter: scheme, Typer: scheme,
 		UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme), Namer: runtime.Namer(meta.NewAccessor()),
-		TypeConverter: g.api.typeConverter(), EquivalentResourceRegistry: equivalents,
+		TypeConverter: g.api.typeConverter(), EquivalentResourceRegistry: fixedKinds{&i.plane.kinds},
 		Admit: completed.AdmissionControl, Authorizer: completed.Authorization.Authorizer,
 		MinRequestTimeout:   time.Duration(completed.MinRequestTimeout) * time.Second,
 		MaxRequestBodyBytes: completed.MaxRequestBodyBytes,
 	}
+	container := restful.NewContainer()
 	resources, _, err := gv.InstallREST(container)
-	return resources, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return container.RegisteredWebServices()[0], resources, nil
 }
 
 // announce adds the group's own document to unaggregated discovery.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,8 +54,32 @@ func build(ctx context.Context, l *lab) (root string, err error) {
 		if _, err := commandWith(ctx, []string{"CGO_ENABLED=" + cgo()}, w.dir, "build", "-o", l.program(w.name), w.pkg); err != nil {
 			return "", err
 		}
+		if err := install(l.program(w.name)); err != nil {
+			return "", err
+		}
 	}
 	return root, nil
+}
+
+// install copies a program that was just linked to where it is. What the kernel maps
+// of it at once, and with that its RSS, depends on how it came into the page cache:
+// of one binary of 127 MB, 87 to 100 MiB were resident when it was linked, 78 when it
+// was copied or read from disk as it ran, and 118 when it was read from end to end.
+func install(program string) error {
+	linked, err := os.Open(program)
+	if err != nil {
+		return err
+	}
+	defer linked.Close() // again, after errors
+	copied, err := os.OpenFile(program+".copy", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(copied, linked)
+	if err := errors.Join(err, copied.Close(), linked.Close()); err != nil {
+		return fmt.Errorf("copy %s: %w", program, err)
+	}
+	return os.Rename(copied.Name(), program)
 }
 
 // cgo is whether Sailplane is built with it: as the Makefile does, without it

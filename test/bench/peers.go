@@ -105,6 +105,9 @@ func (p *peers) build(ctx context.Context, l *lab, module string) error {
 		// Without cgo, as Sailplane's binary is built, whatever the environment says.
 		_, err = commandWith(ctx, []string{"CGO_ENABLED=0"}, module,
 			"build", "-p", "2", "-ldflags", flags, "-o", p.program(each.name), each.pkg)
+		if err == nil {
+			err = install(p.program(each.name))
+		}
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/endpoints"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
@@ -29,6 +32,28 @@ func TestGoroutines(t *testing.T) {
 		plane(i + 1)
 	}
 	check(t, budgets{"goroutines of a plane": float64(goroutines(t)-before) / planes})
+}
+
+// TestHeap counts what a server keeps that serves every stable type of Kubernetes,
+// none of which anybody uses.
+func TestHeap(t *testing.T) {
+	start(t, controlplane.New("few").With(parts())) // what all servers share
+	before := heap(t)
+	all := parts()
+	all[len(all)-1] = controlplane.Parts{kube.All(), core.Endpoints{}, endpoints.EndpointSlices{}} // instead of kube.FlowControl
+	start(t, controlplane.New("all").With(all))
+	check(t, budgets{"KiB of heap of a server with all kinds": (heap(t) - before) / 1024})
+}
+
+// heap is how many bytes are reachable when nothing starts any more.
+func heap(t *testing.T) float64 {
+	t.Helper()
+	goroutines(t)
+	runtime.GC()
+	runtime.GC() // what the first one found dead may have kept more alive
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
 }
 
 // goroutines is how many there are when their number does not change any more:
