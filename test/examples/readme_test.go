@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestReadme does what the project's README and the pages about parts and deploying say
+// TestReadme does what the project's README and the pages about parts, configuration and deploying say
 // after `make run`: with the flags that the Makefile gives the server, but for
 // the port.
 func TestReadme(t *testing.T) {
@@ -24,7 +24,10 @@ func TestReadme(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("docs/parts has %d pages: %v", len(pages), err)
 	}
-	for _, page := range append(pages, filepath.Join(root, "README.md"), filepath.Join(root, "docs", "deploying.md")) {
+	for _, page := range []string{"README.md", "docs/deploying.md", "docs/configuration.md"} {
+		pages = append(pages, filepath.Join(root, filepath.FromSlash(page)))
+	}
+	for _, page := range pages {
 		t.Run(filepath.Base(page), func(t *testing.T) { follow(t, root, page) })
 	}
 }

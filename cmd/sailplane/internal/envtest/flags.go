@@ -84,7 +84,6 @@ func flags() []config.Flag {
 func standard() *config.Document {
 	d := config.New()
 	d.Default("dataDir", "")
-	d.Default("resources", []string{"all"})
 	d.Default("services.clusterIPs", "10.0.0.0/24")
 	d.Default("authorization.modes", []string{server.ModeAlwaysAllow})
 	d.Default("audit.maxSize", 0)

@@ -63,7 +63,7 @@ func (b *build) kinds() []served {
 		{
 			group: "admissionregistration.k8s.io", names: "mutatingwebhookconfigurations validatingwebhookconfigurations " +
 				"validatingadmissionpolicies validatingadmissionpolicybindings mutatingadmissionpolicies mutatingadmissionpolicybindings",
-			part: admissionregistration.All(),
+			part: admissionregistration.All(), always: b.asks(),
 		},
 	}
 }
