@@ -35,7 +35,8 @@ func (c *counts) add(more counts) {
 // Computation of Frequent and Top-k Elements in Data Streams" (2005). Of n requests,
 // a user with more than n/mostUsers is always in the table.
 type table struct {
-	by     map[caller]*row
+	rows   []row
+	at     map[caller]int // places in rows
 	others counts
 }
 
@@ -43,49 +44,55 @@ type table struct {
 // that of the user who made room, and the requests since.
 type row struct {
 	counts
+	who  caller
 	rank int64
 }
 
-func newTable() *table { return &table{by: map[caller]*row{}} }
+func newTable() *table { return &table{at: map[caller]int{}} }
 
 func (t *table) add(who caller, more counts) {
-	r := t.by[who]
-	if r == nil {
-		r = t.enter(who)
+	i, ok := t.at[who]
+	if !ok {
+		i = t.enter(who)
 	}
-	r.add(more)
-	r.rank += more.requests
+	t.rows[i].add(more)
+	t.rows[i].rank += more.requests
 }
 
-// enter makes a row for a user.
-func (t *table) enter(who caller) *row {
-	r := &row{}
-	if len(t.by) >= mostUsers {
-		var last caller
-		for candidate, of := range t.by {
-			if r.rank == 0 || of.rank < r.rank {
-				last, r.rank = candidate, of.rank
+// enter gives a user a row, and returns its place.
+func (t *table) enter(who caller) (place int) {
+	who.user = strings.Clone(who.user) // it may be a part of something large
+	if place = len(t.rows); place < mostUsers {
+		t.rows = append(t.rows, row{who: who})
+	} else {
+		place = 0
+		for i := range t.rows {
+			if t.rows[i].rank < t.rows[place].rank {
+				place = i
 			}
 		}
-		t.others.add(t.by[last].counts)
-		delete(t.by, last)
+		last := &t.rows[place]
+		t.others.add(last.counts)
+		delete(t.at, last.who)
+		*last = row{who: who, rank: last.rank}
 	}
-	who.user = strings.Clone(who.user) // it may be a part of something large
-	t.by[who] = r
-	return r
+	t.at[who] = place
+	return place
 }
 
 // addTo adds the table to sums by user and returns the others.
 func (t *table) addTo(sums map[asker]counts) counts {
-	for who, r := range t.by {
-		sum := sums[who.asker()]
+	for _, r := range t.rows {
+		sum := sums[r.who.asker()]
 		sum.add(r.counts)
-		sums[who.asker()] = sum
+		sums[r.who.asker()] = sum
 	}
 	return t.others
 }
 
 func (t *table) clear() {
-	clear(t.by)
+	clear(t.rows)
+	t.rows = t.rows[:0]
+	clear(t.at)
 	t.others = counts{}
 }

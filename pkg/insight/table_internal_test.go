@@ -74,10 +74,10 @@ func TestUsersAreBounded(t *testing.T) {
 		}
 	}
 	for name, table := range map[string]*table{"total": r.total, "recent": r.recent[1]} {
-		if n := len(table.by); n != mostUsers {
-			t.Errorf("%s has %d users: want %d", name, n, mostUsers)
+		if len(table.rows) != mostUsers || len(table.at) != mostUsers {
+			t.Errorf("%s has %d rows, and %d users: want %d", name, len(table.rows), len(table.at), mostUsers)
 		}
-		for who := range table.by {
+		for who := range table.at {
 			if len(who.user) > nameBytes {
 				t.Errorf("%s has a name of %d bytes", name, len(who.user))
 			}
@@ -134,8 +134,8 @@ func TestRecentEnds(t *testing.T) {
 		copied := newRequests(time.Second) // reports forget what is over
 		copied.minute = r.minute
 		for i, table := range r.recent {
-			for who, row := range table.by {
-				copied.recent[i].add(who, row.counts)
+			for _, row := range table.rows {
+				copied.recent[i].add(row.who, row.counts)
 			}
 		}
 		recent := reported(copied, tc.now).Recent
