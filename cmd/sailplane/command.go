@@ -25,7 +25,8 @@ func command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(serveCommand(), configCommand(), kubeconfigCommand(), pkiCommand(), storageCommand(), envtest.Command(), versionCommand())
+	root.AddCommand(serveCommand(), statusCommand(), configCommand(), kubeconfigCommand(), pkiCommand(), storageCommand(),
+		envtest.Command(), versionCommand())
 	return careful(root)
 }
 

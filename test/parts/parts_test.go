@@ -30,6 +30,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
+	"github.com/sailplane-dev/sailplane/pkg/insight"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
@@ -110,6 +111,7 @@ func zeros() []controlplane.Part {
 		auditing.Webhook{},
 		fairness.PriorityAndFairness{},
 		fairness.Limits{},
+		insight.Status{},
 		encryption.AtRest{},
 		tracing.OTLP{},
 	}
