@@ -87,7 +87,8 @@ func askStatus(ctx context.Context, kubeconfig string) ([]byte, error) {
 		return nil, fmt.Errorf("the user of %s may not see the status: ask with the administrator's kubeconfig, "+
 			"or bind a ClusterRole with nonResourceURLs: [%s] and verbs: [get]", kubeconfig, insight.Path)
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("the server at %s has no status: its program is older than this one, or made without insight.Status{}", config.Host)
+		return nil, fmt.Errorf("the server at %s has no status: its program is older than this one, or made without insight.Status{}",
+			config.Host)
 	case errors.As(err, &answered):
 		return nil, fmt.Errorf("the server at %s: %w", config.Host, err)
 	}

@@ -159,7 +159,8 @@ func TestPlanesAreApart(t *testing.T) {
 	}
 	want := []User{
 		{Plane: "blue", User: "ann", Requests: 2, Watches: 2},
-		{User: "ann", Requests: 1, Watches: 1}, {Plane: "red", User: "ann", Requests: 1, Watches: 1},
+		{User: "ann", Requests: 1, Watches: 1},
+		{Plane: "red", User: "ann", Requests: 1, Watches: 1},
 	}
 	if diff := cmp.Diff(want, reported(r, at(1)).Total.Users); diff != "" {
 		t.Errorf("users (-want +got):\n%s", diff)
