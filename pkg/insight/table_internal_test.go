@@ -34,7 +34,7 @@ func reported(r *requests, now time.Time) *Report {
 // many ask at once.
 func TestCountsAreExact(t *testing.T) {
 	t.Parallel()
-	const each, askers = 500, 8
+	const each, askers = 10_000, 8
 	r, root := newRequests(time.Second), &counter{}
 	var running sync.WaitGroup
 	for i := range askers {
@@ -96,18 +96,23 @@ func TestUsersAreBounded(t *testing.T) {
 	}
 }
 
-// TestLateUserComesIn: who begins to ask when the table is full of others is shown.
-func TestLateUserComesIn(t *testing.T) {
+// TestLateUsersComeIn: who begin to ask when the table is full of others are shown,
+// also if they take turns: they push out those who asked less, and not each other.
+func TestLateUsersComeIn(t *testing.T) {
 	t.Parallel()
 	r, root := newRequests(time.Second), &counter{}
-	for i := range 2 * mostUsers {
-		r.add(at(1), caller{root, fmt.Sprint("user-", i)}, one())
+	for i := range 10 * mostUsers {
+		r.add(at(1), caller{root, fmt.Sprint("user-", i%mostUsers)}, one())
 	}
 	for range 100 {
-		r.add(at(1), caller{root, "late"}, one())
+		r.add(at(1), caller{root, "ann"}, one())
+		r.add(at(1), caller{root, "bob"}, one())
 	}
-	if first := reported(r, at(1)).Total.Users[0]; first.User != "late" || first.Requests != 100 {
-		t.Errorf("first is %q with %d requests: want late, with 100", first.User, first.Requests)
+	got := reported(r, at(1)).Total.Users
+	for i, name := range []string{"ann", "bob"} {
+		if got[i].User != name || got[i].Requests != 100 {
+			t.Errorf("user %d is %q with %d requests: want %s, with 100", i, got[i].User, got[i].Requests, name)
+		}
 	}
 }
 
