@@ -256,7 +256,7 @@ func TestWatchesAreOpen(t *testing.T) {
 	open := make([]*http.Response, 3)
 	for i := range open {
 		open[i] = s.ask(t, "ann", http.MethodGet, "/api/v1/configmaps?watch=1")
-		defer open[i].Body.Close()
+		t.Cleanup(func() { _ = open[i].Body.Close() })
 	}
 	r := s.until(t, "three watches are open", func(r *insight.Report) bool { return of(r, "ann").Watches == len(open) })
 	if got := of(r, "ann"); got.Requests != 3 || r.Watches != before+3 {
