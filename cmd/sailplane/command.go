@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -25,7 +26,8 @@ func command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(serveCommand(), configCommand(), kubeconfigCommand(), pkiCommand(), storageCommand(), envtest.Command(), versionCommand())
+	root.AddCommand(serveCommand(), statusCommand(), configCommand(), kubeconfigCommand(), pkiCommand(), storageCommand(),
+		envtest.Command(), versionCommand())
 	return careful(root)
 }
 
@@ -49,8 +51,9 @@ func careful(c *cobra.Command) *cobra.Command {
 // compatible with, and what it was built from.
 func versionText() string {
 	v := controlplane.Version()
-	kubernetes, own, _ := strings.Cut(v.GitVersion, "+")
-	text := fmt.Sprintf("sailplane %s, Kubernetes %s, %s %s", strings.TrimPrefix(own, "sailplane."), kubernetes, v.GoVersion, v.Platform)
+	kubernetes, own, _ := strings.Cut(v.GitVersion, "+sailplane")
+	own = cmp.Or(strings.TrimPrefix(own, "."), "(devel)")
+	text := fmt.Sprintf("sailplane %s, Kubernetes %s, %s %s", own, kubernetes, v.GoVersion, v.Platform)
 	if v.GitCommit != "" {
 		text += fmt.Sprintf(", commit %.12s (%s)", v.GitCommit, v.GitTreeState)
 	}

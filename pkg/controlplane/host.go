@@ -27,6 +27,7 @@ type host struct {
 	plan    *ServerPlan
 	address string // the host and port that clients reach the server at
 	backend *store.Backend
+	stats   *storageStats
 	tracer  tracing.TracerProvider // nil if no part has one
 	// stored are the health checks of the storage and of what transforms stored
 	// values, and living those that fail when only a restart helps.
@@ -118,15 +119,24 @@ func (h *host) leave(p *Plane) {
 	delete(h.planes, p.space)
 }
 
+// others are the planes beside the root plane, by name.
+func (h *host) others() []*Plane {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []*Plane
+	for _, name := range slices.Sorted(maps.Keys(h.planes)) {
+		all = append(all, h.planes[name])
+	}
+	return all
+}
+
 // stop stops the planes beside the root plane, all at once.
 func (h *host) stop(ctx context.Context) error {
 	h.mu.Lock()
 	close(h.closing)
 	h.mu.Unlock()
 	h.adding.Wait()
-	h.mu.Lock()
-	planes := slices.Collect(maps.Values(h.planes))
-	h.mu.Unlock()
+	planes := h.others()
 	var stopping sync.WaitGroup
 	errs := make([]error, len(planes))
 	for i, p := range planes {

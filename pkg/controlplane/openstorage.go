@@ -105,7 +105,7 @@ func (r *run) endWith(e Ending) {
 	})
 }
 
-// figuresTimeout is how long a storage may take to answer a request for metrics.
+// figuresTimeout is how long a storage may take to answer a request for its figures.
 const figuresTimeout = 2 * time.Second
 
 // measured is a Backend that knows its size.
@@ -126,6 +126,41 @@ type storageStats struct {
 
 func (o *openStorage) stats(h *host) *storageStats {
 	return &storageStats{openStorage: o, host: h, compacted: time.Now()}
+}
+
+// StorageState is what a server knows of its storage. Nil, and the zero time: unknown.
+type StorageState struct {
+	// Engine is what kind of storage it is: [Traits.Engine].
+	Engine string
+	// Revision is that of the last write; 0 if the storage does not answer.
+	Revision int64
+	// File is how many bytes the storage takes on disk or in memory, and History how
+	// many of them are values that were replaced or deleted.
+	File, History *int64
+	// Compacted is when history was last dropped, or when the storage was started.
+	Compacted time.Time
+	// Lag is how many revisions the slowest watch is behind.
+	Lag *int64
+}
+
+// Storage is the state of the server's storage, which gets a few seconds to answer.
+// It is the zero value while the server does not run.
+func (s *Server) Storage(ctx context.Context) StorageState {
+	h := s.running()
+	if h == nil {
+		return StorageState{}
+	}
+	known := h.stats.ask()
+	state := StorageState{
+		Engine: h.stats.engine, File: known.File, History: known.History, Compacted: known.Compacted, Lag: known.Lag,
+	}
+	ctx, cancel := context.WithTimeout(ctx, figuresTimeout)
+	defer cancel()
+	// The health checks say why the storage does not answer.
+	if r, err := h.stats.client.Get(ctx, h.backend.Prefix, clientv3.WithCountOnly(), clientv3.WithLimit(1)); err == nil {
+		state.Revision = r.Header.Revision
+	}
+	return state
 }
 
 // ask returns the figures for metrics.Report.

@@ -161,6 +161,10 @@ func (p *Plane) Stored(resource schema.GroupResource) bool {
 	return p.stores.Has(resource) || p.plan.isView(resource)
 }
 
+// Caches are the resources whose watch caches are in use. There may be several of a
+// resource: one for each version of a custom resource.
+func (p *Plane) Caches() []schema.GroupResource { return p.stores.Caches() }
+
 // start runs the plane, and returns when it is ready and whenReady is done. The
 // first context bounds the start, the second the plane's life.
 func (p *Plane) start(ctx, life context.Context, whenReady []named[Work], fail func(error)) error {

@@ -57,6 +57,9 @@ func newInside(name string) *loopbackAccess {
 	return in
 }
 
+// Name is the name that the server was given.
+func (s *Server) Name() string { return s.built.name }
+
 // Ready is closed when the storage is reachable, the namespaces the parts
 // promise exist, and the CRDs given at start are established. It is never closed
 // when Run returns an error first: wait for both.
@@ -97,9 +100,7 @@ func (s *Server) Handler() http.Handler { return s.gate }
 // started again under the name has the objects that it had. Requests reach the plane
 // by [Plane.Config] and [Plane.Handler].
 func (s *Server) Plane(ctx context.Context, name string, parts ...Part) (*Plane, error) {
-	s.mu.Lock()
-	h := s.host
-	s.mu.Unlock()
+	h := s.running()
 	if h == nil {
 		return nil, fmt.Errorf("plane %q: the server is not running: wait for Ready", name)
 	}
@@ -110,12 +111,34 @@ func (s *Server) Plane(ctx context.Context, name string, parts ...Part) (*Plane,
 	return p, nil
 }
 
+<<<<<<< HEAD
 // requestTimeout is the longest a request that is no watch may take, as upstream has
 // it.
 const requestTimeout = 60 * time.Second
 
 // defaultDrain is how long a stopping server waits for running requests.
 const defaultDrain = requestTimeout
+=======
+// Planes are the planes beside the root plane, by name, including those that start or
+// stop.
+func (s *Server) Planes() []*Plane {
+	if h := s.running(); h != nil {
+		return h.others()
+	}
+	return nil
+}
+
+// running is what the planes share; nil before planes can be added.
+func (s *Server) running() *host {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.host
+}
+
+// drainTimeout bounds how long a stopping server waits for running requests. It
+// is the longest a request that is no watch may take.
+const drainTimeout = 60 * time.Second
+>>>>>>> status
 
 // Run serves until the context ends, then drains requests, ends watches, stops
 // every goroutine, and last the storage. It returns nil after an orderly stop,
@@ -219,7 +242,7 @@ func (r *run) start(ctx, life context.Context) error {
 	if err := root.start(ctx, life, plan.work, r.fail); err != nil {
 		return err
 	}
-	stopReport := metrics.Report(opened.engine, opened.stats(h).ask)
+	stopReport := metrics.Report(opened.engine, h.stats.ask)
 	r.onStop(func(context.Context) error { stopReport(); return nil })
 	r.sayReady(ctx)
 	close(s.ready)
@@ -233,6 +256,7 @@ func (r *run) host(life context.Context, plan *ServerPlan, listener net.Listener
 		stored: o.health.Checks(), living: o.living,
 		planes: map[string]*Plane{}, closing: make(chan struct{}),
 	}
+	h.stats = o.stats(h)
 	if listener != nil {
 		h.address = listener.Addr().String()
 	}

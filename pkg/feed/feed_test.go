@@ -74,6 +74,16 @@ func TestFeed(t *testing.T) {
 			if n := f.Count("shop", things); n != 2 {
 				t.Errorf("%d things in shop, want 2", n)
 			}
+			want := feed.Total{Objects: 2}
+			for key, value := range map[string][]byte{
+				"/registry/things.example.com/things/shop/before": thing("shop", "before", "u-1"),
+				"/registry/things.example.com/things/shop/after":  thing("shop", "after", "u-2", "u-1", "u-9"),
+			} {
+				want.Bytes += int64(len(key) + len(value))
+			}
+			if totals := f.Totals(); totals[things] != want || len(totals) != 3 {
+				t.Errorf("totals: %v, want %v of things, and three resources", totals, want)
+			}
 			if got, want := fmt.Sprint(f.Counts("")), "map[wholes.wholes.example.com:1]"; got != want {
 				t.Errorf("cluster-scoped: %s, want %s", got, want)
 			}

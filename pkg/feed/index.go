@@ -14,6 +14,7 @@ type index struct {
 	uids       map[UID]*Object
 	dependents map[UID][]*Object // by owner
 	counts     map[string]map[schema.GroupResource]int
+	totals     map[schema.GroupResource]Total
 }
 
 func newIndex() index {
@@ -22,6 +23,7 @@ func newIndex() index {
 		uids:       map[UID]*Object{},
 		dependents: map[UID][]*Object{},
 		counts:     map[string]map[schema.GroupResource]int{},
+		totals:     map[schema.GroupResource]Total{},
 	}
 }
 
@@ -47,6 +49,13 @@ func (x *index) replace(place string, after *Object) (before *Object) {
 }
 
 func (x *index) count(o *Object, by int) {
+	total := x.totals[o.Type.Resource]
+	total.Objects += by
+	total.Bytes += int64(by) * o.bytes
+	x.totals[o.Type.Resource] = total
+	if total.Objects == 0 {
+		delete(x.totals, o.Type.Resource)
+	}
 	byResource := x.counts[o.Namespace]
 	if byResource == nil {
 		byResource = map[schema.GroupResource]int{}
@@ -119,6 +128,21 @@ func (f *Feed) Count(namespace string, resource schema.GroupResource) int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.index.counts[namespace][resource]
+}
+
+// Total is what a plane stores of a resource.
+type Total struct {
+	Objects int
+	// Bytes are those of keys and values as they are stored, without history. Values
+	// that cannot be decrypted are not counted.
+	Bytes int64
+}
+
+// Totals are those of all resources that have objects.
+func (f *Feed) Totals() map[schema.GroupResource]Total {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return maps.Clone(f.index.totals)
 }
 
 // Len is the number of objects.

@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	"pkg/auditing":       {"pkg/controlplane", "pkg/internal/follow"},
 	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
 	"pkg/fairness":       {"pkg/controlplane", "pkg/feed", "pkg/internal/loopback", "pkg/internal/signal"},
+	"pkg/insight":        {"pkg/controlplane", "pkg/feed", "pkg/internal/signal"},
 	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/feed", "pkg/internal/retry"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/quota":          {"pkg/controlplane", "pkg/builtin/core", "pkg/feed", "pkg/internal/retry"},

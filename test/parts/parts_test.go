@@ -30,6 +30,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
+	"github.com/sailplane-dev/sailplane/pkg/insight"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
@@ -114,7 +115,11 @@ func zeros() []controlplane.Part {
 		auditing.Webhook{},
 		fairness.PriorityAndFairness{},
 		fairness.Limits{},
+<<<<<<< HEAD
 		middleware.Profiling{},
+=======
+		insight.Status{},
+>>>>>>> status
 		encryption.AtRest{},
 		tracing.OTLP{},
 	}

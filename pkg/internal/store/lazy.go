@@ -246,6 +246,17 @@ func (b *Stores) Fill(ctx context.Context) {
 	}
 }
 
+// Caches are the resources whose caches are made.
+func (b *Stores) Caches() []schema.GroupResource {
+	var made []schema.GroupResource
+	for _, l := range b.all() {
+		if l.made.Load() != nil {
+			made = append(made, l.resource)
+		}
+	}
+	return made
+}
+
 // FirstWrite returns a channel that is closed by the first write of a resource, and
 // the revision up to which it has no objects; nil if it has some, or others may
 // write it.

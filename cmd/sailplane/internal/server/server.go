@@ -16,6 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
+	"github.com/sailplane-dev/sailplane/pkg/insight"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
@@ -133,7 +134,7 @@ func (b *build) definitions() controlplane.Part {
 
 // rest is what has no section of its own, or one of a field or two.
 func (b *build) rest() controlplane.Part {
-	var parts controlplane.Parts
+	parts := controlplane.Parts{insight.Status{}}
 	if b.GarbageCollection {
 		parts = append(parts, lifecycle.GarbageCollection{})
 	}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/server"
+	"github.com/sailplane-dev/sailplane/pkg/insight"
+)
+
+func statusCommand() *cobra.Command {
+	s := &settings{}
+	output := choice{value: "text", allowed: []string{"text", "json"}}
+	c := &cobra.Command{
+		Use:   "status",
+		Short: "Show how a running server is",
+		Long: `Show how a running server is: its planes and checks, what is stored, which
+watch caches there are, who asks most, and which requests were slow. It asks with the
+kubeconfig of the administrator, or another one of who may get ` + insight.Path + `.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, c, err := s.document()
+			if err != nil {
+				return err
+			}
+			b, err := askStatus(cmd.Context(), server.Kubeconfig(c))
+			if err != nil {
+				return err
+			}
+			if output.value == "json" {
+				_, err := cmd.OutOrStdout().Write(b)
+				return err
+			}
+			r := &insight.Report{}
+			if err := json.Unmarshal(b, r); err != nil {
+				return fmt.Errorf("read the server's answer: %w: it may be of another version, which -o json prints as it is", err)
+			}
+			return writeStatus(cmd.OutOrStdout(), r)
+		},
+	}
+	s.only(c, "data-dir", "kubeconfig")
+	c.Flags().Lookup("kubeconfig").Usage = "kubeconfig to ask with (default admin.kubeconfig in --data-dir)"
+	c.Flags().VarP(&output, "output", "o", "format: "+strings.Join(output.allowed, ", "))
+	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.allowed, cobra.ShellCompDirectiveNoFileComp))
+	return c
+}
+
+// statusTimeout is how long a server may take to look at itself.
+const statusTimeout = time.Minute
+
+// askStatus gets the report from the server of a kubeconfig.
+func askStatus(ctx context.Context, kubeconfig string) ([]byte, error) {
+	if kubeconfig == "" {
+		return nil, misused(errors.New("--data-dir is empty: name the server's --kubeconfig"))
+	}
+	if _, err := os.Stat(kubeconfig); err != nil {
+		return nil, misused(fmt.Errorf("no kubeconfig of a server: %w: name the server's --data-dir, or a --kubeconfig", err))
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, misused(fmt.Errorf("%s: %w", kubeconfig, err))
+	}
+	config.Timeout = statusTimeout
+	client, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return nil, misused(fmt.Errorf("%s: %w", kubeconfig, err))
+	}
+	b, err := client.RESTClient().Get().AbsPath(insight.Path).Do(ctx).Raw()
+	var answered apierrors.APIStatus
+	switch {
+	case err == nil:
+		return b, nil
+	case apierrors.IsUnauthorized(err):
+		return nil, fmt.Errorf("the server at %s does not know the user of %s, who is of another server, or whose login has ended",
+			config.Host, kubeconfig)
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("the user of %s may not see the status: ask with the administrator's kubeconfig, "+
+			"or bind a ClusterRole with nonResourceURLs: [%s] and verbs: [get]", kubeconfig, insight.Path)
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("the server at %s has no status: its program is older than this one, or made without insight.Status{}",
+			config.Host)
+	case errors.As(err, &answered):
+		return nil, fmt.Errorf("the server at %s: %w", config.Host, err)
+	}
+	return nil, fmt.Errorf("no answer from the server at %s: %w: is it running, and is %s its kubeconfig? Start it, or name another "+
+		"one with --data-dir or --kubeconfig", config.Host, err, kubeconfig)
+}
