@@ -111,14 +111,6 @@ func (s *Server) Plane(ctx context.Context, name string, parts ...Part) (*Plane,
 	return p, nil
 }
 
-<<<<<<< HEAD
-// requestTimeout is the longest a request that is no watch may take, as upstream has
-// it.
-const requestTimeout = 60 * time.Second
-
-// defaultDrain is how long a stopping server waits for running requests.
-const defaultDrain = requestTimeout
-=======
 // Planes are the planes beside the root plane, by name, including those that start or
 // stop.
 func (s *Server) Planes() []*Plane {
@@ -135,10 +127,12 @@ func (s *Server) running() *host {
 	return s.host
 }
 
-// drainTimeout bounds how long a stopping server waits for running requests. It
-// is the longest a request that is no watch may take.
-const drainTimeout = 60 * time.Second
->>>>>>> status
+// requestTimeout is the longest a request that is no watch may take, as upstream has
+// it.
+const requestTimeout = 60 * time.Second
+
+// defaultDrain is how long a stopping server waits for running requests.
+const defaultDrain = requestTimeout
 
 // Run serves until the context ends, then drains requests, ends watches, stops
 // every goroutine, and last the storage. It returns nil after an orderly stop,

@@ -115,11 +115,8 @@ func zeros() []controlplane.Part {
 		auditing.Webhook{},
 		fairness.PriorityAndFairness{},
 		fairness.Limits{},
-<<<<<<< HEAD
 		middleware.Profiling{},
-=======
 		insight.Status{},
->>>>>>> status
 		encryption.AtRest{},
 		tracing.OTLP{},
 	}
