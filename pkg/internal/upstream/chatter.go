@@ -10,6 +10,11 @@ import (
 // https://github.com/kubernetes/apimachinery/blob/v0.37.2/pkg/util/runtime/runtime.go#L205
 const unhandled = "Unhandled Error"
 
+// postTimeout is the message about a request that ended after it was cancelled, or after
+// its time; its attribute result is the value that it panicked with, or nil.
+// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/filters/timeout.go#L140
+const postTimeout = "Post-timeout activity"
+
 // chatter recognises what libraries log as an error although it is none, or is one
 // that was logged before.
 type chatter struct {
@@ -78,6 +83,11 @@ func consequence(text string) bool {
 		// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/filters/timeout.go#L133
 		return strings.HasSuffix(text, "http: Handler timeout") || strings.HasSuffix(text, "context canceled") ||
 			strings.HasSuffix(text, "io: read/write on closed pipe")
+	case text == postTimeout+": <nil>":
+		// The request was cancelled, and then ended by itself: without a panic.
+		return true
+	case strings.Contains(text, "loopback: the server is stopped"):
+		return true
 	case strings.HasPrefix(text, "FinishRequest: post-timeout activity"):
 		return strings.Contains(text, "panicked: false")
 	}

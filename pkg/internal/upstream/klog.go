@@ -88,6 +88,9 @@ func message(text string) string {
 		err, _, _ = strings.Cut(err, `" logger="UnhandledError"`)
 		return strings.TrimSuffix(err, `"`)
 	}
+	if strings.HasPrefix(text, `"`+postTimeout+`"`) && strings.HasSuffix(text, " result=null") {
+		return postTimeout + ": <nil>"
+	}
 	return strings.TrimPrefix(text, `"`)
 }
 

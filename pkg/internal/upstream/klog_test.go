@@ -85,11 +85,17 @@ func TestConsequencesAreNotLogged(t *testing.T) {
 		"apiserver was unable to write a JSON response: http: Handler timeout",
 		`apiserver received an error that is not an metav1.Status: &errors.errorString{s:"http: Handler timeout"}: http: Handler timeout`,
 		"FinishRequest: post-timeout activity - time-elapsed: 1ms, panicked: false, err: <nil>, panic-reason: <nil>",
+		`failed to set a status.condition for FlowSchema x: Patch "http://loopback/x": loopback: the server is stopped`,
 	} {
 		utilruntime.HandleError(errors.New(text))
 	}
+	utilruntime.HandleErrorWithContext(t.Context(), nil, postTimeout, "method", "GET", "result", nil)
 	if log.Len() > 0 {
 		t.Errorf("logged:\n%s", log)
+	}
+	utilruntime.HandleErrorWithContext(t.Context(), nil, postTimeout, "method", "GET", "result", any("boom"))
+	if !strings.Contains(log.String(), "boom") {
+		t.Error("a panic after the time of a request is not logged")
 	}
 	for _, text := range []string{
 		"FinishRequest: post-timeout activity - time-elapsed: 1ms, panicked: true, err: <nil>, panic-reason: boom",
