@@ -35,7 +35,10 @@ func (s *settings) flags(c *cobra.Command) {
 	for name, words := range map[string][]string{
 		"webhook-deny": {"private"}, "resources": {"all", "standard"}, "log-format": {"text", "json"},
 		"authorization-mode": {server.ModeRBAC, server.ModeWebhook, server.ModeAlwaysAllow, server.ModeAlwaysDeny},
-		"storage":            {"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://", "postgres://", "mysql://", "nats://", "t4://"},
+		"storage": {
+			"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://",
+			"postgres://", "mysql://", "nats://", "t4://",
+		},
 	} {
 		_ = c.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoSpace))
 	}

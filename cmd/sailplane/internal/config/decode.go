@@ -109,9 +109,9 @@ func (w *walk) mapping(n *yaml.Node, to reflect.Value, field string) {
 func (w *walk) leaf(n *yaml.Node, to json.Unmarshaler, field string) {
 	text := []byte(strconv.Quote(n.Value))
 	if n.Kind != yaml.ScalarNode {
-		var any any
-		if err := n.Decode(&any); err == nil {
-			text, _ = json.Marshal(any)
+		var plain any
+		if err := n.Decode(&plain); err == nil {
+			text, _ = json.Marshal(plain)
 		}
 	}
 	if err := to.UnmarshalJSON(text); err == nil {

@@ -63,7 +63,7 @@ func servingFlags() []Flag {
 		},
 		{Name: "service-cluster-ip-range", Field: "services.clusterIPs", Usage: "network that Services get their cluster IP from, a CIDR"},
 		{Name: "service-node-port-range", Field: "services.nodePorts", Usage: "ports for Services of type NodePort"},
-		{Name: "otlp", Field: "tracing.endpoint", Usage: "OpenTelemetry collector to send traces to, HOST:PORT of OTLP/gRPC (default none)"},
+		{Name: "otlp", Field: "tracing.endpoint", Usage: "collector of OpenTelemetry traces, HOST:PORT of OTLP/gRPC (default none)"},
 		{
 			Name: "otlp-samples", Field: "tracing.samplesPerMillion",
 			Usage: "how many of a million requests are traced if their callers do not decide",
@@ -175,7 +175,10 @@ func requestFlags() []Flag {
 		{Name: "audit-log-mode", Field: "audit.mode", Usage: "blocking, blocking-strict or batch"},
 		{Name: "audit-log-maxsize", Field: "audit.maxSize", Read: units("%dMi", 1), Usage: "megabytes at which the audit log is renamed"},
 		{Name: "audit-log-maxbackup", Field: "audit.maxBackups", Usage: "how many renamed audit logs are kept"},
-		{Name: "audit-log-maxage", Field: "audit.maxAge", Read: units("%dh", 24), Usage: "days that renamed audit logs are kept (default for ever)"},
+		{
+			Name: "audit-log-maxage", Field: "audit.maxAge", Read: units("%dh", 24),
+			Usage: "days that renamed audit logs are kept (default for ever)",
+		},
 		{Name: "audit-webhook-config-file", Field: "audit.webhook.configFile", Usage: "kubeconfig of a server to send audit events to"},
 		{Name: "audit-webhook-mode", Field: "audit.webhook.mode", Usage: "batch, blocking or blocking-strict"},
 		{

@@ -56,7 +56,8 @@ func (b *build) denied() []netip.Prefix {
 		}
 		p, err := netip.ParsePrefix(word)
 		if err != nil || p.Addr().Is4In6() {
-			b.wrong("admission.webhooks.deny", "%q is not a network: want CIDRs such as 10.0.0.0/8 or fd00::/8, or %s", word, privateNetworks)
+			b.wrong("admission.webhooks.deny", "%q is not a network: want CIDRs such as 10.0.0.0/8 or fd00::/8, or %s",
+				word, privateNetworks)
 			return nil
 		}
 		all = append(all, p.Masked())

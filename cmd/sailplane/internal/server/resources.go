@@ -43,7 +43,8 @@ func (b *build) kinds() []served {
 			part: controlplane.Parts{authentication.TokenReviews{}, authentication.SelfSubjectReviews{}}, always: true,
 		},
 		{
-			group: "authorization.k8s.io", names: "subjectaccessreviews localsubjectaccessreviews selfsubjectaccessreviews selfsubjectrulesreviews",
+			group: "authorization.k8s.io", names: "subjectaccessreviews localsubjectaccessreviews selfsubjectaccessreviews " +
+				"selfsubjectrulesreviews",
 			part: authorization.All(), always: true,
 		},
 		{names: "serviceaccounts", part: core.ServiceAccounts{}, always: true}, // their tokens are
@@ -77,25 +78,26 @@ func (b *build) resources() controlplane.Part {
 	for _, word := range b.Resources {
 		chosen[word] = true
 	}
+	named := func(word string) bool { return chosen[word] }
 	known := map[string]bool{allResources: true, standardResources: true}
 	for _, kind := range b.kinds() {
 		words := kind.words()
 		for _, word := range words {
 			known[word] = true
 		}
-		if kind.always || chosen[allResources] || chosen[standardResources] && !kind.cluster || slices.ContainsFunc(words, func(w string) bool { return chosen[w] }) {
+		if kind.always || chosen[allResources] || chosen[standardResources] && !kind.cluster || slices.ContainsFunc(words, named) {
 			parts = append(parts, kind.part)
 		}
 	}
 	if b.Limits.PriorityAndFairness {
-		workloads = append(workloads, "flowschemas.flowcontrol.apiserver.k8s.io", "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io")
+		chosen["flowcontrol.apiserver.k8s.io"] = true
 	}
 	for _, r := range kube.Names() {
 		words := served{group: r.Group, names: r.Resource}.words()
 		for _, word := range words {
 			known[word] = true
 		}
-		if chosen[allResources] || slices.ContainsFunc(words, func(w string) bool { return chosen[w] }) {
+		if chosen[allResources] || slices.ContainsFunc(words, named) {
 			workloads = append(workloads, r.String())
 		}
 	}
@@ -105,8 +107,7 @@ func (b *build) resources() controlplane.Part {
 		}
 	}
 	if len(workloads) > 0 {
-		slices.Sort(workloads)
-		parts = append(parts, kube.Resources(slices.Compact(workloads)...))
+		parts = append(parts, kube.Resources(workloads...))
 	}
 	return parts
 }
@@ -143,9 +144,8 @@ func suggest(word string, known map[string]bool) string {
 		}
 	}
 	if len(like) == 0 {
-		like = append(groups, "or a resource such as pods or jobs.batch")
-		slices.Sort(like[:len(like)-1])
-		return strings.Join(like, ", ")
+		slices.Sort(groups)
+		return strings.Join(groups, ", ") + ", or a resource such as pods or jobs.batch"
 	}
 	slices.Sort(like)
 	return strings.Join(like, " or ")

@@ -49,7 +49,8 @@ func database(c config.Storage, password string) controlplane.Storage {
 // of the environment; only databases have one.
 func storageOf(c config.Storage, dataDir, password string) (controlplane.Storage, error) {
 	wrong := func(why string) error {
-		return mistake{"storage.url", fmt.Sprintf("%q: %s: want %s", config.WithoutLogin(c.URL), why, strings.Join(config.StorageForms(), ", "))}
+		return mistake{"storage.url", fmt.Sprintf("%q: %s: want %s",
+			config.WithoutLogin(c.URL), why, strings.Join(config.StorageForms(), ", "))}
 	}
 	s, err := opened(c, dataDir, password, wrong)
 	if err != nil {
