@@ -304,7 +304,7 @@ func TestMetricsAndIndex(t *testing.T) {
 // every part, and those of CRDs come and go.
 func TestGroupListIsComplete(t *testing.T) {
 	t.Parallel()
-	s := build(t, core.Namespaces{}, coordination.Leases{}, crd.Definitions{FS: os.DirFS("../../config")})
+	s := build(t, core.Namespaces{}, coordination.Leases{}, crd.Definitions{FS: os.DirFS("../../config/samples")})
 	run(t, s)
 	c := client(t, s.ClientConfig())
 	list := func() (names []string) {

@@ -85,7 +85,7 @@ func (a *answers) of(next http.RoundTripper) http.RoundTripper {
 
 func widgetCRD(t *testing.T) (raw []byte, crd *unstructured.Unstructured) {
 	t.Helper()
-	raw, err := os.ReadFile("../../config/widgets-crd.yaml")
+	raw, err := os.ReadFile("../../config/samples/widgets-crd.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

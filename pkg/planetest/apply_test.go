@@ -33,7 +33,7 @@ spec: {size: 42}
 // TestApply: objects come from anywhere, in any order.
 func TestApply(t *testing.T) {
 	t.Parallel()
-	definition, err := os.ReadFile("../../config/widgets-crd.yaml")
+	definition, err := os.ReadFile("../../config/samples/widgets-crd.yaml")
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "list.yaml")
 	must(t, os.WriteFile(file, []byte(`

@@ -18,7 +18,7 @@ func ExampleCRD() {
 	t, end := newExample("ExampleCRD")
 	defer end()
 
-	crd := planetest.CRD(t, planetest.Files("../../config/widgets-crd.yaml"))
+	crd := planetest.CRD(t, planetest.Files("../../config/samples/widgets-crd.yaml"))
 	crd.Accepts(`
 apiVersion: example.com/v1
 kind: Widget

@@ -17,7 +17,7 @@ import (
 )
 
 // widgets are the CRD of config, where a schema, defaults and a rule are.
-func widgetCRD() planetest.Source { return planetest.Files("../../config/*crd.yaml") }
+func widgetCRD() planetest.Source { return planetest.Files("../../config/samples/*crd.yaml") }
 
 func aWidget(spec string) string {
 	return "{apiVersion: example.com/v1, kind: Widget, spec: " + spec + "}"
@@ -114,7 +114,7 @@ func (o *Object) DeepCopyObject() runtime.Object {
 // TestCRDForms: objects and CRDs may be given in many forms.
 func TestCRDForms(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../config/widgets-crd.yaml")
+	text, err := os.ReadFile("../../config/samples/widgets-crd.yaml")
 	must(t, err)
 	typed := &apiextensionsv1.CustomResourceDefinition{}
 	must(t, runtime.DefaultUnstructuredConverter.FromUnstructured(parse(t, string(text)).Object, typed))

@@ -22,7 +22,7 @@ func ExampleStart() {
 	t, end := newExample("ExampleStart")
 	defer end()
 
-	plane := planetest.Start(t, planetest.WithCRDs(os.DirFS("../../config")))
+	plane := planetest.Start(t, planetest.WithCRDs(os.DirFS("../../config/samples")))
 	lever := plane.Apply(t, planetest.YAML(`
 apiVersion: example.com/v1
 kind: Widget

@@ -15,7 +15,7 @@ import (
 )
 
 // withWidgets is a plane that serves the widgets of config.
-func withWidgets() controlplane.Part { return planetest.WithCRDs(os.DirFS("../../config")) }
+func withWidgets() controlplane.Part { return planetest.WithCRDs(os.DirFS("../../config/samples")) }
 
 // few are parts of a plane that has what most tests here need.
 func few() controlplane.Part {

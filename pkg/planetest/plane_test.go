@@ -79,7 +79,7 @@ func TestKubeconfig(t *testing.T) {
 // TestParts: given parts are added to the defaults or take their places.
 func TestParts(t *testing.T) {
 	t.Parallel()
-	plane := planetest.Options{Storage: memory.Store{}}.Start(t, crd.Definitions{FS: os.DirFS("../../config")},
+	plane := planetest.Options{Storage: memory.Store{}}.Start(t, crd.Definitions{FS: os.DirFS("../../config/samples")},
 		controlplane.PartFunc(func(p *controlplane.Plan) error {
 			p.Work(controlplane.Work{Name: "mark", Start: func(ctx context.Context, p *controlplane.Plane) error {
 				client, err := kubernetes.NewForConfig(p.Config())
@@ -128,7 +128,7 @@ func TestStartFails(t *testing.T) {
 // TestWithCRDsIsAPart: a server takes the part too, with files of several folders.
 func TestWithCRDsIsAPart(t *testing.T) {
 	t.Parallel()
-	config := atOnce(t, namespaces(), planetest.WithCRDs(fstest.MapFS{}, os.DirFS("../../config")))
+	config := atOnce(t, namespaces(), planetest.WithCRDs(fstest.MapFS{}, os.DirFS("../../config/samples")))
 	client, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	_, err = client.Discovery().ServerResourcesForGroupVersion("example.com/v1")

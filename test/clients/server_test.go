@@ -66,7 +66,7 @@ func start(t *testing.T, open func(dir string) controlplane.Storage) *server {
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{},
 		coordination.Leases{},
 		apis.NewGroup(fruit.GroupVersion(), nil, nil, apis.Resource[fruit.Apple, fruit.AppleList]("apples")),
-		crd.Definitions{FS: os.DirFS(filepath.Join("..", "..", "config"))},
+		crd.Definitions{FS: os.DirFS(filepath.Join("..", "..", "config", "samples"))},
 		aggregator.APIServices{},
 	).Build()
 	must(t, err)

@@ -52,6 +52,11 @@ func Serve(ctx context.Context, binary, kind, dir string) (*Server, error) {
 	if _, err := os.Stat(encryption); err == nil {
 		args = append(args, "--encryption-config", encryption)
 	}
+	return Start(ctx, binary, dir, args...)
+}
+
+// Start starts the binary with arguments that name the data directory, and returns when it is ready.
+func Start(ctx context.Context, binary, dir string, args ...string) (*Server, error) {
 	s := &Server{cmd: exec.Command(binary, args...), ready: make(chan struct{}), exited: make(chan struct{}), dir: dir}
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func widgets() controlplane.Part { return planetest.WithCRDs(os.DirFS("../../config")) }
+func widgets() controlplane.Part { return planetest.WithCRDs(os.DirFS("../../config/samples")) }
 
 func newWidget() *unstructured.Unstructured {
 	w := &unstructured.Unstructured{}

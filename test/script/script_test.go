@@ -109,7 +109,7 @@ func params(folder, storage string) testscript.Params {
 }
 
 func setup(e *testscript.Env, storage string) error {
-	config, err := filepath.Abs(filepath.Join("..", "..", "config"))
+	config, err := filepath.Abs(filepath.Join("..", "..", "config", "samples"))
 	if err != nil {
 		return err
 	}
