@@ -32,6 +32,10 @@ func leniences() []lenience {
 			gone: true,
 		},
 		{
+			reason:  "a server writes into the status of a remote APIService whether its server answers",
+			applies: func(o Object) bool { return in(o, "apiregistration.k8s.io") },
+		},
+		{
 			reason:  "servers elect who does work by Leases in kube-system",
 			applies: func(o Object) bool { return in(o, "coordination.k8s.io") && o.Namespace == "kube-system" },
 			gone:    true,

@@ -52,7 +52,8 @@ func TestDifferences(t *testing.T) {
 		"lease of the server, expired":  {listed: is(lease, same)},
 		"group no longer served":        {listed: is(local, same)},
 		"remote group, away":            {listed: is(remote, same), want: "is not there"},
-		"remote group, changed":         {listed: is(remote, same), found: is(remote, version), want: "has the resource version 8"},
+		"remote group, its status":      {listed: is(remote, same), found: is(remote, func(o *kept.Object) { version(o); content(o) })},
+		"remote group, another":         {listed: is(remote, same), found: is(remote, uid), want: "has the UID other"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
