@@ -72,10 +72,11 @@ func (s *settings) again(ctx context.Context, live *server.Live, out io.Writer) 
 	if err != nil {
 		return err
 	}
-	for what, fields := range map[string][]string{"in force now": now, "in force after a restart": later} {
-		if len(fields) > 0 {
-			fmt.Fprintf(out, "sailplane: %s: %s\n", what, strings.Join(fields, ", "))
-		}
+	if len(now) > 0 {
+		fmt.Fprintf(out, "sailplane: in force now: %s\n", strings.Join(now, ", "))
+	}
+	if len(later) > 0 {
+		fmt.Fprintf(out, "sailplane: in force after a restart: %s\n", strings.Join(later, ", "))
 	}
 	if len(now)+len(later) == 0 {
 		fmt.Fprintln(out, "sailplane: the configuration says the same as before")

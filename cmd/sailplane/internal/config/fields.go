@@ -9,40 +9,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// kinds says for each field, such as "storage.url", what it takes, as help shows it.
-func kinds() map[string]string {
-	all := map[string]string{}
-	describe(reflect.TypeFor[Server](), "", all)
-	return all
-}
+// The kinds of fields that are no plain Go types, as help shows them.
+const (
+	kindDuration = "duration"
+	kindSize     = "size"
+	kindList     = "strings"
+)
 
-// lists are the fields that are lists.
-func lists() []string {
-	var all []string
-	for field, kind := range kinds() {
-		if kind == "list" {
-			all = append(all, field)
+// kind says what a field takes, such as "storage.url"; empty if there is none.
+func kind(field string) string {
+	t := reflect.TypeFor[Server]()
+	for part := range strings.SplitSeq(field, ".") {
+		member, found := t.FieldByNameFunc(func(name string) bool {
+			f, _ := t.FieldByName(name)
+			tag, _ := tagged(f)
+			return tag == part
+		})
+		if !found {
+			return ""
 		}
+		t = member.Type
 	}
-	return all
-}
-
-func describe(t reflect.Type, field string, all map[string]string) {
 	switch {
 	case t == reflect.TypeFor[metav1.Duration]():
-		all[field] = "duration"
+		return kindDuration
 	case t == reflect.TypeFor[resource.Quantity]():
-		all[field] = "size"
+		return kindSize
 	case t.Kind() == reflect.Slice:
-		all[field] = "list"
-	case t.Kind() == reflect.Struct:
-		for i := range t.NumField() {
-			tag, _ := tagged(t.Field(i))
-			describe(t.Field(i).Type, strings.TrimPrefix(field+"."+tag, "."), all)
-		}
-	default:
-		all[field] = t.Kind().String()
+		return kindList
 	}
+	return t.Kind().String()
 }
 
 // show returns the value of a field as a flag has it; empty if it is the zero one.

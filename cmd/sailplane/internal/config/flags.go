@@ -28,7 +28,7 @@ type Flag struct {
 }
 
 // list tells whether the flag adds to a list.
-func (f Flag) list() bool { return slices.Contains(lists(), f.Field) }
+func (f Flag) list() bool { return kind(f.Field) == kindList }
 
 // Flags are those of serve. Those that kube-apiserver has too mean the same here.
 func Flags() []Flag {
@@ -291,13 +291,7 @@ type argument struct {
 func (a *argument) String() string { return a.shown }
 
 // Type implements pflag.Value, for the help.
-func (a *argument) Type() string {
-	kind := kinds()[a.flag.Field]
-	if kind == "list" {
-		return "strings"
-	}
-	return kind
-}
+func (a *argument) Type() string { return kind(a.flag.Field) }
 
 // Set implements pflag.Value.
 func (a *argument) Set(text string) error {
@@ -328,8 +322,8 @@ func (a *argument) value() any {
 		return a.given
 	}
 	last := a.given[len(a.given)-1]
-	switch kinds()[a.flag.Field] {
-	case "string", "duration", "size":
+	switch kind(a.flag.Field) {
+	case "string", kindDuration, kindSize:
 		return last
 	}
 	// A number or a truth value is one in the file, too; what is none is an error there.
