@@ -51,7 +51,7 @@ func TestCRDs(t *testing.T) {
 								return err
 							}
 						}
-						return setup(e, storage)
+						return Setup(e, root, storage)
 					}
 					testscript.Run(t, p)
 				})

@@ -1,4 +1,5 @@
-// Package script runs scripts that drive the binary with the real kubectl.
+// Package script has the commands of scripts that drive the binary with the real
+// kubectl. Its tests run those in testdata; test/compatibility has further ones.
 //
 // Each file in testdata is one script that shows one thing, in the language of
 // github.com/rogpeppe/go-internal/testscript, with these commands besides:

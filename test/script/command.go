@@ -26,6 +26,41 @@ import (
 // patience is how long a command waits for what takes milliseconds, on a machine busy with all scripts at once.
 const patience = 2 * time.Minute
 
+// Commands are the commands of this package, by name.
+func Commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"serve":      serve,
+		"shutdown":   shutdown,
+		"crash":      crash,
+		"anonymous":  anonymous,
+		"eventually": eventually,
+		"each":       each,
+		"keep":       keep,
+		"fewer":      fewer,
+	}
+}
+
+// Setup prepares a script for the commands. The root is the repository's; a storage may be
+// empty, for the default.
+func Setup(e *testscript.Env, root, storage string) error {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	e.Setenv("STORAGE", storage)
+	e.Setenv("CONFIG", filepath.Join(root, "config", "samples"))
+	e.Setenv("KUBECONFIG", filepath.Join(e.WorkDir, "data", "admin.kubeconfig"))
+	e.Setenv("HOME", e.WorkDir) // where kubectl keeps what it discovered
+	s := &server{}
+	e.Values[serverKey{}] = s
+	e.Defer(func() {
+		if err := s.end(); err != nil {
+			e.T().Fatal(err)
+		}
+	})
+	return nil
+}
+
 type serverKey struct{}
 
 // server is the server of one script.
@@ -74,9 +109,11 @@ func serve(ts *testscript.TestScript, neg bool, args []string) {
 	binary, err := lookPath(program, path)
 	ts.Check(err)
 	s.log = buffer{}
-	cmd := exec.Command(binary, slices.Concat(first, []string{
-		"--listen=127.0.0.1:0", "--data-dir=data", "--storage=" + ts.Getenv("STORAGE"),
-	}, args)...)
+	flags := []string{"--listen=127.0.0.1:0", "--data-dir=data"}
+	if storage := ts.Getenv("STORAGE"); storage != "" {
+		flags = append(flags, "--storage="+storage)
+	}
+	cmd := exec.Command(binary, slices.Concat(first, flags, args)...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"))
 	cmd.Stderr = &s.log
@@ -221,14 +258,23 @@ func each(ts *testscript.TestScript, neg bool, args []string) {
 
 // run runs a command in the script's environment and returns what it printed.
 func run(ts *testscript.TestScript, args []string) ([]byte, error) {
+	cmd, err := Command(ts, args)
+	if err != nil {
+		return nil, err
+	}
+	return cmd.CombinedOutput()
+}
+
+// Command is a command with the script's folder and environment.
+func Command(ts *testscript.TestScript, args []string) (*exec.Cmd, error) {
 	binary, err := lookPath(args[0], ts.Getenv("PATH"))
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.Command(binary, args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
-	cmd.Env = append(os.Environ(), "HOME="+ts.Getenv("HOME"), "KUBECONFIG="+ts.Getenv("KUBECONFIG"))
-	return cmd.CombinedOutput()
+	cmd.Env = append(os.Environ(), "PATH="+ts.Getenv("PATH"), "HOME="+ts.Getenv("HOME"), "KUBECONFIG="+ts.Getenv("KUBECONFIG"))
+	return cmd, nil
 }
 
 // keep sets a variable to what the last command printed: "keep UID".

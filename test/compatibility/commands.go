@@ -1,0 +1,153 @@
+package main
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sailplane-dev/sailplane/test/script"
+)
+
+// patience is how long a script waits for what a program does by itself, on a busy machine.
+const patience = 3 * time.Minute
+
+// commands are those of scripts, besides the ones of test/script:
+//
+//	port NAME...                     sets variables to ports of 127.0.0.1 that nobody listens on
+//	start NAME [VAR=VALUE...] CMD... starts a program, which must run until it is stopped
+//	stop NAME                        stops a program, as the end of the script does
+//	logged NAME REGEXP               waits until the program's log matches
+//	await REGEXP CMD...              repeats a command until it succeeds and its output matches
+//	mount NAMESPACE/SECRET DIR       waits for a Secret and writes its files, as a kubelet does for a pod
+func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
+	all := script.Commands()
+	maps.Copy(all, map[string]func(*testscript.TestScript, bool, []string){
+		"port": port, "start": start, "stop": stop, "logged": logged, "await": await, "mount": mount,
+	})
+	return all
+}
+
+func port(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: port NAME...")
+	}
+	listeners := make([]net.Listener, len(args)) // all at once, to get different ports
+	for i, name := range args {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		ts.Check(err)
+		_, number, err := net.SplitHostPort(l.Addr().String())
+		ts.Check(err)
+		ts.Setenv(name, number)
+		listeners[i] = l
+	}
+	for _, l := range listeners {
+		ts.Check(l.Close())
+	}
+}
+
+func start(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: start NAME [VAR=VALUE...] COMMAND...")
+	}
+	s, name, args := on(ts), args[0], args[1:]
+	var env []string
+	for len(args) > 0 && strings.Contains(args[0], "=") {
+		env, args = append(env, args[0]), args[1:]
+	}
+	if len(args) == 0 {
+		ts.Fatalf("start %s: there is no command", name)
+	}
+	cmd, err := script.Command(ts, args)
+	ts.Check(err)
+	cmd.Env = append(cmd.Env, env...)
+	log, err := os.OpenFile(filepath.Join(s.logs, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	ts.Check(err)
+	p, err := launch(name, cmd, log)
+	ts.Check(err)
+	s.programs = append(s.programs, p)
+}
+
+func stop(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: stop NAME")
+	}
+	s := on(ts)
+	ts.Check(s.alive())
+	p, err := s.named(args[0])
+	ts.Check(err)
+	p.stop()
+	s.programs = slices.DeleteFunc(s.programs, func(other *process) bool { return other == p })
+}
+
+func logged(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: logged NAME REGEXP")
+	}
+	p, err := on(ts).named(args[0])
+	ts.Check(err)
+	until(ts, args[1], func() (string, error) { return p.output(), nil })
+}
+
+func await(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: await REGEXP COMMAND...")
+	}
+	until(ts, args[0], func() (string, error) {
+		cmd, err := script.Command(ts, args[1:])
+		ts.Check(err)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	})
+}
+
+// until waits for an output that matches, while all programs run.
+func until(ts *testscript.TestScript, pattern string, read func() (string, error)) {
+	want, err := regexp.Compile("(?m)" + pattern)
+	ts.Check(err)
+	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		out, err := read()
+		if err == nil && want.MatchString(out) {
+			return
+		}
+		ts.Check(on(ts).alive())
+		if time.Since(begun) > patience {
+			ts.Fatalf("after %v nothing matches %s: %v\n%s", patience, want, err, out[max(0, len(out)-4000):])
+		}
+	}
+}
+
+func mount(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: mount NAMESPACE/SECRET DIR")
+	}
+	namespace, name, _ := strings.Cut(args[0], "/")
+	var secret struct{ Data map[string]string }
+	until(ts, "true", func() (string, error) {
+		cmd, err := script.Command(ts, []string{"kubectl", "get", "secret", "--namespace", namespace, name, "--output", "json"})
+		ts.Check(err)
+		out, err := cmd.Output()
+		if err != nil {
+			return "", fmt.Errorf("secret %s: %w", args[0], err)
+		}
+		secret.Data = nil
+		ts.Check(json.Unmarshal(out, &secret))
+		return fmt.Sprint(len(secret.Data) > 0), nil
+	})
+	dir := ts.MkAbs(args[1])
+	ts.Check(os.MkdirAll(dir, 0o700))
+	for file, data := range secret.Data {
+		text, err := base64.StdEncoding.DecodeString(data)
+		ts.Check(err)
+		ts.Check(os.WriteFile(filepath.Join(dir, file), text, 0o600))
+	}
+}
