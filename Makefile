@@ -70,7 +70,7 @@ image:
 	@test -n "$(ROOTS)" || { echo "there are no certificate authorities: install ca-certificates, or set ROOTS to a file in PEM"; exit 1; }
 	rm -rf $(DIST)/image && mkdir -p $(DIST)/image/data $(DIST)/image/root/etc/ssl/certs $(DIST)/image/root/var/lib
 	cp $(ROOTS) $(DIST)/image/root/etc/ssl/certs/ca-certificates.crt
-	tar -xzf $(ARCHIVE) -C $(DIST)/image/root sailplane LICENSE
+	tar -xzf $(ARCHIVE) -C $(DIST)/image/root sailplane LICENSE THIRD-PARTY-LICENSES
 	$(BUILDER) build --file config/container/Containerfile --tag $(IMAGE) --platform linux/$(ARCH) \
 		--build-arg VERSION=$(word 2,$(subst _, ,$(notdir $(ARCHIVE)))) $(DIST)/image
 

@@ -30,10 +30,19 @@ type release struct {
 
 type target struct{ os, arch string }
 
+// env makes Go build for the target. What the environment says about the build does
+// not count: it would change the bytes.
+func (t target) env() []string {
+	return []string{
+		"CGO_ENABLED=0", "GOOS=" + t.os, "GOARCH=" + t.arch, "GOAMD64=v1", "GOARM64=v8.0",
+		"GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off",
+	}
+}
+
 // checksums is the name of the file with the hashes of the others.
 const checksums = "checksums.txt"
 
-// documents are the files beside the binary in every archive.
+// documents are the files of the repository in every archive.
 func documents() []string { return []string{"LICENSE", "README.md"} }
 
 func (r release) name() string { return path.Base(r.pkg) }
@@ -56,7 +65,7 @@ func (r release) run(ctx context.Context) error {
 		if err := r.build(ctx, t, binary); err != nil {
 			return fmt.Errorf("%s/%s: %w", t.os, t.arch, err)
 		}
-		names, err := r.pack(t, binary)
+		names, err := r.pack(ctx, t, binary)
 		if err != nil {
 			return fmt.Errorf("%s/%s: %w", t.os, t.arch, err)
 		}
@@ -93,19 +102,14 @@ func (r release) empty() error {
 	return nil
 }
 
-// build compiles the program. What the environment says about the build does
-// not count: it would change the bytes.
+// build compiles the program.
 func (r release) build(ctx context.Context, t target, binary string) error {
-	env := []string{
-		"CGO_ENABLED=0", "GOOS=" + t.os, "GOARCH=" + t.arch, "GOAMD64=v1", "GOARM64=v8.0",
-		"GOFLAGS=", "GOEXPERIMENT=", "GOWORK=off",
-	}
-	_, err := r.command(ctx, env, "go", "build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w -buildid=", "-o", binary, r.pkg)
+	_, err := r.command(ctx, t.env(), "go", "build", "-buildvcs=true", "-trimpath", "-ldflags=-s -w -buildid=", "-o", binary, r.pkg)
 	return err
 }
 
 // pack writes the archive and the SBOM of a binary, and returns their names.
-func (r release) pack(t target, binary string) ([]string, error) {
+func (r release) pack(ctx context.Context, t target, binary string) ([]string, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return nil, err
@@ -123,6 +127,14 @@ func (r release) pack(t target, binary string) ([]string, error) {
 	for _, name := range documents() {
 		files = append(files, packed{name: name, from: filepath.Join(r.dir, name), mode: 0o644})
 	}
+	licenses, err := r.licenses(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(binary+"."+licensesFile, []byte(licenses), 0o600); err != nil {
+		return nil, err
+	}
+	files = append(files, packed{name: licensesFile, from: binary + "." + licensesFile, mode: 0o644})
 	archive, err := pack(files, when)
 	if err != nil {
 		return nil, err

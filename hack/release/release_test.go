@@ -217,10 +217,22 @@ func checkArchive(t *testing.T, archive []byte) {
 	program := files["shop"]
 	program.Content = ""
 	files["shop"] = program
+	licenses := files[licensesFile]
+	for _, holder := range []string{"\nGo\n", "\ngithub.com/google/btree v", "Apache License"} {
+		if !strings.Contains(licenses.Content, holder) {
+			t.Errorf("the licenses of others do not have %q:\n%s", holder, licenses.Content)
+		}
+	}
+	if strings.Contains(licenses.Content, "do as you like") {
+		t.Error("the licenses of others have the program's own")
+	}
+	licenses.Content = ""
+	files[licensesFile] = licenses
 	want := map[string]unpacked{
-		"shop":      {Mode: 0o755, ModTime: committed},
-		"LICENSE":   {Mode: 0o644, ModTime: committed, Content: "do as you like\n"},
-		"README.md": {Mode: 0o644, ModTime: committed, Content: "# Shop\n"},
+		licensesFile: {Mode: 0o644, ModTime: committed},
+		"shop":       {Mode: 0o755, ModTime: committed},
+		"LICENSE":    {Mode: 0o644, ModTime: committed, Content: "do as you like\n"},
+		"README.md":  {Mode: 0o644, ModTime: committed, Content: "# Shop\n"},
 	}
 	if diff := cmp.Diff(want, files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -331,12 +343,26 @@ func NewOrderedG[T any](int) *Tree { return nil }
 func (t *Tree) ReplaceOrInsert(string) {}
 func (t *Tree) Min() (string, bool) { return "", true }
 `)
+				write(t, filepath.Join(dir, "fork", "LICENSE"), "do as you like\n")
 				run(t, dir, "go", "mod", "edit", "-replace=github.com/google/btree=./fork")
 				run(t, dir, "git", "add", ".")
 				run(t, dir, "git", "commit", "-q", "-m", "Fork")
 				return dir
 			},
 			says: "go.mod replaces github.com/google/btree",
+		},
+		"a module without a license": {
+			reason: "nobody may pass it on",
+			change: func(t *testing.T, dir string) string {
+				write(t, filepath.Join(dir, "fork", "go.mod"), "module github.com/google/btree\n\ngo 1.26\n")
+				write(t, filepath.Join(dir, "fork", "btree.go"), "package btree\n")
+				write(t, filepath.Join(dir, "cmd", "shop", "main.go"), "package main\n\nimport _ \"github.com/google/btree\"\n\nfunc main() {}\n")
+				run(t, dir, "go", "mod", "edit", "-replace=github.com/google/btree=./fork")
+				run(t, dir, "git", "add", ".")
+				run(t, dir, "git", "commit", "-q", "-m", "Fork")
+				return dir
+			},
+			says: "the module github.com/google/btree",
 		},
 		"no license": {
 			reason: "the archive would be incomplete",
@@ -364,6 +390,31 @@ func (t *Tree) Min() (string, bool) { return "", true }
 				t.Errorf("%s: the error is %v, want one with %q", tc.reason, err, tc.says)
 			}
 		})
+	}
+}
+
+func TestCollection(t *testing.T) {
+	t.Parallel()
+	all := collection{}
+	for _, dir := range []string{"a", "b", "none"} {
+		folder := filepath.Join(t.TempDir(), dir)
+		write(t, filepath.Join(folder, "license.go"), "package a\n")
+		if dir != "none" {
+			write(t, filepath.Join(folder, "LICENSE.txt"), "free\r\n")
+			write(t, filepath.Join(folder, "NOTICE"), "by "+dir+"\n")
+		}
+		found, err := all.add(dir, folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := dir != "none"; found != want {
+			t.Errorf("%s: it has a license: %v, want %v", dir, found, want)
+		}
+	}
+	_, blocks, _ := strings.Cut(all.String(), "=\n")
+	rule := "\n" + strings.Repeat("=", 80) + "\n"
+	if diff := cmp.Diff("\na\n\nby a\n"+rule+"\na\nb\n\nfree\n"+rule+"\nb\n\nby b\n", blocks); diff != "" {
+		t.Errorf("the file (-want +got):\n%s", diff)
 	}
 }
 

@@ -88,7 +88,7 @@ func TestImage(t *testing.T) {
 	t.Cleanup(func() { run("umount", container) })
 	if diff := cmp.Diff(map[string]string{
 		"etc": "0", "etc/ssl": "0", "etc/ssl/certs": "0", "etc/ssl/certs/ca-certificates.crt": "0 these are trusted\n",
-		"sailplane": "0", "LICENSE": "0", "var": "0", "var/lib": "0", "var/lib/sailplane": "65532",
+		"sailplane": "0", "LICENSE": "0", "THIRD-PARTY-LICENSES": "0", "var": "0", "var/lib": "0", "var/lib/sailplane": "65532",
 	}, tree(t, root)); diff != "" {
 		t.Errorf("owners and certificates (-want +got):\n%s", diff)
 	}
@@ -113,7 +113,9 @@ func pack(t *testing.T, name string) {
 	}{
 		"sailplane": {sailplane, 0o755},
 		"LICENSE":   {filepath.Join(repository(t), "LICENSE"), 0o644},
-		"README.md": {filepath.Join(repository(t), "README.md"), 0o644},
+		// The image only passes it on.
+		"THIRD-PARTY-LICENSES": {filepath.Join(repository(t), "LICENSE"), 0o644},
+		"README.md":            {filepath.Join(repository(t), "README.md"), 0o644},
 	} {
 		content, err := os.ReadFile(file.from)
 		if err != nil {
