@@ -34,7 +34,7 @@ func (r release) licenses(ctx context.Context, t target) (string, error) {
 	all := collection{}
 	found, err := all.add("Go", strings.TrimSpace(string(goroot)))
 	if err == nil && !found {
-		err = fmt.Errorf("Go has no license in %s", goroot) //nolint:revive,staticcheck // it is a name
+		err = fmt.Errorf("there is no license of Go in %s", goroot)
 	}
 	for line := range strings.Lines(string(out)) {
 		fields := strings.Split(strings.TrimSpace(line), "\t")
