@@ -15,6 +15,11 @@ const unhandled = "Unhandled Error"
 // https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/filters/timeout.go#L140
 const postTimeout = "Post-timeout activity"
 
+// cutOff is the message about an answer that took too long or whose client went away, which
+// apiserver_request_aborts_total counts.
+// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/filters/wrap.go#L54
+const cutOff = "Timeout or abort while handling"
+
 // chatter recognises what libraries log as an error although it is none, or is one
 // that was logged before.
 type chatter struct {
@@ -72,6 +77,8 @@ func (c *chatter) repeated(failure string) bool {
 // stopping.
 func consequence(text string) bool {
 	switch {
+	case text == cutOff:
+		return true
 	case strings.HasPrefix(text, "Unable to sync caches"):
 		// Said only when the wait for them was ended.
 		// https://github.com/kubernetes/kube-aggregator/blob/v0.37.2/pkg/controllers/cache.go#L35

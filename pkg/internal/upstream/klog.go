@@ -91,6 +91,9 @@ func message(text string) string {
 	if strings.HasPrefix(text, `"`+postTimeout+`"`) && strings.HasSuffix(text, " result=null") {
 		return postTimeout + ": <nil>"
 	}
+	if strings.HasPrefix(text, `"`+cutOff+`"`) {
+		return cutOff
+	}
 	return strings.TrimPrefix(text, `"`)
 }
 

@@ -90,6 +90,7 @@ func TestConsequencesAreNotLogged(t *testing.T) {
 		utilruntime.HandleError(errors.New(text))
 	}
 	utilruntime.HandleErrorWithContext(t.Context(), nil, postTimeout, "method", "GET", "result", nil)
+	utilruntime.HandleErrorWithContext(t.Context(), nil, cutOff, "method", "GET", "URI", "/")
 	if log.Len() > 0 {
 		t.Errorf("logged:\n%s", log)
 	}
