@@ -85,6 +85,36 @@ func TestProbes(t *testing.T) {
 	}
 }
 
+// TestLivenessWithoutStorage: a server whose storage is elsewhere lives while that is away.
+func TestLivenessWithoutStorage(t *testing.T) {
+	t.Parallel()
+	s := start(t, podOf(t, render(t), nil).command("--listen=127.0.0.1:0"))
+	for url, want := range map[string]string{
+		"":                                   "[+]storage-etcd ok\n",
+		"memory":                             "[+]storage-etcd ok\n",
+		"etcd:/var/lib/sailplane/etcd":       "[+]storage-etcd ok\n",
+		"etcd+https://etcd.example.com:2379": "[+]storage-etcd excluded: ok\n",
+		"postgres://sailplane@db/sailplane":  "[+]storage-etcd excluded: ok\n",
+	} {
+		var set appsv1.StatefulSet
+		render(t, "--set=config.storage.url="+url).into(t, "StatefulSet", &set)
+		path := set.Spec.Template.Spec.Containers[0].LivenessProbe.HTTPGet.Path
+		ask := "?verbose"
+		if strings.Contains(path, "?") {
+			ask = "&verbose"
+		}
+		resp, err := insecure(t).Get(s.url + path + ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if !strings.Contains(string(body), want) {
+			t.Errorf("storage %q: %s says %s\n%s", url, path, resp.Status, body)
+		}
+	}
+}
+
 // TestServingCertificate: who asks for the Service's name gets the certificate of the Secret,
 // and who asks for the address gets that of the server's own authority.
 func TestServingCertificate(t *testing.T) {

@@ -76,7 +76,9 @@ func (p *pod) fill(t *testing.T, dir string, volume corev1.Volume, config *corev
 		if len(files) == 0 {
 			t.Fatalf("the pod mounts Secret %s, which is not there", volume.Secret.SecretName)
 		}
-		mode = os.FileMode(*volume.Secret.DefaultMode)
+		if volume.Secret.DefaultMode != nil {
+			mode = os.FileMode(*volume.Secret.DefaultMode)
+		}
 	default: // made for the pod, and it may write there because of its group
 		p.own(t, dir, 0o775|os.ModeSetgid)
 		return

@@ -31,6 +31,11 @@
 {{- toYaml $config }}
 {{- end }}
 
+{{- /* What says that the process lives. A storage elsewhere that is away does not come back by a restart. */}}
+{{- define "sailplane.livez" -}}
+/livez{{ if regexMatch "^(etcd\\+https?|postgres|mysql|nats)://" (dig "storage" "url" "" .Values.config) }}?exclude=storage-etcd{{ end }}
+{{- end }}
+
 {{- /*
 A pod follows its configuration file, but for what needs a restart. So the template of the pod has a checksum
 of the file without the fields that change while the server runs: one of them restarts nothing.
