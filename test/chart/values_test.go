@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -200,6 +201,22 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 	}
 	if n < 70 {
 		t.Errorf("there are %d values only: is values.yaml read right?", n)
+	}
+}
+
+// TestValuesAreDescribed: a comment above each value says what it means.
+func TestValuesAreDescribed(t *testing.T) {
+	t.Parallel()
+	value := regexp.MustCompile(`^ *\w+: \S`)
+	before, free := "", false
+	for i, line := range strings.Split(read(t, folder(t), "values.yaml"), "\n") {
+		if !strings.HasPrefix(line, " ") && line != "" { // fields of these are Kubernetes'
+			free = strings.HasPrefix(line, "resources:") || strings.HasSuffix(line, "ecurityContext:")
+		}
+		if value.MatchString(line) && !free && !strings.HasPrefix(strings.TrimSpace(before), "#") {
+			t.Errorf("values.yaml:%d: %s: there is no comment above it", i+1, strings.TrimSpace(line))
+		}
+		before = line
 	}
 }
 
