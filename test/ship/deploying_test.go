@@ -13,11 +13,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// blocks are the blocks of a language in docs/deploying.md.
+// blocks are the blocks of a language in docs/deploying.md, but for those about the chart, which test/chart runs.
 func blocks(t *testing.T, language string) []string {
 	t.Helper()
+	before, chart, found := strings.Cut(read(t, repository(t), "docs/deploying.md"), "\n## Kubernetes: the chart\n")
+	_, after, ends := strings.Cut(chart, "\n## ")
+	if !found || !ends {
+		t.Fatal("the page has no section about the chart, or nothing after it")
+	}
 	var all []string
-	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(read(t, repository(t), "docs/deploying.md"), -1) {
+	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(before+"\n## "+after, -1) {
 		all = append(all, m[1])
 	}
 	return all

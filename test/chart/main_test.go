@@ -1,0 +1,95 @@
+package chart
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"k8s.io/component-base/cli"
+	"k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
+)
+
+// patience is how long is waited for what takes moments, on a machine busy with all tests at once.
+const patience = 2 * time.Minute
+
+// sailplane and helm are where the programs are.
+var sailplane, helmProgram string
+
+func TestMain(m *testing.M) {
+	testscript.Main(&suite{m}, map[string]func(){"kubectl": kubectl})
+}
+
+// kubectl is cmd/kubectl of Kubernetes, which this binary is when it is called so.
+func kubectl() {
+	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
+		util.CheckErr(err)
+	}
+}
+
+// suite runs the tests with both programs built, and kubectl on PATH.
+type suite struct{ m *testing.M }
+
+func (s *suite) Run() int {
+	dir, err := os.MkdirTemp("", "sailplane-chart-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // the user of the pod runs sailplane
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	sailplane, helmProgram = filepath.Join(dir, "sailplane"), filepath.Join(dir, "helm")
+	for _, program := range []struct{ output, module, pkg string }{
+		{sailplane, filepath.Join("..", ".."), "./cmd/sailplane"},
+		{helmProgram, "helm", "helm.sh/helm/v4/cmd/helm"},
+	} {
+		// The flags are those of the Makefile's tests: the builds are shared with them.
+		build := exec.Command("go", "build", "-pgo=off", "-o", program.output, program.pkg)
+		build.Dir = program.module
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "go build %s: %v\n%s\n", program.pkg, err, bytes.TrimSpace(out))
+			return 1
+		}
+	}
+	return s.m.Run()
+}
+
+// repository is the root of the repository, and folder the chart.
+func repository(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func folder(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(repository(t), "config", "charts", "sailplane")
+}
+
+func read(t *testing.T, parts ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(parts...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
