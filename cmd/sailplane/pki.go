@@ -66,6 +66,8 @@ and the groups, until it ends: nothing takes it back before, so keep it short.
 	f.StringArrayVar(&login.Groups, "group", nil, "group that the user is in; may be repeated")
 	f.DurationVar(&login.Lifetime, "for", 8*time.Hour, "how long the certificate is valid")
 	f.StringVar(&login.Server, "server", "", "URL of the server (default that of the administrator's kubeconfig)")
+	f.StringVar(&login.CAFile, "certificate-authority", "",
+		"file with further authorities to trust, for a server whose certificate is not its own (--tls-cert-file)")
 	f.StringVar(&out, "out", "", "file to write, mode 0600 (default standard output)")
 	s.only(c, "data-dir", "kubeconfig")
 	return c

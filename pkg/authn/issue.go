@@ -1,14 +1,18 @@
 package authn
 
 import (
+	"bytes"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
@@ -24,6 +28,9 @@ type Login struct {
 	Lifetime time.Duration
 	// Server is the URL of the server. Empty: that of the administrator's kubeconfig.
 	Server string
+	// CAFile is a file with authorities, in PEM, that the client trusts besides the
+	// server's own: those of a certificate that the server was given. Optional.
+	CAFile string
 }
 
 const defaultLifetime = 8 * time.Hour
@@ -50,7 +57,20 @@ func (a Admin) Issue(l Login) (kubeconfig []byte, end time.Time, err error) {
 	if err != nil {
 		return nil, end, err
 	}
-	kubeconfig, err = clientcmd.Write(*id.Kubeconfig(l.Server, ""))
+	config := id.Kubeconfig(l.Server, "")
+	if l.CAFile != "" {
+		text, err := os.ReadFile(l.CAFile)
+		if err == nil {
+			_, err = certutil.ParseCertsPEM(text)
+		}
+		if err != nil {
+			return nil, end, fmt.Errorf("field CAFile: %s: %w", l.CAFile, err)
+		}
+		for _, cluster := range config.Clusters {
+			cluster.CertificateAuthorityData = slices.Concat(bytes.TrimSpace(cluster.CertificateAuthorityData), []byte("\n"), text)
+		}
+	}
+	kubeconfig, err = clientcmd.Write(*config)
 	return kubeconfig, id.NotAfter, err
 }
 
