@@ -3,6 +3,7 @@
 # make lint      the linters and formatters of .golangci.yml; stale generated files
 # make fmt       format as `make lint` wants it
 # make bench     measure, beside kube-apiserver, and write docs/performance; takes hours of a quiet machine
+# make compatibility  run real programs against the server, and write docs/compatibility.md; builds them, for an hour
 # make soak      1,000 rounds of faults for each storage, in .soak/; takes hours, and goes on where it was stopped
 # make generate  write the generated OpenAPI definitions again
 # make vuln      known vulnerabilities in what both modules use; needs the network
@@ -16,7 +17,7 @@
 # where concurrency lives. Every target shares the first; do not add flags
 # to one of them that change how packages are compiled (-trimpath, -tags, -gcflags).
 
-.PHONY: run build release image test test-library test-around test-race lint fmt bench soak generate vuln clean
+.PHONY: run build release image test test-library test-around test-race lint fmt bench compatibility soak generate vuln clean
 .NOTPARALLEL:
 
 export CGO_ENABLED ?= 0
@@ -131,6 +132,11 @@ $(LINT):
 # cache. BENCH has further flags, as in: make bench BENCH="-only start,idle".
 bench:
 	go -C test run ./bench -docs ../docs/performance $(BENCH)
+
+# The programs are built once, into the user's cache. COMPATIBILITY has further flags, as in:
+# make compatibility COMPATIBILITY="-only crossplane,kro".
+compatibility:
+	go -C test run -pgo=off ./compatibility -page ../docs/compatibility.md $(COMPATIBILITY)
 
 # SOAK has further flags, as in: make soak SOAK="-engines sqlite -faults power".
 soak:

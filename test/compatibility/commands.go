@@ -25,14 +25,14 @@ const patience = 3 * time.Minute
 //
 //	port NAME...                     sets variables to ports of 127.0.0.1 that nobody listens on
 //	start NAME [VAR=VALUE...] CMD... starts a program, which must run until it is stopped
-//	stop NAME                        stops a program, as the end of the script does
+//	halt NAME                        stops a program, as the end of the script does
 //	logged NAME REGEXP               waits until the program's log matches
 //	await REGEXP CMD...              repeats a command until it succeeds and its output matches
 //	mount NAMESPACE/SECRET DIR       waits for a Secret and writes its files, as a kubelet does for a pod
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	all := script.Commands()
 	maps.Copy(all, map[string]func(*testscript.TestScript, bool, []string){
-		"port": port, "start": start, "stop": stop, "logged": logged, "await": await, "mount": mount,
+		"port": port, "start": start, "halt": halt, "logged": logged, "await": await, "mount": mount,
 	})
 	return all
 }
@@ -77,9 +77,9 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	s.programs = append(s.programs, p)
 }
 
-func stop(ts *testscript.TestScript, neg bool, args []string) {
+func halt(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: stop NAME")
+		ts.Fatalf("usage: halt NAME")
 	}
 	s := on(ts)
 	ts.Check(s.alive())

@@ -94,11 +94,11 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 		return err
 	}
 	if *page != "" && *only == "" {
-		about, err := l.about(ctx)
+		description, err := l.describe(ctx)
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(*page, []byte(render(about, results)), 0o600); err != nil {
+		if err := os.WriteFile(*page, []byte(render(description, results)), 0o600); err != nil {
 			return err
 		}
 	}

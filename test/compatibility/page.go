@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// about is what the results hold for.
-type about struct {
+// description is what the results hold for.
+type description struct {
 	server, date string
 }
 
-func (l *lab) about(ctx context.Context) (about, error) {
+func (l *lab) describe(ctx context.Context) (description, error) {
 	version, err := l.command(ctx, "sailplane", "version")
-	return about{server: version, date: time.Now().Format(time.DateOnly)}, err
+	return description{server: version, date: time.Now().Format(time.DateOnly)}, err
 }
 
 // render writes the page of all results.
-func render(a about, results []result) string {
+func render(d description, results []result) string {
 	var b strings.Builder
 	b.WriteString(`# Compatibility
 
@@ -34,7 +34,7 @@ server is told by ` + "`--service`" + `. A server of your own can do the same; s
 To repeat it: ` + "`make compatibility`" + `. It takes an hour or two, most of it to build the programs.
 
 `)
-	fmt.Fprintf(&b, "- Server: %s.\n- Run on %s.\n\n", a.server, a.date)
+	fmt.Fprintf(&b, "- Server: %s.\n- Run on %s.\n\n", d.server, d.date)
 	rows := [][]string{{"Program", "Version", "Works", "Needs"}}
 	for _, r := range results {
 		rows = append(rows, []string{

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -84,6 +85,10 @@ func (p program) steps(root string) ([]string, error) {
 	var steps []string
 	var goesOn bool
 	for line := range strings.Lines(commands) {
+		// This command of testscript ends a script as if it had passed.
+		if strings.HasPrefix(strings.TrimSpace(line), "stop") {
+			return nil, fmt.Errorf("%s: %q leaves out the rest of the script: use halt to stop a program", p.file(""), strings.TrimSpace(line))
+		}
 		comment, is := strings.CutPrefix(line, "# ")
 		comment = strings.TrimSpace(comment)
 		switch {
