@@ -33,6 +33,39 @@ func programs() []program {
 				binaries: map[string]string{"kro": "./cmd/controller"},
 			}},
 		},
+		{
+			name: "kyverno", title: "Kyverno", version: "v1.19.1",
+			needs: "`--service` for its two webhook servers",
+			sources: []source{module{
+				variable: "KYVERNO", path: "github.com/kyverno/kyverno", version: "v1.19.1",
+				binaries: map[string]string{
+					"kyverno":                       "./cmd/kyverno",
+					"kyverno-init":                  "./cmd/kyverno-init",
+					"kyverno-background-controller": "./cmd/background-controller",
+					"kyverno-cleanup-controller":    "./cmd/cleanup-controller",
+					"kyverno-reports-controller":    "./cmd/reports-controller",
+				},
+				ldflags: "-X=github.com/kyverno/kyverno/pkg/version.BuildVersion=v1.19.1",
+			}},
+		},
+		{
+			name: "tofu", title: "OpenTofu", version: "v1.12.6, hashicorp/kubernetes v1.13.4, gavinbunney/kubectl v1.19.0",
+			sources: []source{
+				module{
+					path: "github.com/opentofu/opentofu", version: "v1.12.6",
+					binaries: map[string]string{"tofu": "./cmd/tofu"}, ldflags: "-X=github.com/opentofu/opentofu/version.dev=no",
+				},
+				// It is the last version that is a Go module by this name.
+				module{
+					bin: "KUBERNETES", path: "github.com/hashicorp/terraform-provider-kubernetes", version: "v1.13.4",
+					binaries: map[string]string{"terraform-provider-kubernetes": "."}, gone: []string{"vbom.ml/util"},
+				},
+				module{
+					bin: "KUBECTL", path: "github.com/gavinbunney/terraform-provider-kubectl", version: "v1.19.0",
+					binaries: map[string]string{"terraform-provider-kubectl": "."},
+				},
+			},
+		},
 	}
 }
 

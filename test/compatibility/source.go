@@ -32,6 +32,11 @@ type module struct {
 	binaries map[string]string
 	// ldflags are further flags of the linker, which say the version.
 	ldflags string
+	// bin is the name of the binaries' folder in scripts, where PATH does not find them: for plugins.
+	bin string
+	// gone are modules that the module's go.mod names, whose registry has ended. No package that is
+	// built imports them, so empty ones do.
+	gone []string
 }
 
 func (m module) fetch(ctx context.Context, l *lab) ([]folder, error) {
@@ -47,19 +52,58 @@ func (m module) fetch(ctx context.Context, l *lab) ([]folder, error) {
 	if len(m.binaries) == 0 {
 		return folders, nil
 	}
-	bin := filepath.Join(l.cache, "bin", strings.ReplaceAll(m.path, "/", "_")+"@"+m.version)
-	for name, pkg := range m.binaries {
-		file := filepath.Join(bin, name)
+	name := strings.ReplaceAll(m.path, "/", "_") + "@" + m.version
+	bin := filepath.Join(l.cache, "bin", name)
+	for binary, pkg := range m.binaries {
+		file := filepath.Join(bin, binary)
 		if _, err := os.Stat(file); err == nil {
 			continue
 		}
 		// The module's own go.mod and go.sum hold, as when its makers build it.
+		build := []string{"build", "-C", said.Dir, "-mod=readonly", "-ldflags=-s -w " + m.ldflags, "-o", file}
+		if len(m.gone) > 0 {
+			modfile, err := m.modfile(ctx, l, said.Dir, filepath.Join(l.cache, "mod", name))
+			if err != nil {
+				return nil, err
+			}
+			build = append(build, "-modfile="+modfile)
+		}
 		l.say("build %s of %s@%s", pkg, m.path, m.version)
-		if _, err := l.command(ctx, "go", "build", "-C", said.Dir, "-mod=readonly", "-ldflags=-s -w "+m.ldflags, "-o", file, pkg); err != nil {
+		if _, err := l.command(ctx, "go", append(build, pkg)...); err != nil {
 			return nil, err
 		}
 	}
-	return append(folders, folder{dir: bin}), nil
+	return append(folders, folder{variable: m.bin, dir: bin}), nil
+}
+
+// modfile writes a go.mod and a go.sum like the module's own into a folder, with empty modules
+// for those that are gone.
+func (m module) modfile(ctx context.Context, l *lab, from, to string) (string, error) {
+	for _, gone := range m.gone {
+		empty := filepath.Join(to, strings.ReplaceAll(gone, "/", "_"))
+		if err := os.MkdirAll(empty, 0o700); err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(empty, "go.mod"), []byte("module "+gone+"\n"), 0o600); err != nil {
+			return "", err
+		}
+	}
+	file := filepath.Join(to, "go.mod")
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(to, name), text, 0o600); err != nil {
+			return "", err
+		}
+	}
+	edit := []string{"mod", "edit"}
+	for _, gone := range m.gone {
+		edit = append(edit, "-replace="+gone+"="+filepath.Join(to, strings.ReplaceAll(gone, "/", "_")))
+	}
+	_, err := l.command(ctx, "go", append(edit, file)...)
+	return file, err
 }
 
 // command runs a program of this machine and returns what it printed.
