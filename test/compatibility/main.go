@@ -30,10 +30,10 @@ import (
 )
 
 func main() {
-	testscript.Main(command{}, map[string]func(){"kubectl": script.Kubectl})
+	testscript.Main(command{}, map[string]func(){"kubectl": script.Kubectl, "get": get})
 }
 
-// command is this program when it is not called kubectl.
+// command is this program when it is called by its own name.
 type command struct{}
 
 func (command) Run() int {

@@ -32,6 +32,14 @@ func programs() []program {
 				binaries: map[string]string{"kro": "./cmd/controller"},
 			}},
 		},
+		{
+			name: "kube-state-metrics", title: "kube-state-metrics", version: "v2.18.0",
+			sources: []source{module{
+				variable: "KSM", path: "k8s.io/kube-state-metrics/v2", version: "v2.18.0",
+				binaries: map[string]string{"kube-state-metrics": "."},
+				ldflags:  "-X=github.com/prometheus/common/version.Version=v2.18.0",
+			}},
+		},
 	}
 }
 
