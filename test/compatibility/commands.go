@@ -25,7 +25,7 @@ const patience = 3 * time.Minute
 //
 //	port NAME...                     sets variables to ports of 127.0.0.1 that nobody listens on
 //	start NAME [VAR=VALUE...] CMD... starts a program, which must run until it is stopped
-//	stop NAME                        stops a program, as the end of the script does
+//	end NAME                         stops a program, as the end of the script does
 //	logged NAME REGEXP               waits until the program's log matches; with "!" it must not match now
 //	await REGEXP CMD...              repeats a command until it succeeds and its output matches, or with "!" does not
 //	files DIR NAME                   serves a folder over HTTP, and sets a variable to its URL
@@ -35,7 +35,7 @@ const patience = 3 * time.Minute
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	all := script.Commands()
 	maps.Copy(all, map[string]func(*testscript.TestScript, bool, []string){
-		"port": port, "start": start, "stop": stop, "logged": logged, "await": await, "mount": mount,
+		"port": port, "start": start, "end": end, "logged": logged, "await": await, "mount": mount,
 		"files": files,
 	})
 	return all
@@ -81,9 +81,9 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	s.programs = append(s.programs, p)
 }
 
-func stop(ts *testscript.TestScript, neg bool, args []string) {
+func end(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: stop NAME")
+		ts.Fatalf("usage: end NAME")
 	}
 	s := on(ts)
 	ts.Check(s.alive())

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -59,6 +60,9 @@ func (p program) steps(root string) ([]string, error) {
 	var steps []string
 	var goesOn bool
 	for line := range strings.Lines(commands) {
+		if word := strings.Fields(line); len(word) > 0 && word[0] == "stop" {
+			return nil, fmt.Errorf("%s: the command stop of testscript ends a script before its end; the one for programs is called end", p.name)
+		}
 		comment, is := strings.CutPrefix(line, "# ")
 		comment = strings.TrimSpace(comment)
 		switch {
