@@ -41,6 +41,11 @@ func programs() []program {
 				ldflags:  "-X=github.com/prometheus/common/version.Version=v2.18.0",
 			}},
 		},
+		{
+			// Its package.json brings a Node.js that the client runs on, as many machines have an older one.
+			name: "client-node", title: "@kubernetes/client-node", version: "2.0.1",
+			sources: []source{packages{variable: "CLIENT_NODE", name: "client-node"}},
+		},
 	}
 }
 
