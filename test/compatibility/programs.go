@@ -46,6 +46,18 @@ func programs() []program {
 			name: "client-node", title: "@kubernetes/client-node", version: "2.0.1",
 			sources: []source{packages{variable: "CLIENT_NODE", name: "client-node"}},
 		},
+		{
+			name: "kustomize-controller", title: "Flux kustomize-controller", version: "v1.9.6",
+			sources: []source{
+				// Of the source-controller only the definitions are used.
+				module{variable: "SOURCE", path: "github.com/fluxcd/source-controller", version: "v1.9.6"},
+				module{
+					variable: "FLUX", path: "github.com/fluxcd/kustomize-controller", version: "v1.9.6",
+					binaries: map[string]string{"kustomize-controller": "."},
+					nested:   []string{"github.com/fluxcd/kustomize-controller/api"},
+				},
+			},
+		},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,8 @@ type module struct {
 	binaries map[string]string
 	// ldflags are further flags of the linker, which say the version.
 	ldflags string
+	// nested are modules that the go.mod replaces by folders, which are not in the module.
+	nested []string
 }
 
 func (m module) fetch(ctx context.Context, l *lab) ([]folder, error) {
@@ -48,18 +51,35 @@ func (m module) fetch(ctx context.Context, l *lab) ([]folder, error) {
 		return folders, nil
 	}
 	bin := filepath.Join(l.cache, "bin", strings.ReplaceAll(m.path, "/", "_")+"@"+m.version)
-	for name, pkg := range m.binaries {
-		file := filepath.Join(bin, name)
-		if _, err := os.Stat(file); err == nil {
-			continue
-		}
-		// The module's own go.mod and go.sum hold, as when its makers build it.
-		l.say("build %s of %s@%s", pkg, m.path, m.version)
-		if _, err := l.command(ctx, "go", "build", "-C", said.Dir, "-mod=readonly", "-ldflags=-s -w "+m.ldflags, "-o", file, pkg); err != nil {
-			return nil, err
-		}
+	if err := m.build(ctx, l, said.Dir, bin); err != nil {
+		return nil, err
 	}
 	return append(folders, folder{dir: bin}), nil
+}
+
+// build puts the binaries into a folder, those that are not there.
+func (m module) build(ctx context.Context, l *lab, dir, bin string) error {
+	missing := maps.Clone(m.binaries)
+	maps.DeleteFunc(missing, func(name, _ string) bool {
+		_, err := os.Stat(filepath.Join(bin, name))
+		return err == nil
+	})
+	if len(missing) > 0 && len(m.nested) > 0 {
+		var err error
+		if dir, err = m.complete(ctx, l, dir); err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(dir) }()
+	}
+	for name, pkg := range missing {
+		// The module's own go.mod and go.sum hold, as when its makers build it.
+		l.say("build %s of %s@%s", pkg, m.path, m.version)
+		file := filepath.Join(bin, name)
+		if _, err := l.command(ctx, "go", "build", "-C", dir, "-mod=readonly", "-ldflags=-s -w "+m.ldflags, "-o", file, pkg); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // command runs a program of this machine and returns what it printed.
