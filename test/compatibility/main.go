@@ -1,6 +1,7 @@
 // Command compatibility runs programs that people use with Kubernetes against
-// "sailplane serve": it builds them from their published modules, as they are, and has
-// each do what it is for, in a script of programs/. It writes docs/compatibility.md.
+// "sailplane serve": it builds them from their published modules, or installs them from
+// npm, as they are, and has each do what it is for, in a script of programs/. It writes
+// docs/compatibility.md.
 //
 //	go -C test run ./compatibility -help
 //
