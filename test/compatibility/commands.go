@@ -26,13 +26,17 @@ const patience = 3 * time.Minute
 //	port NAME...                     sets variables to ports of 127.0.0.1 that nobody listens on
 //	start NAME [VAR=VALUE...] CMD... starts a program, which must run until it is stopped
 //	halt NAME                        stops a program, as the end of the script does
-//	logged NAME REGEXP               waits until the program's log matches
-//	await REGEXP CMD...              repeats a command until it succeeds and its output matches
+//	logged NAME REGEXP               waits until the program's log matches; with "!" it must not match now
+//	await REGEXP CMD...              repeats a command until it succeeds and its output matches, or with "!" does not
+//	files DIR NAME                   serves a folder over HTTP, and sets a variable to its URL
 //	mount NAMESPACE/SECRET DIR       waits for a Secret and writes its files, as a kubelet does for a pod
+//
+// Besides kubectl there is a program "get URL", which prints what a server answers.
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	all := script.Commands()
 	maps.Copy(all, map[string]func(*testscript.TestScript, bool, []string){
 		"port": port, "start": start, "halt": halt, "logged": logged, "await": await, "mount": mount,
+		"files": files,
 	})
 	return all
 }
@@ -90,19 +94,27 @@ func halt(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 func logged(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: logged NAME REGEXP")
+	if len(args) != 2 {
+		ts.Fatalf("usage: [!] logged NAME REGEXP")
 	}
 	p, err := on(ts).named(args[0])
 	ts.Check(err)
-	until(ts, args[1], func() (string, error) { return p.output(), nil })
+	if !neg {
+		until(ts, args[1], true, func() (string, error) { return p.output(), nil })
+		return
+	}
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	if found := pattern.FindAllString(p.output(), 10); found != nil {
+		ts.Fatalf("the log of %s has\n%s", args[0], strings.Join(found, "\n"))
+	}
 }
 
 func await(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: await REGEXP COMMAND...")
+	if len(args) < 2 {
+		ts.Fatalf("usage: [!] await REGEXP COMMAND...")
 	}
-	until(ts, args[0], func() (string, error) {
+	until(ts, args[0], !neg, func() (string, error) {
 		cmd, err := script.Command(ts, args[1:])
 		ts.Check(err)
 		out, err := cmd.CombinedOutput()
@@ -110,18 +122,18 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// until waits for an output that matches, while all programs run.
-func until(ts *testscript.TestScript, pattern string, read func() (string, error)) {
-	want, err := regexp.Compile("(?m)" + pattern)
+// until waits for an output that matches, or that does not, while all programs run.
+func until(ts *testscript.TestScript, pattern string, matches bool, read func() (string, error)) {
+	expected, err := regexp.Compile("(?m)" + pattern)
 	ts.Check(err)
 	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
 		out, err := read()
-		if err == nil && want.MatchString(out) {
+		if err == nil && expected.MatchString(out) == matches {
 			return
 		}
 		ts.Check(on(ts).alive())
 		if time.Since(begun) > patience {
-			ts.Fatalf("after %v nothing matches %s: %v\n%s", patience, want, err, out[max(0, len(out)-4000):])
+			ts.Fatalf("after %v a match of %s is not %t: %v\n%s", patience, expected, matches, err, out[max(0, len(out)-4000):])
 		}
 	}
 }
@@ -132,7 +144,7 @@ func mount(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	namespace, name, _ := strings.Cut(args[0], "/")
 	var secret struct{ Data map[string]string }
-	until(ts, "true", func() (string, error) {
+	until(ts, "true", true, func() (string, error) {
 		cmd, err := script.Command(ts, []string{"kubectl", "get", "secret", "--namespace", namespace, name, "--output", "json"})
 		ts.Check(err)
 		out, err := cmd.Output()

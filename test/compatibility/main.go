@@ -1,6 +1,7 @@
 // Command compatibility runs programs that people use with Kubernetes against
-// "sailplane serve": it builds them from their published modules, as they are, and has
-// each do what it is for, in a script of programs/. It writes docs/compatibility.md.
+// "sailplane serve": it builds them from their published modules, or installs them from
+// npm, as they are, and has each do what it is for, in a script of programs/. It writes
+// docs/compatibility.md.
 //
 //	go -C test run ./compatibility -help
 //
@@ -30,10 +31,10 @@ import (
 )
 
 func main() {
-	testscript.Main(command{}, map[string]func(){"kubectl": script.Kubectl})
+	testscript.Main(command{}, map[string]func(){"kubectl": script.Kubectl, "get": get})
 }
 
-// command is this program when it is not called kubectl.
+// command is this program when it is called by its own name.
 type command struct{}
 
 func (command) Run() int {

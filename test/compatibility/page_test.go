@@ -29,6 +29,11 @@ func TestPrograms(t *testing.T) {
 		if len(steps) < 3 {
 			t.Errorf("%s: its script has %d steps: %q", p.name, len(steps), steps)
 		}
+		for _, step := range steps {
+			if !strings.HasSuffix(step, ".") {
+				t.Errorf("%s: the step %q is no sentence", p.name, step)
+			}
+		}
 		scripts[filepath.Base(p.file(root))] = true
 	}
 	for script, used := range scripts {

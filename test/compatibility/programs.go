@@ -58,11 +58,36 @@ func programs() []program {
 				// It is the last version that is a Go module by this name.
 				module{
 					bin: "KUBERNETES", path: "github.com/hashicorp/terraform-provider-kubernetes", version: "v1.13.4",
-					binaries: map[string]string{"terraform-provider-kubernetes": "."}, gone: []string{"vbom.ml/util"},
+					binaries: map[string]string{"terraform-provider-kubernetes": "."}, replaced: map[string]string{"vbom.ml/util": ""},
 				},
 				module{
 					bin: "KUBECTL", path: "github.com/gavinbunney/terraform-provider-kubectl", version: "v1.19.0",
 					binaries: map[string]string{"terraform-provider-kubectl": "."},
+				},
+			},
+		},
+		{
+			name: "kube-state-metrics", title: "kube-state-metrics", version: "v2.18.0",
+			sources: []source{module{
+				variable: "KSM", path: "k8s.io/kube-state-metrics/v2", version: "v2.18.0",
+				binaries: map[string]string{"kube-state-metrics": "."},
+				ldflags:  "-X=github.com/prometheus/common/version.Version=v2.18.0",
+			}},
+		},
+		{
+			// Its package.json brings a Node.js that the client runs on, as many machines have an older one.
+			name: "client-node", title: "@kubernetes/client-node", version: "2.0.1",
+			sources: []source{packages{variable: "CLIENT_NODE", name: "client-node"}},
+		},
+		{
+			name: "kustomize-controller", title: "Flux kustomize-controller", version: "v1.9.6",
+			sources: []source{
+				// Of the source-controller only the definitions are used.
+				module{variable: "SOURCE", path: "github.com/fluxcd/source-controller", version: "v1.9.6"},
+				module{
+					variable: "FLUX", path: "github.com/fluxcd/kustomize-controller", version: "v1.9.6",
+					binaries: map[string]string{"kustomize-controller": "."},
+					replaced: map[string]string{"github.com/fluxcd/kustomize-controller/api": "v1.9.6"},
 				},
 			},
 		},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,21 +35,18 @@ type module struct {
 	ldflags string
 	// bin is the name of the binaries' folder in scripts, where PATH does not find them: for plugins.
 	bin string
-	// gone are modules that the module's go.mod names, whose registry has ended. No package that is
-	// built imports them, so empty ones do.
-	gone []string
+	// replaced are modules that the go.mod names without saying where they are now: in a folder that
+	// the module does not have, or in a registry that has ended. The value is the version that is
+	// published; empty for a module that nothing imports.
+	replaced map[string]string
 }
 
 func (m module) fetch(ctx context.Context, l *lab) ([]folder, error) {
-	out, err := l.command(ctx, "go", "mod", "download", "-json", m.path+"@"+m.version)
-	var said struct{ Dir, Error string }
-	if jsonErr := json.Unmarshal([]byte(out), &said); jsonErr != nil {
-		return nil, errors.Join(err, jsonErr)
+	dir, err := l.download(ctx, m.path, m.version)
+	if err != nil {
+		return nil, err
 	}
-	if said.Error != "" {
-		return nil, fmt.Errorf("download %s@%s: %s", m.path, m.version, said.Error)
-	}
-	folders := []folder{{variable: m.variable, dir: said.Dir}}
+	folders := []folder{{variable: m.variable, dir: dir}}
 	if len(m.binaries) == 0 {
 		return folders, nil
 	}
@@ -60,9 +58,9 @@ func (m module) fetch(ctx context.Context, l *lab) ([]folder, error) {
 			continue
 		}
 		// The module's own go.mod and go.sum hold, as when its makers build it.
-		build := []string{"build", "-C", said.Dir, "-mod=readonly", "-ldflags=-s -w " + m.ldflags, "-o", file}
-		if len(m.gone) > 0 {
-			modfile, err := m.modfile(ctx, l, said.Dir, filepath.Join(l.cache, "mod", name))
+		build := []string{"build", "-C", dir, "-mod=readonly", "-ldflags=-s -w " + m.ldflags, "-o", file}
+		if len(m.replaced) > 0 {
+			modfile, err := m.modfile(ctx, l, dir, filepath.Join(l.cache, "mod", name))
 			if err != nil {
 				return nil, err
 			}
@@ -76,17 +74,11 @@ func (m module) fetch(ctx context.Context, l *lab) ([]folder, error) {
 	return append(folders, folder{variable: m.bin, dir: bin}), nil
 }
 
-// modfile writes a go.mod and a go.sum like the module's own into a folder, with empty modules
-// for those that are gone.
+// modfile writes a go.mod and a go.sum like the module's own into a folder, with folders for the
+// modules that are replaced.
 func (m module) modfile(ctx context.Context, l *lab, from, to string) (string, error) {
-	for _, gone := range m.gone {
-		empty := filepath.Join(to, strings.ReplaceAll(gone, "/", "_"))
-		if err := os.MkdirAll(empty, 0o700); err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(filepath.Join(empty, "go.mod"), []byte("module "+gone+"\n"), 0o600); err != nil {
-			return "", err
-		}
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return "", err
 	}
 	file := filepath.Join(to, "go.mod")
 	for _, name := range []string{"go.mod", "go.sum"} {
@@ -99,11 +91,41 @@ func (m module) modfile(ctx context.Context, l *lab, from, to string) (string, e
 		}
 	}
 	edit := []string{"mod", "edit"}
-	for _, gone := range m.gone {
-		edit = append(edit, "-replace="+gone+"="+filepath.Join(to, strings.ReplaceAll(gone, "/", "_")))
+	for path, version := range m.replaced {
+		dir := filepath.Join(to, strings.ReplaceAll(path, "/", "_"))
+		if version != "" {
+			var err error
+			if dir, err = l.download(ctx, path, version); err != nil {
+				return "", err
+			}
+		} else if err := empty(path, dir); err != nil {
+			return "", err
+		}
+		edit = append(edit, "-replace="+path+"="+dir)
 	}
 	_, err := l.command(ctx, "go", append(edit, file)...)
 	return file, err
+}
+
+// empty makes a module without packages.
+func empty(path, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+path+"\n"), 0o600)
+}
+
+// download gets a module and returns its folder, which is read-only.
+func (l *lab) download(ctx context.Context, path, version string) (string, error) {
+	out, err := l.command(ctx, "go", "mod", "download", "-json", path+"@"+version)
+	var said struct{ Dir, Error string }
+	if jsonErr := json.Unmarshal([]byte(out), &said); jsonErr != nil {
+		return "", errors.Join(err, jsonErr)
+	}
+	if said.Error != "" {
+		return "", fmt.Errorf("download %s@%s: %s", path, version, said.Error)
+	}
+	return said.Dir, nil
 }
 
 // command runs a program of this machine and returns what it printed.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestGone: a module is built although its go.mod names one that no registry has.
-func TestGone(t *testing.T) {
+// TestReplaced: a module is built although its go.mod names one that no registry has.
+func TestReplaced(t *testing.T) {
 	t.Setenv("GOPROXY", "off")
 	dir := t.TempDir()
 	// Before Go 1.17 all of the graph is read, also what nothing imports.
@@ -23,7 +23,7 @@ func TestGone(t *testing.T) {
 	if _, err := l.command(t.Context(), "go", append(build, ".")...); err == nil {
 		t.Fatal("the module is built without the other")
 	}
-	modfile, err := module{gone: []string{"gone.example/util"}}.modfile(t.Context(), l, dir, filepath.Join(t.TempDir(), "mod"))
+	modfile, err := module{replaced: map[string]string{"gone.example/util": ""}}.modfile(t.Context(), l, dir, filepath.Join(t.TempDir(), "mod"))
 	if err != nil {
 		t.Fatal(err)
 	}
