@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -23,8 +24,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/cache"
-
-	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
 
 // lazyInformers are informers that watch a resource from its first object on.
@@ -80,10 +79,10 @@ func (d lazyInformers) InformerFor(obj runtime.Object, stock internalinterfaces.
 			return stock(c, resync)
 		}
 		all := cache.NewListWatchFromClient(client, resource, metav1.NamespaceAll, fields.Everything())
-		watcher := &lazyWatch{
-			all: all, backend: d.plane.stores, example: obj,
-			resource: schema.GroupResource{Group: kinds[0].Group, Resource: resource},
-		}
+		stored := schema.GroupResource{Group: kinds[0].Group, Resource: resource}
+		watcher := &lazyWatch{all: all, example: obj, first: func(ctx context.Context) (<-chan struct{}, int64, error) {
+			return d.plane.stores.FirstWrite(ctx, stored)
+		}}
 		lazy := &cache.ListWatch{ListWithContextFunc: all.ListWithContext, WatchFuncWithContext: watcher.watch}
 		return cache.NewSharedIndexInformerWithOptions(lazy, obj, cache.SharedIndexInformerOptions{
 			ResyncPeriod: resync, Indexers: cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
@@ -100,10 +99,10 @@ func (p *Plan) storedAs(kind gvk) string {
 
 // lazyWatch watches a resource that may never have objects in the plane's life.
 type lazyWatch struct {
-	all      *cache.ListWatch
-	backend  *store.Stores
-	resource schema.GroupResource
-	example  runtime.Object
+	all     *cache.ListWatch
+	example runtime.Object
+	// first is [store.Stores.FirstWrite] of the resource.
+	first func(context.Context) (written <-chan struct{}, revision int64, err error)
 }
 
 // watch tells a reflector that asks for all objects and their changes that there
@@ -112,7 +111,7 @@ func (l *lazyWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 	if opts.SendInitialEvents == nil || !*opts.SendInitialEvents {
 		return l.all.WatchWithContext(ctx, opts)
 	}
-	written, revision, err := l.backend.FirstWrite(ctx, l.resource)
+	written, revision, err := l.first(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -140,17 +139,39 @@ func (l *lazyWatch) watch(ctx context.Context, opts metav1.ListOptions) (watch.I
 		}
 		w, err := l.all.WatchWithContext(ctx, opts)
 		if err != nil {
-			r.send(ctx, watch.Event{Type: watch.Error, Object: &apierrors.NewInternalError(err).ErrStatus})
+			r.send(ctx, again(err))
 			return
 		}
 		defer w.Stop()
-		for e := range w.ResultChan() { // which ends with the context
+		begun := false                  // the present objects are there
+		for e := range w.ResultChan() { // which ends with the context, or when the server ends it
+			begun = begun || isBegun(e)
+			if e.Type == watch.Error && !begun {
+				e = again(apierrors.FromObject(e.Object))
+			}
 			if !r.send(ctx, e) {
 				return
 			}
 		}
+		if !begun {
+			r.send(ctx, again(errors.New("the watch ended")))
+		}
 	}()
 	return r, nil
+}
+
+// isBegun tells whether an event is the last of the present objects.
+func isBegun(e watch.Event) bool {
+	m, err := meta.Accessor(e.Object)
+	return err == nil && e.Type == watch.Bookmark && m.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+}
+
+// again has the reflector begin with all objects again. It believes that it has them
+// since the relay said so, and would go on from the resource version of the last one that
+// it was sent: but they come by name, and those that did not come may be older.
+func again(cause error) watch.Event {
+	err := apierrors.NewResourceExpired("the watch ended before the present objects were sent: " + cause.Error())
+	return watch.Event{Type: watch.Error, Object: &err.ErrStatus}
 }
 
 // relay is a watch that passes on the events of another one.
