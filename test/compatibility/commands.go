@@ -29,10 +29,11 @@ const patience = 3 * time.Minute
 //	logged NAME REGEXP               waits until the program's log matches
 //	await REGEXP CMD...              repeats a command until it succeeds and its output matches
 //	mount NAMESPACE/SECRET DIR       waits for a Secret and writes its files, as a kubelet does for a pod
+//	account NAMESPACE/NAME FILE      writes a kubeconfig with a token of a ServiceAccount
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	all := script.Commands()
 	maps.Copy(all, map[string]func(*testscript.TestScript, bool, []string){
-		"port": port, "start": start, "stop": stop, "logged": logged, "await": await, "mount": mount,
+		"port": port, "start": start, "stop": stop, "logged": logged, "await": await, "mount": mount, "account": account,
 	})
 	return all
 }
