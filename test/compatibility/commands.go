@@ -30,10 +30,11 @@ const patience = 3 * time.Minute
 //	await REGEXP CMD...              repeats a command until it succeeds and its output matches
 //	mount NAMESPACE/SECRET DIR       waits for a Secret and writes its files, as a kubelet does for a pod
 //	account NAMESPACE/NAME FILE      writes a kubeconfig with a token of a ServiceAccount
+//	network VAR HOST:PORT=ADDRESS... sets a variable to a proxy by which programs find Services
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	all := script.Commands()
 	maps.Copy(all, map[string]func(*testscript.TestScript, bool, []string){
-		"port": port, "start": start, "stop": stop, "logged": logged, "await": await, "mount": mount, "account": account,
+		"port": port, "start": start, "stop": stop, "logged": logged, "await": await, "mount": mount, "account": account, "network": network,
 	})
 	return all
 }

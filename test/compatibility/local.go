@@ -5,9 +5,8 @@ import (
 	"path/filepath"
 )
 
-// local is a module of this folder: main packages for a published module whose own are in
-// modules that cannot be fetched. Its path is below that of the published one, for the
-// internal packages.
+// local is a module of this folder: what users of a program write themselves, or main packages
+// for a published module whose own are in modules that cannot be fetched.
 type local struct {
 	dir string
 	// binaries are packages, by the name of their binary.

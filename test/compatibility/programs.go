@@ -52,11 +52,18 @@ func programs() []program {
 		{
 			name: "crossplane", title: "Crossplane", version: "v2.0.2",
 			uses: []string{"helm4"}, // for its chart
-			sources: []source{module{
-				variable: "CROSSPLANE", path: "github.com/crossplane/crossplane/v2", version: "v2.0.2",
-				binaries: map[string]string{"crossplane": "./cmd/crossplane"},
-				ldflags:  "-X=github.com/crossplane/crossplane/v2/internal/version.version=v2.0.2",
-			}},
+			sources: []source{
+				module{
+					variable: "CROSSPLANE", path: "github.com/crossplane/crossplane/v2", version: "v2.0.2",
+					binaries: map[string]string{"crossplane": "./cmd/crossplane"},
+					ldflags:  "-X=github.com/crossplane/crossplane/v2/internal/version.version=v2.0.2",
+				},
+				module{ // a registry of packages
+					path: "github.com/google/go-containerregistry", version: "v0.20.6",
+					binaries: map[string]string{"crane": "./cmd/crane"},
+				},
+				local{dir: "greengrocer", binaries: map[string]string{"greengrocer": "."}},
+			},
 			needs: "`--service` for its webhook",
 		},
 		{
