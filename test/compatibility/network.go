@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -48,25 +49,21 @@ func (p proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
 	}
-	defer server.Close()
+	defer func() { _ = server.Close() }()
 	client, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return
 	}
-	defer client.Close()
+	defer func() { _ = client.Close() }()
 	if _, err := io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n"); err != nil {
 		return
 	}
-	ended := make(chan error, 2)
-	go func() {
-		_, err := io.Copy(server, buffered)
-		ended <- err
-	}()
-	go func() {
-		_, err := io.Copy(client, server)
-		ended <- err
-	}()
-	<-ended
-	_ = errors.Join(client.Close(), server.Close()) // ends the other direction
-	<-ended
+	var both sync.WaitGroup
+	carry := func(to io.Writer, from io.Reader) {
+		_, _ = io.Copy(to, from)                        // until either side has gone
+		_ = errors.Join(client.Close(), server.Close()) // ends the other direction
+	}
+	both.Go(func() { carry(server, buffered) })
+	both.Go(func() { carry(client, server) })
+	both.Wait()
 }
