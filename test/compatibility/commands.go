@@ -25,7 +25,7 @@ const patience = 3 * time.Minute
 //
 //	port NAME...                     sets variables to ports of 127.0.0.1 that nobody listens on
 //	start NAME [VAR=VALUE...] CMD... starts a program, which must run until it is stopped
-//	stop NAME                        stops a program, as the end of the script does
+//	halt NAME                        stops a program, as the end of the script does
 //	logged NAME REGEXP               waits until the program's log matches
 //	await REGEXP CMD...              repeats a command until it succeeds and its output matches
 //	mount NAMESPACE/SECRET DIR       waits for a Secret and writes its files, as a kubelet does for a pod
@@ -34,7 +34,7 @@ const patience = 3 * time.Minute
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	all := script.Commands()
 	maps.Copy(all, map[string]func(*testscript.TestScript, bool, []string){
-		"port": port, "start": start, "stop": stop, "logged": logged, "await": await, "mount": mount, "account": account, "network": network,
+		"port": port, "start": start, "halt": halt, "logged": logged, "await": await, "mount": mount, "account": account, "network": network,
 	})
 	return all
 }
@@ -79,9 +79,9 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	s.programs = append(s.programs, p)
 }
 
-func stop(ts *testscript.TestScript, neg bool, args []string) {
+func halt(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
-		ts.Fatalf("usage: stop NAME")
+		ts.Fatalf("usage: halt NAME")
 	}
 	s := on(ts)
 	ts.Check(s.alive())
