@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/crossplane/function-sdk-go"
 	fnv1 "github.com/crossplane/function-sdk-go/proto/v1"
@@ -31,7 +32,8 @@ type greengrocer struct {
 
 // RunFunction wants a ConfigMap that says what the store sells. It is ready when it is there.
 func (greengrocer) RunFunction(_ context.Context, req *fnv1.RunFunctionRequest) (*fnv1.RunFunctionResponse, error) {
-	rsp := response.To(req, response.DefaultTTL)
+	// Crossplane asks again after this time, and so finds what somebody else changed.
+	rsp := response.To(req, 5*time.Second)
 	store, err := request.GetObservedCompositeResource(req)
 	if err != nil {
 		response.Fatal(rsp, err)
