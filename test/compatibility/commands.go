@@ -30,13 +30,15 @@ const patience = 3 * time.Minute
 //	await REGEXP CMD...              repeats a command until it succeeds and its output matches, or with "!" does not
 //	files DIR NAME                   serves a folder over HTTP, and sets a variable to its URL
 //	mount NAMESPACE/SECRET DIR       waits for a Secret and writes its files, as a kubelet does for a pod
+//	account NAMESPACE/NAME FILE      writes a kubeconfig with a token of a ServiceAccount
+//	network VAR HOST:PORT=ADDRESS... sets a variable to a proxy by which programs find Services
 //
 // Besides kubectl there is a program "get URL", which prints what a server answers.
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	all := script.Commands()
 	maps.Copy(all, map[string]func(*testscript.TestScript, bool, []string){
 		"port": port, "start": start, "halt": halt, "logged": logged, "await": await, "mount": mount,
-		"files": files,
+		"files": files, "account": account, "network": network,
 	})
 	return all
 }

@@ -91,6 +91,55 @@ func programs() []program {
 				},
 			},
 		},
+		{
+			name: "cert-manager", title: "cert-manager", version: "v1.21.2",
+			uses: []string{"helm4"}, // for its chart
+			sources: []source{
+				module{variable: "CERT_MANAGER", path: "github.com/cert-manager/cert-manager", version: "v1.21.2"},
+				local{
+					dir: "certmanager",
+					binaries: map[string]string{
+						"cert-manager-controller": "./controller",
+						"cert-manager-webhook":    "./webhook",
+						"cert-manager-cainjector": "./cainjector",
+					},
+					ldflags: "-X=github.com/cert-manager/cert-manager/pkg/util.AppVersion=v1.21.2",
+				},
+			},
+			needs: "`--service` for its webhook",
+		},
+		{
+			name: "crossplane", title: "Crossplane", version: "v2.0.2",
+			uses: []string{"helm4"}, // for its chart
+			sources: []source{
+				module{
+					variable: "CROSSPLANE", path: "github.com/crossplane/crossplane/v2", version: "v2.0.2",
+					binaries: map[string]string{"crossplane": "./cmd/crossplane"},
+					ldflags:  "-X=github.com/crossplane/crossplane/v2/internal/version.version=v2.0.2",
+				},
+				module{ // a registry of packages
+					path: "github.com/google/go-containerregistry", version: "v0.20.6",
+					binaries: map[string]string{"crane": "./cmd/crane"},
+				},
+				local{dir: "greengrocer", binaries: map[string]string{"greengrocer": "."}},
+			},
+			needs: "`--service` for its webhook",
+		},
+		{
+			name: "cluster-api", title: "Cluster API", version: "v1.13.6",
+			uses: []string{"cert-manager", "helm4"}, // for the certificates of its webhooks
+			sources: []source{module{
+				variable: "CAPI", path: "sigs.k8s.io/cluster-api", version: "v1.13.6",
+				binaries: map[string]string{
+					"clusterctl":                 "./cmd/clusterctl",
+					"capi-core":                  ".",
+					"capi-kubeadm-bootstrap":     "./bootstrap/kubeadm",
+					"capi-kubeadm-control-plane": "./controlplane/kubeadm",
+				},
+				ldflags: "-X=sigs.k8s.io/cluster-api/version.gitVersion=v1.13.6",
+			}},
+			needs: "`--service` for each of its webhooks, and those of cert-manager",
+		},
 	}
 }
 
