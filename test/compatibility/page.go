@@ -27,7 +27,7 @@ func render(d description, results []result) string {
 
 Programs that people use with Kubernetes, built from their published modules (or installed from npm) as they are, and
 run against ` + "`sailplane serve`" + ` with its defaults: all built-in kinds, embedded etcd. Each does what it
-is for, step by step, in a script; nothing is mocked. What a pod would do, the program does
+is for, step by step, in a script. What a pod would do, the program does
 on this machine: it is started beside the server, and where its Service must be reached, the
 server is told by ` + "`--service`" + `. A server of your own can do the same; see [Services](parts/services.md).
 
@@ -45,6 +45,9 @@ To repeat it: ` + "`make compatibility`" + `. It takes an hour or two, most of i
 	for _, r := range results {
 		fmt.Fprintf(&b, "\n## %s\n\n%s. Needs: %s. The script: [%s](../test/compatibility/programs/%[4]s).\n\n",
 			r.program.title, r.program.version, r.program.wants(), filepath.Base(r.program.file("")))
+		if r.program.note != "" {
+			b.WriteString(r.program.note + "\n\n")
+		}
 		for i, step := range r.steps {
 			fmt.Fprintf(&b, "%d. %s\n", i+1, step)
 		}

@@ -20,6 +20,8 @@ type program struct {
 	uses []string
 	// needs is what a server with the defaults has to be told, as Markdown.
 	needs string
+	// note is what else a reader has to know of how it was built or run, as Markdown.
+	note string
 }
 
 func programs() []program {
@@ -65,6 +67,8 @@ func programs() []program {
 					binaries: map[string]string{"terraform-provider-kubectl": "."},
 				},
 			},
+			note: "The providers are the last that are Go modules by these names: the kubernetes provider is of 2020 and has no " +
+				"`kubernetes_manifest`, so the one for kubectl applies the custom resources.",
 		},
 		{
 			name: "kube-state-metrics", title: "kube-state-metrics", version: "v2.18.0",
@@ -90,6 +94,7 @@ func programs() []program {
 					replaced: map[string]string{"github.com/fluxcd/kustomize-controller/api": "v1.9.6"},
 				},
 			},
+			note: "The script serves the archive of the source and writes the status of the GitRepository, as the source-controller would.",
 		},
 		{
 			name: "cert-manager", title: "cert-manager", version: "v1.21.2",
@@ -107,6 +112,8 @@ func programs() []program {
 				},
 			},
 			needs: "`--service` for its webhook",
+			note: "Its controllers, webhook and injector are in main packages of this repository, since those of cert-manager are " +
+				"modules that cannot be fetched by their names; without the issuer of Venafi.",
 		},
 		{
 			name: "crossplane", title: "Crossplane", version: "v2.0.2",
