@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -24,32 +25,14 @@ type program struct {
 	note string
 }
 
-func programs() []program {
+// programs are all of them, in the order of the page.
+func programs() []program { return slices.Concat(clients(), platforms(), controllers()) }
+
+// clients are programs of people.
+func clients() []program {
 	return []program{
 		helm("helm4", "Helm 4", "v4.3.1", "helm.sh/helm/v4", "helm.sh/helm/v4/internal/version.version"),
 		helm("helm3", "Helm 3", "v3.22.0", "helm.sh/helm/v3", "helm.sh/helm/v3/internal/version.version"),
-		{
-			name: "kro", title: "kro", version: "v0.9.4",
-			sources: []source{module{
-				variable: "KRO", path: "github.com/kubernetes-sigs/kro", version: "v0.9.4",
-				binaries: map[string]string{"kro": "./cmd/controller"},
-			}},
-		},
-		{
-			name: "kyverno", title: "Kyverno", version: "v1.19.1",
-			needs: "`--service` for its two webhook servers",
-			sources: []source{module{
-				variable: "KYVERNO", path: "github.com/kyverno/kyverno", version: "v1.19.1",
-				binaries: map[string]string{
-					"kyverno":                       "./cmd/kyverno",
-					"kyverno-init":                  "./cmd/kyverno-init",
-					"kyverno-background-controller": "./cmd/background-controller",
-					"kyverno-cleanup-controller":    "./cmd/cleanup-controller",
-					"kyverno-reports-controller":    "./cmd/reports-controller",
-				},
-				ldflags: "-X=github.com/kyverno/kyverno/pkg/version.BuildVersion=v1.19.1",
-			}},
-		},
 		{
 			name: "tofu", title: "OpenTofu", version: "v1.12.6, hashicorp/kubernetes v1.13.4, gavinbunney/kubectl v1.19.0",
 			sources: []source{
@@ -71,31 +54,16 @@ func programs() []program {
 				"`kubernetes_manifest`, so the one for kubectl applies the custom resources.",
 		},
 		{
-			name: "kube-state-metrics", title: "kube-state-metrics", version: "v2.18.0",
-			sources: []source{module{
-				variable: "KSM", path: "k8s.io/kube-state-metrics/v2", version: "v2.18.0",
-				binaries: map[string]string{"kube-state-metrics": "."},
-				ldflags:  "-X=github.com/prometheus/common/version.Version=v2.18.0",
-			}},
-		},
-		{
 			// Its package.json brings a Node.js that the client runs on, as many machines have an older one.
 			name: "client-node", title: "@kubernetes/client-node", version: "2.0.1",
 			sources: []source{packages{variable: "CLIENT_NODE", name: "client-node"}},
 		},
-		{
-			name: "kustomize-controller", title: "Flux kustomize-controller", version: "v1.9.6",
-			sources: []source{
-				// Of the source-controller only the definitions are used.
-				module{variable: "SOURCE", path: "github.com/fluxcd/source-controller", version: "v1.9.6"},
-				module{
-					variable: "FLUX", path: "github.com/fluxcd/kustomize-controller", version: "v1.9.6",
-					binaries: map[string]string{"kustomize-controller": "."},
-					replaced: map[string]string{"github.com/fluxcd/kustomize-controller/api": "v1.9.6"},
-				},
-			},
-			note: "The script serves the archive of the source and writes the status of the GitRepository, as the source-controller would.",
-		},
+	}
+}
+
+// platforms are sets of controllers with webhooks.
+func platforms() []program {
+	return []program{
 		{
 			name: "cert-manager", title: "cert-manager", version: "v1.21.2",
 			uses: []string{"helm4"}, // for its chart
@@ -146,6 +114,55 @@ func programs() []program {
 				ldflags: "-X=sigs.k8s.io/cluster-api/version.gitVersion=v1.13.6",
 			}},
 			needs: "`--service` for each of its webhooks, and those of cert-manager",
+		},
+	}
+}
+
+// controllers are single ones, and those of policies.
+func controllers() []program {
+	return []program{
+		{
+			name: "kro", title: "kro", version: "v0.9.4",
+			sources: []source{module{
+				variable: "KRO", path: "github.com/kubernetes-sigs/kro", version: "v0.9.4",
+				binaries: map[string]string{"kro": "./cmd/controller"},
+			}},
+		},
+		{
+			name: "kyverno", title: "Kyverno", version: "v1.19.1",
+			needs: "`--service` for its two webhook servers",
+			sources: []source{module{
+				variable: "KYVERNO", path: "github.com/kyverno/kyverno", version: "v1.19.1",
+				binaries: map[string]string{
+					"kyverno":                       "./cmd/kyverno",
+					"kyverno-init":                  "./cmd/kyverno-init",
+					"kyverno-background-controller": "./cmd/background-controller",
+					"kyverno-cleanup-controller":    "./cmd/cleanup-controller",
+					"kyverno-reports-controller":    "./cmd/reports-controller",
+				},
+				ldflags: "-X=github.com/kyverno/kyverno/pkg/version.BuildVersion=v1.19.1",
+			}},
+		},
+		{
+			name: "kustomize-controller", title: "Flux kustomize-controller", version: "v1.9.6",
+			sources: []source{
+				// Of the source-controller only the definitions are used.
+				module{variable: "SOURCE", path: "github.com/fluxcd/source-controller", version: "v1.9.6"},
+				module{
+					variable: "FLUX", path: "github.com/fluxcd/kustomize-controller", version: "v1.9.6",
+					binaries: map[string]string{"kustomize-controller": "."},
+					replaced: map[string]string{"github.com/fluxcd/kustomize-controller/api": "v1.9.6"},
+				},
+			},
+			note: "The script serves the archive of the source and writes the status of the GitRepository, as the source-controller would.",
+		},
+		{
+			name: "kube-state-metrics", title: "kube-state-metrics", version: "v2.18.0",
+			sources: []source{module{
+				variable: "KSM", path: "k8s.io/kube-state-metrics/v2", version: "v2.18.0",
+				binaries: map[string]string{"kube-state-metrics": "."},
+				ldflags:  "-X=github.com/prometheus/common/version.Version=v2.18.0",
+			}},
 		},
 	}
 }
