@@ -91,6 +91,13 @@ func programs() []program {
 				},
 			},
 		},
+		{
+			name: "k9s", title: "k9s", version: "v0.50.16",
+			sources: []source{module{
+				path: "github.com/derailed/k9s", version: "v0.50.16",
+				binaries: map[string]string{"k9s": "."}, ldflags: "-X=github.com/derailed/k9s/cmd.version=v0.50.16",
+			}},
+		},
 	}
 }
 
