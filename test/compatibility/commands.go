@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -21,6 +22,9 @@ import (
 // patience is how long a script waits for what a program does by itself, on a busy machine.
 const patience = 3 * time.Minute
 
+// shown is how much of an output a failure has: a screen is less.
+const shown = 10_000
+
 // commands are those of scripts, besides the ones of test/script:
 //
 //	port NAME...                     sets variables to ports of 127.0.0.1 that nobody listens on
@@ -32,13 +36,17 @@ const patience = 3 * time.Minute
 //	mount NAMESPACE/SECRET DIR       waits for a Secret and writes its files, as a kubelet does for a pod
 //	account NAMESPACE/NAME FILE      writes a kubeconfig with a token of a ServiceAccount
 //	network VAR HOST:PORT=ADDRESS... sets a variable to a proxy by which programs find Services
+//	terminal [VAR=VALUE...] CMD...   starts a program in a terminal of 40 lines of 160 columns; its name is the command's
+//	type KEYS...                     sends keys to it; <Enter>, <Escape>, <Tab>, <Backspace>, <Space>, <Up>, <Ctrl-D> and the like
+//	                                 are keys. A program that reads keys after <Escape> at once may take them for one key with Alt
+//	screen REGEXP                    waits until its screen matches, or with "!" does not
 //
-// Besides kubectl there is a program "get URL", which prints what a server answers.
+// $LOGS is the folder of the programs' logs. Besides kubectl there is a program "get URL", which prints what a server answers.
 func commands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	all := script.Commands()
 	maps.Copy(all, map[string]func(*testscript.TestScript, bool, []string){
 		"port": port, "start": start, "halt": halt, "logged": logged, "await": await, "mount": mount,
-		"files": files, "account": account, "network": network,
+		"files": files, "account": account, "network": network, "terminal": openTerminal, "type": typeKeys, "screen": screen,
 	})
 	return all
 }
@@ -65,14 +73,27 @@ func start(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: start NAME [VAR=VALUE...] COMMAND...")
 	}
-	s, name, args := on(ts), args[0], args[1:]
-	var env []string
-	for len(args) > 0 && strings.Contains(args[0], "=") {
-		env, args = append(env, args[0]), args[1:]
-	}
+	name := args[0]
+	env, args := variables(args[1:])
 	if len(args) == 0 {
 		ts.Fatalf("start %s: there is no command", name)
 	}
+	begin(ts, name, env, args, launch)
+}
+
+// variables are the VAR=VALUE that are before a command.
+func variables(args []string) (env, command []string) {
+	for len(args) > 0 && strings.Contains(args[0], "=") {
+		env, args = append(env, args[0]), args[1:]
+	}
+	return env, args
+}
+
+// begin puts a program on the stage.
+func begin(
+	ts *testscript.TestScript, name string, env, args []string, launch func(string, *exec.Cmd, *os.File) (*process, error),
+) {
+	s := on(ts)
 	cmd, err := script.Command(ts, args)
 	ts.Check(err)
 	cmd.Env = append(cmd.Env, env...)
@@ -135,7 +156,7 @@ func until(ts *testscript.TestScript, pattern string, matches bool, read func() 
 		}
 		ts.Check(on(ts).alive())
 		if time.Since(begun) > patience {
-			ts.Fatalf("after %v a match of %s is not %t: %v\n%s", patience, expected, matches, err, out[max(0, len(out)-4000):])
+			ts.Fatalf("after %v a match of %s is not %t: %v\n%s", patience, expected, matches, err, out[max(0, len(out)-shown):])
 		}
 	}
 }

@@ -105,23 +105,29 @@ func TestOutcome(t *testing.T) {
 		"exec true\n":       false,
 		"! exec true\n":     true,
 		"skip 'not here'\n": true,
-		"start sleeper sleep 1000\nhalt sleeper\n":                       false,
-		"start sleeper sleep 1000\n":                                     false,
-		"start true true\nawait never false\n":                           true,
-		"start speaker sh -c 'echo hi; sleep 1000'\nlogged speaker hi\n": false,
-		"port A B\nawait ^[0-9] echo $A\n":                               false,
+		"start sleeper sleep 1000\nhalt sleeper\n":                            false,
+		"start sleeper sleep 1000\n":                                          false,
+		"start true true\nawait never false\n":                                true,
+		"start speaker sh -c 'echo hi; exec sleep 1000'\nlogged speaker hi\n": false,
+		"port A B\nawait ^[0-9] echo $A\n":                                    false,
 	} {
-		dir := t.TempDir()
-		l := &lab{root: dir, cache: dir}
-		p := program{name: "fruit"}
-		if err := os.MkdirAll(filepath.Dir(p.file(dir)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p.file(dir), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := l.runScript(p, nil); (err != nil) != failed {
+		if err := perform(t, text); (err != nil) != failed {
 			t.Errorf("%q: %v, want a failure: %v", text, err, failed)
 		}
 	}
+}
+
+// perform runs a script of its own.
+func perform(t *testing.T, text string) error {
+	t.Helper()
+	dir := t.TempDir()
+	l := &lab{root: dir, cache: dir}
+	p := program{name: "fruit"}
+	if err := os.MkdirAll(filepath.Dir(p.file(dir)), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(p.file(dir), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return l.runScript(p, nil)
 }

@@ -54,6 +54,13 @@ func clients() []program {
 				"`kubernetes_manifest`, so the one for kubectl applies the custom resources.",
 		},
 		{
+			name: "k9s", title: "k9s", version: "v0.50.16",
+			sources: []source{module{
+				path: "github.com/derailed/k9s", version: "v0.50.16",
+				binaries: map[string]string{"k9s": "."}, ldflags: "-X=github.com/derailed/k9s/cmd.version=v0.50.16",
+			}},
+		},
+		{
 			// Its package.json brings a Node.js that the client runs on, as many machines have an older one.
 			name: "client-node", title: "@kubernetes/client-node", version: "2.0.1",
 			sources: []source{packages{variable: "CLIENT_NODE", name: "client-node"}},

@@ -37,6 +37,7 @@ func (l *lab) runScript(p program, folders []folder) error {
 					}
 				}
 				e.Setenv("PATH", strings.Join(append(path, e.Getenv("PATH")), string(os.PathListSeparator)))
+				e.Setenv("LOGS", logs)
 				s := &stage{logs: logs}
 				e.Values[stageKey{}] = s
 				e.Defer(func() { // before the server is stopped

@@ -28,6 +28,8 @@ type process struct {
 	cmd   *exec.Cmd
 	log   *os.File
 	ended chan struct{}
+	// display is nil for a program without a terminal.
+	display *display
 }
 
 // launch starts a program whose output goes to the log.
@@ -46,7 +48,11 @@ func launch(name string, cmd *exec.Cmd, log *os.File) (*process, error) {
 
 // stop ends the program, which has a while to do so. How it ends is its own affair.
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
+	signal := syscall.SIGTERM
+	if p.display != nil {
+		signal = syscall.SIGHUP // as when the window of a terminal is closed
+	}
+	_ = p.cmd.Process.Signal(signal) // fails when it has ended
 	late := time.AfterFunc(20*time.Second, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
 	<-p.ended
