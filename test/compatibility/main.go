@@ -90,11 +90,21 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	if l.root, err = l.command(ctx, "go", "list", "-m", "-f", "{{.Dir}}", "github.com/sailplane-dev/sailplane"); err != nil {
 		return err
 	}
+	dir, err := os.MkdirTemp("", "sailplane-compatibility-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	l.say("build sailplane")
+	if err := script.Build(ctx, l.root, dir); err != nil {
+		return err
+	}
 	results, err := l.runAll(ctx, chosen)
 	if err != nil {
 		return err
 	}
 	if *page != "" && *only == "" {
+		// It says what failed, too.
 		description, err := l.describe(ctx)
 		if err != nil {
 			return err
@@ -145,24 +155,16 @@ type result struct {
 	failure string
 }
 
-// runAll builds the server and the programs and runs their scripts, one after the other.
+// runAll builds the programs and runs their scripts, one after the other.
 // An error is for what prevents all of them.
 func (l *lab) runAll(ctx context.Context, chosen []program) ([]result, error) {
-	dir, err := os.MkdirTemp("", "sailplane-compatibility-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	l.say("build sailplane")
-	if err := script.Build(ctx, l.root, dir); err != nil {
-		return nil, err
-	}
 	var results []result
 	for _, p := range chosen {
-		r := result{program: p}
-		if r.steps, err = p.steps(l.root); err != nil {
+		steps, err := p.steps(l.root)
+		if err != nil {
 			return nil, err
 		}
+		r := result{program: p, steps: steps}
 		if err := l.try(ctx, p); err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
