@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -59,15 +58,16 @@ func (a Admin) Issue(l Login) (kubeconfig []byte, end time.Time, err error) {
 	}
 	config := id.Kubeconfig(l.Server, "")
 	if l.CAFile != "" {
-		text, err := os.ReadFile(l.CAFile)
-		if err == nil {
-			_, err = certutil.ParseCertsPEM(text)
+		certs, err := certutil.CertsFromFile(l.CAFile)
+		if err != nil {
+			return nil, end, fmt.Errorf("field CAFile: %w", err)
 		}
+		further, err := certutil.EncodeCertificates(certs...) // and not a key that the file has as well
 		if err != nil {
 			return nil, end, fmt.Errorf("field CAFile: %s: %w", l.CAFile, err)
 		}
 		for _, cluster := range config.Clusters {
-			cluster.CertificateAuthorityData = slices.Concat(bytes.TrimSpace(cluster.CertificateAuthorityData), []byte("\n"), text)
+			cluster.CertificateAuthorityData = slices.Concat(bytes.TrimSpace(cluster.CertificateAuthorityData), []byte("\n"), further)
 		}
 	}
 	kubeconfig, err = clientcmd.Write(*config)

@@ -84,6 +84,10 @@ func TestLazyInformerIsCutOff(t *testing.T) {
 				WatchFuncWithContext: lazy.watch,
 			}
 			informer := cache.NewSharedIndexInformerWithOptions(lw, &corev1.Secret{}, cache.SharedIndexInformerOptions{})
+			added := make(chan struct{}, 100)
+			if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(any) { added <- struct{}{} }}); err != nil {
+				t.Fatal(err)
+			}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
 			go func() { defer close(ended); informer.RunWithContext(ctx) }()
@@ -92,8 +96,11 @@ func TestLazyInformerIsCutOff(t *testing.T) {
 				t.Fatalf("without a write there are %d objects", len(informer.GetStore().List()))
 			}
 			close(written)
-			for end := time.Now().Add(time.Minute); len(informer.GetStore().List()) < len(server.all); time.Sleep(time.Millisecond) {
-				if time.Now().After(end) {
+			late := time.After(time.Minute)
+			for len(informer.GetStore().List()) < len(server.all) {
+				select {
+				case <-added:
+				case <-late:
 					t.Fatalf("after a minute the informer has %v", informer.GetStore().ListKeys())
 				}
 			}

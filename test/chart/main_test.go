@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
-	"k8s.io/component-base/cli"
-	"k8s.io/kubectl/pkg/cmd"
-	"k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/sailplane-dev/sailplane/test/script"
 )
 
 // patience is how long is waited for what takes moments, on a machine busy with all tests at once.
@@ -22,14 +21,7 @@ const patience = 2 * time.Minute
 var sailplane, helmProgram string
 
 func TestMain(m *testing.M) {
-	testscript.Main(&suite{m}, map[string]func(){"kubectl": kubectl})
-}
-
-// kubectl is cmd/kubectl of Kubernetes, which this binary is when it is called so.
-func kubectl() {
-	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
-		util.CheckErr(err)
-	}
+	testscript.Main(&suite{m}, map[string]func(){"kubectl": script.Kubectl})
 }
 
 // suite runs the tests with both programs built, and kubectl on PATH.
