@@ -5,8 +5,10 @@
 # make bench     measure, beside kube-apiserver, and write docs/performance; takes hours of a quiet machine
 # make compatibility  run real programs against the server, and write docs/compatibility.md; builds them, for an hour
 # make soak      1,000 rounds of faults for each storage, in .soak/; takes hours, and goes on where it was stopped
+# make fuzz      10,000,000 damaged requests, in .fuzz/; takes hours, and goes on where it was stopped
+# make siege     attack a server, and measure what its other tenants notice; takes half an hour of a quiet machine
 # make generate  write the generated OpenAPI definitions again
-# make vuln      known vulnerabilities in what both modules use; needs the network
+# make vuln      known vulnerabilities in what both modules use; skipped where their database cannot be reached
 # make build     bin/sailplane
 # make release   archives of the binary, SBOMs and checksums in dist/; compiles for four platforms
 # make image     a container image of a release, with buildah
@@ -17,7 +19,7 @@
 # where concurrency lives. Every target shares the first; do not add flags
 # to one of them that change how packages are compiled (-trimpath, -tags, -gcflags).
 
-.PHONY: run build release image test test-library test-around test-race lint fmt bench compatibility soak generate vuln clean
+.PHONY: run build release image test test-library test-around test-race lint fmt bench compatibility soak siege fuzz generate vuln clean
 .NOTPARALLEL:
 
 export CGO_ENABLED ?= 0
@@ -36,7 +38,7 @@ FLAKY := bin/flaky-tests
 GOTEST := bin/gotest -gotestsum $(CURDIR)/$(GOTESTSUM) -flaky $(FLAKY)
 TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m -vet=off
 # A profile beside a main package would compile everything below it once more.
-test-library test-around test-race lint soak: export GOFLAGS := $(GOFLAGS) -pgo=off
+test-library test-around test-race lint soak siege fuzz: export GOFLAGS := $(GOFLAGS) -pgo=off
 # go test notices changed files in its own module only: the scripts and tests
 # around the library read those of the other one, so no result of theirs is kept.
 # Two packages run at once, in the order they are named in: what takes longest comes first.
@@ -142,16 +144,23 @@ compatibility:
 soak:
 	go -C test run ./faults/soak -rounds 1000 -dir ../.soak $(SOAK)
 
+# SIEGE has further flags, as in: make siege SIEGE="-storages memory -attacks 'bad keys'".
+siege:
+	go -C test run ./siege $(SIEGE)
+
+# FUZZ has further flags, as in: make fuzz FUZZ="-only 4711".
+fuzz:
+	go -C test run ./fuzz -dir ../.fuzz $(FUZZ)
+
 generate:
 	go run ./hack/openapi
 	go run ./hack/validation
 
-# The newest one: what it knows of the world is newer than any version pinned here.
-GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@latest
+# Its database is as new as the day; the program is not.
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 vuln:
-	$(call phase,vulnerabilities of the library,go run $(GOVULNCHECK) ./...)
-	$(call phase,vulnerabilities around the library,go -C test run $(GOVULNCHECK) ./...)
+	$(call phase,known vulnerabilities,go run ./hack/vuln -with $(GOVULNCHECK) . test)
 
 clean:
 	rm -rf bin dist

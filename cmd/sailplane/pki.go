@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
+	"math/big"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/client-go/tools/clientcmd"
 	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
@@ -31,7 +34,7 @@ func kubeconfigCommand() *cobra.Command {
 		Short: "Make a kubeconfig for a user",
 		Long: `Make a kubeconfig for a user, with a client certificate that the server's own
 authority signs. The server need not run. It is good for what roles allow the user
-and the groups, until it ends: nothing takes it back before, so keep it short.
+and the groups, until it ends, or until "sailplane pki revoke" takes it back.
 
   sailplane kubeconfig --user ann --group growers --for 8h > ann.kubeconfig`,
 		Args: cobra.NoArgs,
@@ -77,18 +80,20 @@ func pkiCommand() *cobra.Command {
 	s := &settings{}
 	c := &cobra.Command{
 		Use:   "pki",
-		Short: "Show the certificates of a server, and until when they are valid",
+		Short: "Show the certificates of a server and of its users, and until when they are valid",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, c, err := s.administrator()
 			if err != nil {
 				return err
 			}
-			all, err := admin.Certificates()
-			if err != nil {
+			all, err1 := admin.Certificates()
+			clients, err2 := admin.ClientCertificates()
+			if err := errors.Join(err1, err2); err != nil {
 				return err
 			}
-			return listCertificates(cmd.OutOrStdout(), all, c, time.Now())
+			now := time.Now()
+			return errors.Join(listCertificates(cmd.OutOrStdout(), all, c, now), listClients(cmd.OutOrStdout(), clients, now))
 		},
 	}
 	s.only(c, "data-dir", "kubeconfig", "tls-cert-file", "tls-sni-cert-key", "client-ca-file")
@@ -97,8 +102,8 @@ func pkiCommand() *cobra.Command {
 		Use:   "renew",
 		Short: "Issue the serving certificate and the administrator's again",
 		Long: `Issue the serving certificate and the administrator's again. A running server
-takes them within seconds, and connections stay open. A server renews them by itself
-30 days before they end.`,
+takes them within seconds, and connections stay open. A server renews them by itself: the
+serving certificate 30 days before it ends, the administrator's 10 days before.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			admin, _, err := renewing.administrator()
@@ -109,8 +114,67 @@ takes them within seconds, and connections stay open. A server renews them by it
 		},
 	}
 	renewing.only(renew, "data-dir", "kubeconfig")
-	c.AddCommand(renew)
+	c.AddCommand(renew, revokeCommand())
 	return c
+}
+
+func revokeCommand() *cobra.Command {
+	s := &settings{}
+	c := &cobra.Command{
+		Use:   "revoke SERIAL|FILE",
+		Short: "Take back the certificate of a user",
+		Long: `Take back a client certificate that the server's own authority signed: by its serial
+number, as "sailplane pki" shows it, or by a kubeconfig or a certificate file. A running
+server refuses it within seconds, also on open connections; watches end by themselves,
+within the hour. The list is revoked.crl in folder pki of the data directory.
+
+  sailplane pki revoke ann.kubeconfig`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			admin, _, err := s.administrator()
+			if err != nil {
+				return err
+			}
+			serial, err := serialOf(args[0])
+			if err != nil {
+				return misused(err)
+			}
+			if err := admin.Revoke(cmd.Context(), serial); err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "revoked %x\n", serial)
+			return err
+		},
+	}
+	s.only(c, "data-dir", "kubeconfig")
+	return c
+}
+
+// serialOf returns the serial number that an argument is, or that of the certificate in
+// the file that it names.
+func serialOf(arg string) (*big.Int, error) {
+	content, err := os.ReadFile(arg)
+	if errors.Is(err, fs.ErrNotExist) {
+		digits := strings.TrimPrefix(strings.ReplaceAll(arg, ":", ""), "0x")
+		serial, ok := new(big.Int).SetString(digits, 16)
+		if !ok || serial.Sign() < 0 {
+			return nil, fmt.Errorf("%q is no file, and no serial number in hexadecimal digits as \"sailplane pki\" shows it", arg)
+		}
+		return serial, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if config, err := clientcmd.Load(content); err == nil && config.Contexts[config.CurrentContext] != nil {
+		if user := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]; user != nil {
+			content = user.ClientCertificateData
+		}
+	}
+	certs, err := certutil.ParseCertsPEM(content)
+	if err != nil {
+		return nil, fmt.Errorf("%s: there is no client certificate in it: want a kubeconfig or a file in PEM: %w", arg, err)
+	}
+	return certs[0].SerialNumber, nil
 }
 
 // administrator returns the part with the server's authority.
@@ -152,6 +216,23 @@ func listCertificates(to io.Writer, own map[string]*x509.Certificate, c *config.
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", file, subject(cert), cert.Issuer.CommonName, cert.NotAfter.Format(time.DateOnly), left)
 	}
 	return errors.Join(append(errs, w.Flush())...)
+}
+
+// listClients prints whom the server's own authority lets in.
+func listClients(to io.Writer, clients []authn.ClientCertificate, now time.Time) error {
+	if len(clients) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(w, "\nSERIAL\tUSER\tUNTIL\tLEFT")
+	for _, c := range clients {
+		left := duration.HumanDuration(c.NotAfter.Sub(now))
+		if c.Revoked {
+			left = "revoked"
+		}
+		fmt.Fprintf(w, "%x\t%s\t%s\t%s\n", c.SerialNumber, subject(c.Certificate), c.NotAfter.Format(time.DateOnly), left)
+	}
+	return w.Flush()
 }
 
 // subject says what a certificate is for: its names, or its user and groups.

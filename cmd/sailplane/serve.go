@@ -33,7 +33,7 @@ const configVariable = "SAILPLANE_CONFIG"
 func (s *settings) flags(c *cobra.Command) {
 	s.register(c, config.Flags())
 	for name, words := range map[string][]string{
-		"webhook-deny": {"private"}, "resources": {"all", "standard"}, "log-format": {"text", "json"},
+		"webhook-deny": {"private"}, "webhook-allow": {"private"}, "resources": {"all", "standard"}, "log-format": {"text", "json"},
 		"authorization-mode": {server.ModeRBAC, server.ModeWebhook, server.ModeAlwaysAllow, server.ModeAlwaysDeny},
 		"storage": {
 			"memory", "sqlite:", "etcd:", "etcd+http://", "etcd+https://",

@@ -14,3 +14,8 @@ import (
 // crd.Definitions to them when authors of webhook configurations and CRDs must
 // not reach the network of the server: cloud metadata services are in them.
 func PrivateNetworks() []netip.Prefix { return dialing.PrivateNetworks() }
+
+// LinkLocal are the addresses that webhooks are never at, unless field Allow names them:
+// those of the host's links, 169.254.0.0/16 and fe80::/10, and those of metadata services
+// of clouds in other networks.
+func LinkLocal() []netip.Prefix { return dialing.LinkLocal() }

@@ -42,11 +42,13 @@ type ValidatingWebhooks struct {
 	ConfigFile string
 	// Deny are networks that webhooks may not be in. It is checked when a
 	// webhook is connected to, by the address its name resolves to; the failure
-	// policy says what follows. Empty: webhooks may be anywhere. See
-	// [PrivateNetworks]. With it, webhooks are reached without the proxy that the
+	// policy says what follows. [LinkLocal] is always in it. See [PrivateNetworks]
+	// for more. With a list, webhooks are reached without the proxy that the
 	// environment of the process may name. It is not for the addresses of
 	// services.Addresses.
 	Deny []netip.Prefix
+	// Allow are networks in denied ones that webhooks may be in. Empty: none.
+	Allow []netip.Prefix
 }
 
 // MutatingWebhooks is the part that calls mutating webhooks: it follows the
@@ -62,11 +64,13 @@ type MutatingWebhooks struct {
 	ConfigFile string
 	// Deny are networks that webhooks may not be in. It is checked when a
 	// webhook is connected to, by the address its name resolves to; the failure
-	// policy says what follows. Empty: webhooks may be anywhere. See
-	// [PrivateNetworks]. With it, webhooks are reached without the proxy that the
+	// policy says what follows. [LinkLocal] is always in it. See [PrivateNetworks]
+	// for more. With a list, webhooks are reached without the proxy that the
 	// environment of the process may name. It is not for the addresses of
 	// services.Addresses.
 	Deny []netip.Prefix
+	// Allow are networks in denied ones that webhooks may be in. Empty: none.
+	Allow []netip.Prefix
 }
 
 // PartName implements the name errors use.
@@ -77,7 +81,7 @@ func (MutatingWebhooks) PartName() string { return "admit.MutatingWebhooks" }
 
 // Install declares the admission plugin ValidatingAdmissionWebhook.
 func (w ValidatingWebhooks) Install(p *controlplane.Plan) error {
-	h := &hooks{Handler: handled(), kubeconfig: w.ConfigFile, dialer: dialing.New(w.Deny, p)}
+	h := &hooks{Handler: handled(), kubeconfig: w.ConfigFile, dialer: dialing.New(w.Deny, w.Allow, p)}
 	if err := h.dialer.Check(); err != nil {
 		return err
 	}
@@ -98,7 +102,7 @@ func (w ValidatingWebhooks) Install(p *controlplane.Plan) error {
 
 // Install declares the admission plugin MutatingAdmissionWebhook.
 func (w MutatingWebhooks) Install(p *controlplane.Plan) error {
-	h := &hooks{Handler: handled(), kubeconfig: w.ConfigFile, dialer: dialing.New(w.Deny, p)}
+	h := &hooks{Handler: handled(), kubeconfig: w.ConfigFile, dialer: dialing.New(w.Deny, w.Allow, p)}
 	if err := h.dialer.Check(); err != nil {
 		return err
 	}

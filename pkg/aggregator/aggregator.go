@@ -9,17 +9,15 @@ package aggregator
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
+	"net/netip"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
-	"k8s.io/client-go/util/connrotation"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
@@ -42,6 +40,13 @@ type APIServices struct {
 	// Services; otherwise remote APIServices stay as they are. The status keeps
 	// whether one was available, see [WasAvailable].
 	Available controlplane.WorkFunc
+	// Deny are networks that the servers of APIServices may not be in, checked on
+	// connecting to one. Those at which clouds have services for their machines, and
+	// other link-local ones (admit.LinkLocal), are always in it. It is not for the
+	// addresses of services.Addresses.
+	Deny []netip.Prefix
+	// Allow are networks in denied ones that servers may be in. Empty: none.
+	Allow []netip.Prefix
 }
 
 // PartName implements the name errors use.
@@ -49,12 +54,19 @@ func (APIServices) PartName() string { return "aggregator.APIServices" }
 
 // Install declares the aggregator above the groups.
 func (a APIServices) Install(p *controlplane.Plan) error {
-	r, check := newRegistration(), &availability{services: p}
+	connections := newConnections(a.Deny, a.Allow, p)
+	if err := connections.Check(); err != nil {
+		return err
+	}
+	r, check := newRegistration(), &availability{services: connections}
+	g := &guard{services: check}
 	p.Above("aggregator", func(plane *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
+		g.plane = plane
 		return link(plane, delegate, r, check)
 	})
 	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
 	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
+	p.Wrap(controlplane.Innermost, "what remote APIServices get", g.wrap)
 	p.Admit("remember available APIServices", rememberAvailable{})
 	available := a.Available
 	if available == nil {
@@ -93,12 +105,11 @@ func link(
 	// link.Start starts the informers and waits for them, so that the hooks'
 	// controllers find them synced.
 	generic.DisabledPostStartHooks.Insert("start-kube-aggregator-informers")
-	connections := connrotation.NewDialer((&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext)
 	config := aggregatorserver.Config{
 		GenericConfig: generic,
 		ExtraConfig: aggregatorserver.ExtraConfig{
 			ServiceResolver: check.services,
-			ProxyTransport:  &http.Transport{DialContext: connections.DialContext},
+			ProxyTransport:  &http.Transport{DialContext: check.services.DialContext},
 			// The stock check needs Services and EndpointSlices in the API: see availability.
 			DisableRemoteAvailableConditionController: true,
 		},
@@ -125,7 +136,7 @@ func link(
 		},
 		Stop: func() {
 			server.APIRegistrationInformers.Shutdown()
-			connections.CloseAll() // those to remote servers
+			check.services.CloseAll()
 		},
 		Definitions: func() (openapicommon.GetOpenAPIDefinitions, error) {
 			return generatedopenapi.GetOpenAPIDefinitions, nil

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,18 +41,13 @@ const (
 // availability asks the servers of remote APIServices for the discovery of their group
 // version, and keeps the condition Available, with the reasons of kube-aggregator.
 type availability struct {
-	services services
+	services *connections
 	remote   signal.Change // announced when a remote APIService is read or written
 
 	informer cache.SharedIndexInformer
 	lister   listers.APIServiceLister
 	client   *clientset.Clientset
-}
-
-// services is what a plan knows of Services.
-type services interface {
-	controlplane.ServiceResolver
-	ResolvesServices() bool
+	seen     sync.Map // names of APIServices that were remote
 }
 
 // remoteIndex has the remote APIServices.
@@ -63,6 +59,7 @@ func (a *availability) watch(services informers.APIServiceInformer) error {
 	a.informer, a.lister = services.Informer(), services.Lister()
 	return a.informer.AddIndexers(cache.Indexers{remoteIndex: func(o any) ([]string, error) {
 		if s, ok := o.(*apiregistrationv1.APIService); ok && s.Spec.Service != nil {
+			a.seen.Store(s.Name, true)
 			a.remote.Announce()
 			return []string{s.Name}, nil
 		}
@@ -184,7 +181,9 @@ func (a *availability) ask(ctx context.Context, s *apiregistrationv1.APIService)
 	// Of no weight without a certificate of a proxy, as with requests that are proxied.
 	transport.SetAuthProxyHeaders(r, "system:kube-aggregator", "", []string{"system:masters"}, nil)
 	// A connection of its own shows that the server still takes some.
-	way := &http.Transport{TLSClientConfig: config, DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment}
+	way := &http.Transport{
+		DialContext: a.services.DialContext, TLSClientConfig: config, DisableKeepAlives: true, Proxy: http.ProxyFromEnvironment,
+	}
 	response, err := way.RoundTrip(r)
 	if err != nil {
 		var broken *net.OpError

@@ -82,14 +82,26 @@ func (s strategy) Validate(ctx context.Context, obj runtime.Object) field.ErrorL
 	for _, check := range s.d.validateCreate {
 		errs = append(errs, check(ctx, obj)...)
 	}
-	return addRuleErrors(errs, s.Scheme.Validate(ctx, s.d.ruleOptions, obj))
+	return bound(addRuleErrors(errs, s.Scheme.Validate(ctx, s.d.ruleOptions, obj)))
 }
 
 // addRuleErrors adds the errors of rules that the types declare, whose validation
 // functions are in the scheme. It does not repeat errors that a check has found.
 func addRuleErrors(errs, found field.ErrorList) field.ErrorList {
+	if len(found) == 0 {
+		return errs
+	}
+	type place struct {
+		kind field.ErrorType
+		path string
+	}
+	known := map[place]bool{}
+	for _, err := range errs {
+		known[place{err.Type, err.Field}] = true
+	}
 	for _, err := range found {
-		if !slices.ContainsFunc(errs, func(e *field.Error) bool { return e.Type == err.Type && e.Field == err.Field }) {
+		if at := (place{err.Type, err.Field}); !known[at] {
+			known[at] = true
 			errs = append(errs, err)
 		}
 	}
@@ -107,7 +119,8 @@ func (s strategy) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 		errs = append(errs, check(ctx, obj, old)...)
 	}
 	found := s.Scheme.ValidateUpdate(ctx, s.d.ruleOptions, obj, old)
-	return addRuleErrors(errs, slices.DeleteFunc(found, func(err *field.Error) bool { return strings.HasPrefix(err.Field, "metadata.") }))
+	found = slices.DeleteFunc(found, func(err *field.Error) bool { return strings.HasPrefix(err.Field, "metadata.") })
+	return bound(addRuleErrors(errs, found))
 }
 
 func (s strategy) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {

@@ -10,13 +10,20 @@
 // A policy decides, rule by rule: the first that matches a request gives it a
 // level, and a request that none matches is not recorded. It is written in Go
 // (Policy) or in a file of kind Policy (PolicyFile); without either [Default]
-// holds: writes with their metadata and without their bodies. A policy that is
-// not valid, or a file with a field that does not exist, is an error of Build. The
-// file is followed: a change is in force within seconds, and one that cannot be
-// used is logged and changes nothing.
+// holds: writes, and reads of Secrets, with their metadata and without their bodies. A
+// policy that is not valid, or a file with a field that does not exist, is an error of
+// Build. The file is followed: a change is in force within seconds, and one that cannot
+// be used is logged and changes nothing.
 //
 // The requests of the server's own controllers are recorded as well, as those
 // of user system:apiserver.
+//
+// # What stays
+//
+// A log has a size, and what is new removes what is old. So events are cut (MaxEvent),
+// callers whom the server does not know have a budget (StrangerBytes), and nobody has
+// more of the log than is left for others (Keep). What is over that is counted in
+// summaries. A chain of hashes (Chain) shows what is missing.
 //
 // # When
 //

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 )
 
 // file is a log file that is renamed before it grows too large. It runs nothing
@@ -18,11 +20,23 @@ type file struct {
 	maxSize    int64
 	maxBackups int
 	maxAge     time.Duration
+	// chained has every line carry the hash of the one before, and encode is how the
+	// note of a mended line is written.
+	chained bool
+	encode  func(*auditinternal.Event) ([]byte, error)
 
-	mu     sync.Mutex
-	opened bool
-	out    *os.File // nil: it could not be opened again
-	size   int64
+	mu      sync.Mutex
+	opened  bool
+	out     *os.File // nil: it could not be opened again
+	size    int64
+	place   link     // of the last line, in a chain
+	backups []backup // newest first, as of the last rotation
+}
+
+// backup is a renamed file. Its newest event is of the time in its name.
+type backup struct {
+	name string
+	at   time.Time
 }
 
 const (
@@ -54,6 +68,55 @@ func (f *file) begin() error {
 		return errors.Join(fmt.Errorf("audit log: %w", err), out.Close())
 	}
 	f.out, f.size = out, info.Size()
+	if !info.Mode().IsRegular() {
+		return nil
+	}
+	if f.maxSize > 0 || f.chained {
+		f.backups, err = f.list()
+	}
+	if err == nil {
+		err = f.mend()
+	}
+	if err != nil {
+		f.out = nil
+		return errors.Join(err, out.Close())
+	}
+	return nil
+}
+
+// mend ends a last line that has no end, and finds the place of the chain. What was
+// not written to its end is followed by a line that says so.
+func (f *file) mend() error {
+	content, err := last(f.path)
+	if err != nil && f.chained {
+		return err
+	}
+	var note []byte
+	if len(content) > 0 && content[len(content)-1] != '\n' {
+		note = []byte("\n")
+	}
+	// A file that was just begun goes on from the line that was written last.
+	if f.chained && (len(content) > 0 || f.place.number == 0) {
+		place, torn, err := resume(f.path, f.backups)
+		if err != nil {
+			return err
+		}
+		f.place = place
+		if len(torn) > 0 {
+			line, err := f.encode(mended(torn, time.Now()))
+			if err != nil {
+				return fmt.Errorf("audit log %q: %w", f.path, err)
+			}
+			f.place.seal(line)
+			f.place = f.place.next(line)
+			note = append(note, line...)
+		}
+	}
+	n, err := f.out.Write(note)
+	f.size += int64(n)
+	if err != nil {
+		return fmt.Errorf("audit log: %w", err)
+	}
 	return nil
 }
 
@@ -88,9 +151,32 @@ func (f *file) Write(p []byte) (int, error) {
 	if f.out == nil {
 		return 0, late
 	}
+	if f.chained {
+		f.place.seal(p)
+	}
 	n, err := f.out.Write(p)
 	f.size += int64(n)
+	if err != nil { // a part of the line may be there: the next write mends it
+		err = errors.Join(err, f.out.Close())
+		f.out = nil
+	} else if f.chained {
+		f.place = f.place.next(p)
+	}
 	return n, errors.Join(err, late)
+}
+
+// room is how many bytes can be written before a renamed file goes that is younger
+// than keep.
+func (f *file) room(keep time.Duration, now time.Time) int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	young := 0
+	for _, b := range f.backups {
+		if now.Sub(b.at) < keep {
+			young++
+		}
+	}
+	return max(0, f.maxSize-f.size) + int64(max(0, f.maxBackups-young))*f.maxSize
 }
 
 // rotate renames the file and opens another. When the rename fails, the old file
@@ -98,13 +184,13 @@ func (f *file) Write(p []byte) (int, error) {
 func (f *file) rotate() error {
 	closed := f.out.Close()
 	f.out = nil
-	renamed := os.Rename(f.path, f.backup(time.Now()))
+	renamed := os.Rename(f.path, f.renamed(time.Now()))
 	return errors.Join(closed, renamed, f.begin(), f.prune(time.Now()))
 }
 
-// backup is the new name of the file. Its time moves on while a file of that name
+// renamed is the new name of the file. Its time moves on while a file of that name
 // exists, which a rename would replace.
-func (f *file) backup(now time.Time) string {
+func (f *file) renamed(now time.Time) string {
 	prefix, ext := f.parts()
 	for {
 		name := prefix + now.UTC().Format(stamp) + ext
@@ -121,34 +207,37 @@ func (f *file) parts() (prefix, ext string) {
 	return strings.TrimSuffix(f.path, ext) + "-", ext
 }
 
-// prune removes renamed files that are too many or too old.
-func (f *file) prune(now time.Time) error {
-	if f.maxBackups == 0 && f.maxAge == 0 {
-		return nil
-	}
+// list finds the renamed files, the newest first.
+func (f *file) list() ([]backup, error) {
 	prefix, ext := f.parts()
 	entries, err := os.ReadDir(filepath.Dir(f.path))
 	if err != nil {
-		return fmt.Errorf("audit log: %w", err)
+		return nil, fmt.Errorf("audit log: %w", err)
 	}
-	var backups []string
-	at := map[string]time.Time{}
+	var all []backup
 	for _, e := range entries {
 		name := filepath.Join(filepath.Dir(f.path), e.Name())
 		middle, ok := strings.CutPrefix(strings.TrimSuffix(name, ext), filepath.Clean(prefix))
-		when, err := time.Parse(stamp, middle)
+		at, err := time.Parse(stamp, middle)
 		if ok && err == nil && strings.HasSuffix(name, ext) {
-			backups = append(backups, name)
-			at[name] = when
+			all = append(all, backup{name, at})
 		}
 	}
-	slices.Sort(backups)
-	slices.Reverse(backups) // newest first
+	slices.SortFunc(all, func(a, b backup) int { return strings.Compare(b.name, a.name) })
+	return all, nil
+}
+
+// prune removes renamed files that are too many or too old.
+func (f *file) prune(now time.Time) error {
 	var errs []error
-	for i, name := range backups {
-		if f.maxBackups > 0 && i >= f.maxBackups || f.maxAge > 0 && now.Sub(at[name]) > f.maxAge {
-			errs = append(errs, os.Remove(name))
+	kept := f.backups[:0]
+	for i, b := range f.backups {
+		if f.maxBackups > 0 && i >= f.maxBackups || f.maxAge > 0 && now.Sub(b.at) > f.maxAge {
+			errs = append(errs, os.Remove(b.name))
+			continue
 		}
+		kept = append(kept, b)
 	}
+	f.backups = kept
 	return errors.Join(errs...)
 }

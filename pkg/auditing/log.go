@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
-	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 	"k8s.io/apiserver/plugin/pkg/audit/log"
 
@@ -43,6 +40,16 @@ type Log struct {
 	// Path is the file. It is created with mode 0600, and missing folders with
 	// 0700. "-" or empty: standard output.
 	Path string
+	// MaxEvent is how many bytes an event may have. Of a larger one the bodies are left
+	// out, then long fields are cut; its annotation audit.sailplane.dev/truncated names
+	// them and their bytes. At least 4 KiB. Empty: 8 KiB, and 100 KiB with bodies.
+	MaxEvent int
+	// StrangerBytes is how many bytes a day those may add together whom the server does
+	// not know: requests that are answered 401, and 403 for system:anonymous. More are
+	// counted, in a summary once a minute, and not written. [controlplane.Unlimited]:
+	// no bound. Empty: a hundredth of MaxSize*(MaxBackups+1); 10 MiB where that is not
+	// bounded.
+	StrangerBytes int64
 	// MaxSize is how many bytes the file may have: before it grows larger it is
 	// renamed, audit.log to audit-2006-01-02T15-04-05.000.log. Empty: it grows
 	// without bound.
@@ -51,6 +58,17 @@ type Log struct {
 	MaxBackups int
 	// MaxAge is how long renamed files are kept. Empty: for ever.
 	MaxAge time.Duration
+	// Keep is how long an event is kept where MaxBackups would remove it sooner. One user,
+	// or the service accounts of one namespace, may have as many bytes in the log as it
+	// has free: half of it alone, a third each if there are two. What they cause beyond
+	// that is counted, in a summary once a minute, and not written. A thousandth of the
+	// log is free for everybody, however full it is. MaxAge bounds it. Empty: no promise,
+	// the oldest file goes when there are too many.
+	Keep time.Duration
+	// Chain has each line carry its number and the SHA-256 of the line before, as the
+	// annotation audit.sailplane.dev/chain, over renamed files and restarts: [Verify]
+	// finds a line that was removed, changed or added. Only one server writes to Path.
+	Chain bool
 	// Format is JSON or Legacy. Empty: JSON.
 	Format Format
 	// Mode says whether requests wait for the file. Empty: Blocking.
@@ -71,21 +89,15 @@ func (l Log) Install(p *controlplane.Plan) error {
 			return err
 		}
 		// A file gains nothing from batches: the buffer only keeps requests from waiting.
-		b := mode.wrap(l.backend(format), buffered.BatchConfig{BufferSize: bufferSize, MaxBatchSize: 1})
+		b := mode.wrap(newBook(l, format), bound(l.MaxEvent), buffered.BatchConfig{BufferSize: bufferSize, MaxBatchSize: 1})
 		p.Audit(name, b, rules)
 		return nil
 	})
 	return errors.Join(mode.check(), l.check(format))
 }
 
-// backend is the back end without its mode.
-func (l Log) backend(format Format) audit.Backend {
-	if l.Path == "" || l.Path == "-" {
-		return written(os.Stdout, format)
-	}
-	f := &file{path: l.Path, maxSize: l.MaxSize, maxBackups: l.MaxBackups, maxAge: l.MaxAge}
-	return &logged{written(f, format), f}
-}
+// toStdout tells whether the log is standard output.
+func (l Log) toStdout() bool { return l.Path == "" || l.Path == "-" }
 
 // check refuses values without a meaning.
 func (l Log) check(format Format) error {
@@ -99,30 +111,12 @@ func (l Log) check(format Format) error {
 	if l.MaxSize == 0 && (l.MaxBackups > 0 || l.MaxAge > 0) {
 		errs = append(errs, errors.New("MaxBackups and MaxAge need MaxSize: set it, such as 100 << 20"))
 	}
-	return errors.Join(errs...)
-}
-
-// written is the published back end over a writer, which gets one write per event.
-func written(w io.Writer, format Format) audit.Backend {
-	return log.NewBackend(w, string(format), auditv1.SchemeGroupVersion)
-}
-
-// logged opens and closes the file of the published back end.
-type logged struct {
-	audit.Backend
-	file *file
-}
-
-// Run implements audit.Backend.
-func (l *logged) Run(stop <-chan struct{}) error {
-	if err := l.file.open(); err != nil {
-		return err
+	if l.Keep < 0 || l.StrangerBytes < controlplane.Unlimited {
+		errs = append(errs, fmt.Errorf("field Keep is %v, StrangerBytes %d: want 0 or more, or Unlimited", l.Keep, l.StrangerBytes))
 	}
-	return l.Backend.Run(stop)
-}
-
-// Shutdown implements audit.Backend.
-func (l *logged) Shutdown() {
-	l.Backend.Shutdown()
-	l.file.close()
+	if l.Chain && (format != JSON || l.toStdout()) {
+		errs = append(errs, fmt.Errorf("field Chain: is in a file of format %s only: set Path and Format, or leave Chain out", JSON))
+	}
+	errs = append(errs, bound(l.MaxEvent).check())
+	return errors.Join(errs...)
 }

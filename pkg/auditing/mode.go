@@ -21,7 +21,9 @@ const (
 	Blocking Mode = "blocking"
 	// BlockingStrict is Blocking, and refuses a request whose event of the stage
 	// RequestReceived cannot be delivered. It needs a policy that records that
-	// stage; the default one does not.
+	// stage; the default one does not. An event that is over a budget of a Log cannot be
+	// delivered: its request is refused with 500 until there is room, and what would
+	// not be recorded is not done.
 	BlockingStrict Mode = "blocking-strict"
 )
 
@@ -38,10 +40,10 @@ func (m Mode) check() error {
 }
 
 // wrap delivers to a back end in this mode.
-func (m Mode) wrap(b audit.Backend, config buffered.BatchConfig) audit.Backend {
+func (m Mode) wrap(b audit.Backend, most bound, config buffered.BatchConfig) audit.Backend {
 	switch m {
 	case Batch:
-		return buffered.NewBackend(b, config)
+		return cutting{buffered.NewBackend(b, config), most}
 	case Blocking:
 		return lenient{b}
 	default:

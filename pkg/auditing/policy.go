@@ -11,16 +11,19 @@ import (
 	"k8s.io/apiserver/pkg/apis/audit/validation"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 // Default is the policy of parts that have none. It records, when a request is
 // answered, at level Metadata (user, verb, object, time and outcome; no body):
 // every write of an object and of a sub-resource (create, update, patch, delete,
-// deletecollection), reviews such as SubjectAccessReviews included.
+// deletecollection), reviews such as SubjectAccessReviews included, and every read of
+// Secrets (get, list, watch) but those of the server itself.
 //
-// It does not record reads and watches, health checks, discovery, OpenAPI and
+// It does not record other reads and watches, health checks, discovery, OpenAPI and
 // the renewal of Leases.
 func Default() *auditv1.Policy {
+	reads := []string{"get", "list", "watch"}
 	return &auditv1.Policy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: auditv1.SchemeGroupVersion.String(), Kind: "Policy"},
 		OmitStages: []auditv1.Stage{auditv1.StageRequestReceived},
@@ -31,6 +34,15 @@ func Default() *auditv1.Policy {
 			{Level: auditv1.LevelNone, Resources: []auditv1.GroupResources{
 				{Group: "coordination.k8s.io", Resources: []string{"leases"}},
 			}},
+			// The server's own clients. Another of both names may do everything anyway.
+			{
+				Level: auditv1.LevelNone, Verbs: reads,
+				Users: []string{user.APIServerUser}, UserGroups: []string{user.SystemPrivilegedGroup},
+			},
+			{
+				Level: auditv1.LevelMetadata, Verbs: reads,
+				Resources: []auditv1.GroupResources{{Resources: []string{"secrets", "secrets/*"}}},
+			},
 			{Level: auditv1.LevelMetadata, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"}},
 		},
 	}

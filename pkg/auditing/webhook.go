@@ -41,6 +41,8 @@ type Webhook struct {
 	// Mode says whether requests wait for the other server. Empty: Batch. With
 	// Blocking, each recorded request waits for all tries while the server is down.
 	Mode Mode
+	// MaxEvent is how many bytes an event may have, as that of [Log].
+	MaxEvent int
 	// BatchSize is how many events one request has at most. Empty: 400.
 	BatchSize int
 	// BatchWait is how long an event waits for others. Empty: 30 s.
@@ -72,11 +74,11 @@ func (w Webhook) Install(p *controlplane.Plan) error {
 		if err := errors.Join(err, err2); err != nil {
 			return err
 		}
-		b.deliver(mode, size, pause)
+		b.deliver(mode, bound(w.MaxEvent), buffered.BatchConfig{MaxBatchSize: size, MaxBatchWait: pause})
 		p.Audit(name, b, rules)
 		return nil
 	})
-	return errors.Join(mode.check(), err, err2, err3)
+	return errors.Join(mode.check(), bound(w.MaxEvent).check(), err, err2, err3)
 }
 
 // sender makes the client.
@@ -110,11 +112,10 @@ type sender struct {
 
 // deliver makes the back end. The rate is that of kube-apiserver: it bounds the
 // requests to the other server.
-func (s *sender) deliver(mode Mode, size int, pause time.Duration) {
-	s.Backend = mode.wrap(&sink{s.client, s.ended}, buffered.BatchConfig{
-		BufferSize: bufferSize, MaxBatchSize: size, MaxBatchWait: pause,
-		ThrottleEnable: true, ThrottleQPS: 10, ThrottleBurst: 15, AsyncDelegate: true,
-	})
+func (s *sender) deliver(mode Mode, most bound, config buffered.BatchConfig) {
+	config.BufferSize, config.AsyncDelegate = bufferSize, true
+	config.ThrottleEnable, config.ThrottleQPS, config.ThrottleBurst = true, 10, 15
+	s.Backend = mode.wrap(cutting{&sink{s.client, s.ended}, most}, most, config)
 }
 
 // Shutdown implements audit.Backend.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
+	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 )
 
 // TestShutdownGivesUp has a server stop whose webhook is down and would be tried
@@ -33,7 +34,7 @@ func TestShutdownGivesUp(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.deliver(mode, 1, time.Hour)
+			s.deliver(mode, 0, buffered.BatchConfig{MaxBatchSize: 1, MaxBatchWait: time.Hour})
 			stop := make(chan struct{})
 			if err := s.Run(stop); err != nil {
 				t.Fatal(err)

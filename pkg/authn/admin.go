@@ -19,12 +19,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"sync/atomic"
 	"time"
-
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/request/x509"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
@@ -34,7 +30,11 @@ import (
 // Admin gives the server a certificate authority of its own, a serving
 // certificate signed by it, and one administrator who logs in with a client
 // certificate. All keys are ECDSA P-256 and kept in files of mode 0600.
-// While the server runs, it renews certificates 30 days before they expire.
+// While the server runs, it renews the serving certificate 30 days before it expires, and
+// the administrator's when a third of its lifetime is left; the kubeconfig has it at once.
+//
+// A certificate that the authority signed is refused within seconds after Revoke or
+// "sailplane pki revoke", also on open connections. The file revoked.crl in Dir has the list.
 //
 // To change the authority, append the new one to ca.crt and give that to all
 // clients (the kubeconfig has it at once); then put it first, with its key in
@@ -58,6 +58,9 @@ type Admin struct {
 	// Groups are the administrator's groups. Empty: system:masters, which may
 	// do everything.
 	Groups []string
+	// Lifetime is how long the administrator's certificate is valid, an hour or more. A copy
+	// of the kubeconfig ends with it. Empty: 30 days.
+	Lifetime time.Duration
 }
 
 // PartName implements the name errors use.
@@ -73,6 +76,9 @@ func (a Admin) InstallServer(p *controlplane.ServerPlan) error {
 			return fmt.Errorf("field Address: %w", err)
 		}
 	}
+	if a.Lifetime != 0 && a.Lifetime < time.Hour {
+		return fmt.Errorf("field Lifetime: %v: want an hour or more", a.Lifetime)
+	}
 	a.Dir = a.dir()
 	i := &identity{
 		Admin:    a,
@@ -86,8 +92,10 @@ func (a Admin) InstallServer(p *controlplane.ServerPlan) error {
 		}
 		return controlplane.Identity{Serving: i.serving, ClientCA: i.clientCA, ServingCA: i.clientCA}, nil
 	})
+	// Without a listener there are no authorities, and nobody is known.
+	known := i.clientCA.clients(nil, nil)
 	p.EachPlane(func(p *controlplane.Plan) {
-		p.Authenticate("client certificate", authenticator.RequestFunc(i.authenticate))
+		p.Authenticate("client certificate", known)
 	})
 	p.Work(controlplane.Work{Name: "certificates", Start: i.start, Run: i.follow})
 	return nil
@@ -99,13 +107,7 @@ type identity struct {
 	addr     net.Addr
 	serving  *certificate
 	clientCA *authority
-	now      atomic.Pointer[loaded]
-}
-
-// loaded is an identity in use.
-type loaded struct {
-	identity     *pki.Identity
-	certificates authenticator.Request
+	now      atomic.Pointer[pki.Identity]
 }
 
 // load puts the files of the folder into effect, and makes those it lacks.
@@ -115,7 +117,7 @@ func (i *identity) load(ctx context.Context) error {
 		return err
 	}
 	next, err := pki.Dir(i.Dir).Load(ctx, pki.Request{
-		Hosts: append(endpoint.Hosts, i.Hosts...), User: i.User, Groups: i.Groups,
+		Hosts: append(endpoint.Hosts, i.Hosts...), User: i.User, Groups: i.Groups, Lifetime: i.Lifetime,
 	})
 	if err != nil {
 		return err
@@ -128,22 +130,15 @@ func (i *identity) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", i.serving.name, err)
 	}
-	if err := errors.Join(i.clientCA.use(ctx, ca), i.serving.use(ctx, serving)); err != nil {
+	revoked, err := pki.ParseLists(next.Revoked)
+	if err != nil {
 		return err
 	}
-	i.now.Store(&loaded{
-		identity:     next,
-		certificates: remember(x509.NewDynamic(i.clientCA.VerifyOptions, x509.CommonNameUserConversion)),
-	})
-	return nil
-}
-
-func (i *identity) authenticate(req *http.Request) (*authenticator.Response, bool, error) {
-	l := i.now.Load()
-	if l == nil {
-		return nil, false, nil // not listening: no client can present a certificate
+	if err := errors.Join(i.clientCA.use(ctx, ca), i.clientCA.revoke(ctx, revoked), i.serving.use(ctx, serving)); err != nil {
+		return err
 	}
-	return l.certificates.AuthenticateRequest(req)
+	i.now.Store(next)
+	return nil
 }
 
 // start writes the kubeconfig once the server is ready.
@@ -169,7 +164,7 @@ func (i *identity) writeKubeconfig() error {
 			return fmt.Errorf("field Address: %w", err)
 		}
 	}
-	return pki.WriteKubeconfig(i.Kubeconfig, l.identity.Kubeconfig(url, ""))
+	return pki.WriteKubeconfig(i.Kubeconfig, l.Kubeconfig(url, ""))
 }
 
 // follow reloads the folder when its certificates change or are due for renewal,
@@ -195,7 +190,7 @@ func (i *identity) follow(ctx context.Context, _ *controlplane.Plane) error {
 // state changes when the folder must be reloaded.
 func (i *identity) state(dir string) ([]byte, error) {
 	state, err := pki.Dir(dir).State()
-	if time.Now().After(i.now.Load().identity.NotAfter.Add(-pki.RenewBefore)) {
+	if time.Now().After(i.now.Load().Renew) {
 		state = append(state, "due"...)
 	}
 	return state, err

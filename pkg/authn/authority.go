@@ -3,12 +3,16 @@ package authn
 import (
 	"context"
 	"crypto/x509"
+	"net/http"
 	"sync/atomic"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+	certutil "k8s.io/client-go/util/cert"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
 // authority is the current certificate authorities of a file. It is empty until a
@@ -16,7 +20,28 @@ import (
 type authority struct {
 	what, file string
 	now        atomic.Pointer[dynamiccertificates.CAContentProvider]
+	lists      atomic.Pointer[[]*x509.RevocationList]
 	notifier
+}
+
+// remembered remembers what an authenticator says of the certificates of the
+// authorities. Answers end with the authorities and the revocations they are based on.
+func (a *authority) remembered(asked func(pki.Revocations) authenticator.Request) authenticator.Request {
+	var known atomic.Pointer[verified]
+	forget := func() {
+		// Contents were checked when they came into effect. Without any there are no certificates.
+		certs := a.certificates()
+		var revoked pki.Revocations
+		if lists := a.lists.Load(); lists != nil {
+			revoked, _ = pki.RevokedBy(*lists, certs)
+		}
+		known.Store(remember(asked(revoked), certs))
+	}
+	forget()
+	a.AddListener(listener(forget))
+	return authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		return known.Load().AuthenticateRequest(req)
+	})
 }
 
 // An authority can say which client certificates a listener asks for.
@@ -56,6 +81,22 @@ func followed[T any](
 
 func (a *authority) parse(content []byte) (dynamiccertificates.CAContentProvider, error) {
 	return dynamiccertificates.NewStaticCAContent(a.Name(), content)
+}
+
+// certificates are those of the authorities, none before there is content.
+func (a *authority) certificates() []*x509.Certificate {
+	certs, _ := certutil.ParseCertsPEM(a.CurrentCABundleContent())
+	return certs
+}
+
+// revoke puts revocation lists into effect.
+func (a *authority) revoke(_ context.Context, lists []*x509.RevocationList) error {
+	if _, err := pki.RevokedBy(lists, a.certificates()); err != nil {
+		return err
+	}
+	a.lists.Store(&lists)
+	a.notify()
+	return nil
 }
 
 func (a *authority) use(_ context.Context, next dynamiccertificates.CAContentProvider) error {

@@ -2,18 +2,18 @@ package authn
 
 import (
 	"errors"
-	"net/http"
-	"sync/atomic"
-
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authentication/request/x509"
+	"slices"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
+	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
 // ClientCA recognises callers by client certificates that authorities in a file
 // signed: the common name is the user, the organizations are the groups. That
-// includes system:masters: an authority can give every permission. The part that
+// includes system:masters: an authority can give every permission, unless Groups says
+// otherwise. Set it if others than administrators decide what the authority signs. The part that
 // brings the server's identity, such as [Admin], makes the listener ask for
 // certificates; a listener of your own must ask for them and pass on the
 // connection's.
@@ -22,6 +22,19 @@ type ClientCA struct {
 	// effect within seconds, also for open connections; a file that cannot be
 	// used changes nothing and is logged. Required.
 	File string
+	// Users are the users that the authorities may name: names, or the beginning of names
+	// and "*". Names that begin with "system:" need a pattern that begins so. Who is another
+	// user is refused. Empty: all, "system:" or not.
+	Users []string
+	// Groups are the groups that the authorities may name, with patterns as Users;
+	// system:masters, which may do everything, needs its whole name. Who has another group,
+	// too, is refused. []string{"*"} allows all but those of the system. Empty: all.
+	Groups []string
+	// RevokedFile has certificate revocation lists of the authorities, PEM encoded (RFC
+	// 5280), as "openssl ca -gencrl" writes them. What they list is refused. It is followed as
+	// File is, and may be empty. Lists of other authorities have no effect, and lists do not
+	// end. Optional.
+	RevokedFile string
 }
 
 // PartName implements the name errors use.
@@ -36,19 +49,25 @@ func (c ClientCA) InstallServer(p *controlplane.ServerPlan) error {
 		return errors.New("field File: is empty: name a PEM file with the authorities' certificates")
 	}
 	a := &authority{what: "client certificate authorities", file: c.File}
-	var known atomic.Pointer[authenticator.Request]
-	// Remembered answers end with the authorities they are based on.
-	forget := func() {
-		next := remember(x509.NewDynamic(a.VerifyOptions, x509.CommonNameUserConversion))
-		known.Store(&next)
+	if err := errors.Join(check.Patterns("Users", c.Users), check.Patterns("Groups", c.Groups)); err != nil {
+		return err
 	}
-	forget()
-	a.AddListener(listener(forget))
+	known := a.clients(patterns(c.Users), patterns(c.Groups))
 	a.install(p, "field File")
+	if c.RevokedFile != "" {
+		source := follow.Source{What: "revoked client certificates", File: c.RevokedFile}
+		followed(p.Root(), "field RevokedFile", source, pki.ParseLists, a.revoke)
+	}
 	p.EachPlane(func(p *controlplane.Plan) {
-		p.Authenticate(a.Name(), authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
-			return (*known.Load()).AuthenticateRequest(req)
-		}))
+		p.Authenticate(a.Name(), known)
 	})
 	return nil
+}
+
+// patterns are those of a field, nil where it is empty.
+func patterns(field []string) []string {
+	if len(field) == 0 {
+		return nil
+	}
+	return slices.Clone(field)
 }

@@ -2,10 +2,13 @@ package authn
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
+	"math/big"
 	"path/filepath"
 	"slices"
 	"time"
@@ -23,7 +26,7 @@ type Login struct {
 	// Groups are the groups the user is in. Empty: none.
 	Groups []string
 	// Lifetime is how long the certificate is valid, at most as long as that of its
-	// authority. Nothing ends it before. Empty: 8 hours.
+	// authority. [Admin.Revoke] ends it before. Empty: 8 hours.
 	Lifetime time.Duration
 	// Server is the URL of the server. Empty: that of the administrator's kubeconfig.
 	Server string
@@ -35,8 +38,8 @@ type Login struct {
 const defaultLifetime = 8 * time.Hour
 
 // Issue returns a kubeconfig with a client certificate of the authority in Dir, and
-// when it ends. The server need not run. Nothing is kept of it: who has the
-// kubeconfig is the user until it ends.
+// when it ends. The server need not run. Its key is kept nowhere: who has the
+// kubeconfig is the user, until it ends or is revoked.
 func (a Admin) Issue(l Login) (kubeconfig []byte, end time.Time, err error) {
 	if l.User == "" {
 		return nil, end, errors.New("field User: is empty: name the user")
@@ -52,7 +55,7 @@ func (a Admin) Issue(l Login) (kubeconfig []byte, end time.Time, err error) {
 			return nil, end, fmt.Errorf("field Server: is empty, and %w", err)
 		}
 	}
-	id, err := pki.Dir(a.dir()).Issue(pki.Request{User: l.User, Groups: l.Groups}, l.Lifetime)
+	id, err := a.issue(pki.Request{User: l.User, Groups: l.Groups, Lifetime: l.Lifetime})
 	if err != nil {
 		return nil, end, err
 	}
@@ -89,7 +92,56 @@ func (a Admin) server() (string, error) {
 // Renew issues the serving certificate and the administrator's again. A running server
 // takes them within seconds, and connections stay open. Clients know the authority,
 // which stays.
-func (a Admin) Renew(ctx context.Context) error { return pki.Dir(a.dir()).Renew(ctx) }
+func (a Admin) Renew(ctx context.Context) error {
+	return pki.Dir(a.dir()).Renew(ctx, cmp.Or(a.Lifetime, pki.DefaultLifetime))
+}
+
+// issueTimeout is how long Issue waits for another process that is busy with the folder.
+const issueTimeout = time.Minute
+
+func (a Admin) issue(req pki.Request) (*pki.Identity, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), issueTimeout)
+	defer cancel()
+	return pki.Dir(a.dir()).Issue(ctx, req)
+}
+
+// Revoke ends the certificate with a serial number before its time, whether Issue made
+// it, or it is one of the administrator's, who gets another. A running server refuses it
+// within seconds. Requests that run, such as watches, end by themselves.
+func (a Admin) Revoke(ctx context.Context, serial *big.Int) error {
+	return pki.Dir(a.dir()).Revoke(ctx, serial)
+}
+
+// ClientCertificate is a certificate that the authority in Dir signed for a client.
+type ClientCertificate struct {
+	*x509.Certificate
+	// Revoked says that it is refused although it has not ended.
+	Revoked bool
+}
+
+// ClientCertificates are that of the administrator and those that Issue made, as long as
+// they are valid.
+func (a Admin) ClientCertificates() ([]ClientCertificate, error) {
+	dir := pki.Dir(a.dir())
+	all, err1 := dir.Certificates()
+	issued, err2 := dir.Issued()
+	revoked, err3 := dir.Revoked()
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	for _, file := range slices.Sorted(maps.Keys(all)) {
+		if slices.Contains(all[file].ExtKeyUsage, x509.ExtKeyUsageClientAuth) {
+			issued = slices.Insert(issued, 0, all[file])
+		}
+	}
+	var valid []ClientCertificate
+	for _, cert := range issued {
+		if time.Now().Before(cert.NotAfter) {
+			valid = append(valid, ClientCertificate{Certificate: cert, Revoked: revoked.Has(cert)})
+		}
+	}
+	return valid, nil
+}
 
 // Certificates are those in Dir, by the path of their file.
 func (a Admin) Certificates() (map[string]*x509.Certificate, error) {

@@ -7,9 +7,12 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
+	"k8s.io/apiserver/pkg/authentication/request/x509"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
 // Proxy recognises callers by headers of a proxy that authenticated them and
@@ -64,8 +67,16 @@ func (x Proxy) InstallServer(p *controlplane.ServerPlan) error {
 	}
 	a := &authority{what: "proxy certificate authorities", file: x.ClientCAFile}
 	a.install(p, "field ClientCAFile")
-	believe := headerrequest.NewDynamicVerifyOptionsSecure(a.VerifyOptions,
-		headerrequest.StaticStringSlice(slices.Clone(x.AllowedNames)), names, uids, groups, extra)
+	verify := x509.NewDynamicCAVerifier(a.VerifyOptions, authenticator.RequestFunc(accept),
+		x509.StaticStringSlice(slices.Clone(x.AllowedNames)))
+	proxies := a.remembered(func(pki.Revocations) authenticator.Request { return verify })
+	told := headerrequest.NewDynamic(names, uids, groups, extra)
+	believe := authenticator.RequestFunc(func(req *http.Request) (*authenticator.Response, bool, error) {
+		if _, ok, err := proxies.AuthenticateRequest(req); !ok || err != nil {
+			return nil, false, err
+		}
+		return told.AuthenticateRequest(req)
+	})
 	// Upstream drops the headers with the usual names only.
 	drop := func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -78,6 +89,12 @@ func (x Proxy) InstallServer(p *controlplane.ServerPlan) error {
 		p.Wrap(controlplane.AfterAuthentication, "drop headers of "+a.Name(), drop)
 	})
 	return nil
+}
+
+// accept is asked about proxies whose certificate was verified. Whom they name is
+// another in each request.
+func accept(*http.Request) (*authenticator.Response, bool, error) {
+	return &authenticator.Response{}, true, nil
 }
 
 // headers are the values of a field, or its default when it is empty.

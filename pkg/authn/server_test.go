@@ -204,7 +204,7 @@ func newCAUntil(t *testing.T, until time.Time) *ca {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test ca " + rand.Text()},
 		NotBefore: past(), NotAfter: until,
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
@@ -237,7 +237,8 @@ func (c *ca) sign(t *testing.T, until time.Time, name string, groups ...string) 
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name, Organization: groups},
+		// Package x509 picks a serial number.
+		Subject:   pkix.Name{CommonName: name, Organization: groups},
 		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
@@ -260,6 +261,8 @@ func TestFields(t *testing.T) {
 	}{
 		"tokens":            {"there is no default file", authn.Tokens{}, `part "authn.Tokens": field File: is empty`},
 		"client ca":         {"there is no default file", authn.ClientCA{}, `part "authn.ClientCA": field File: is empty`},
+		"client ca groups":  {"a star stands at the end", authn.ClientCA{File: "x", Groups: []string{"*a"}}, `field Groups[0]: "*a": want a name, or the beginning`},
+		"admin lifetime":    {"it would be renewed all the time", authn.Admin{Lifetime: time.Minute}, `field Lifetime: 1m0s: want an hour or more`},
 		"serving":           {"there is no default file", authn.ServingCertificate{CertFile: "x"}, `fields CertFile and KeyFile: one is empty`},
 		"proxy":             {"whoever proves nothing is no proxy", authn.Proxy{}, `part "authn.Proxy": field ClientCAFile: is empty`},
 		"proxy names":       {"an empty name would match", authn.Proxy{ClientCAFile: "x", AllowedNames: []string{""}}, `field AllowedNames: a name is empty`},

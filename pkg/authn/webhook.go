@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/connrotation"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 )
 
 // webhookCacheTTL is kube-apiserver's --authentication-token-webhook-cache-ttl.
@@ -88,6 +89,7 @@ func (w Webhook) open(dialer *connrotation.Dialer) (authenticator.Token, error) 
 	if err != nil {
 		return nil, err
 	}
+	config.Wrap(dialing.WithoutRedirects) // they would take tokens elsewhere
 	reviewer, err := plugin.New(config, "v1", nil, *plugin.DefaultRetryBackoff())
 	if err != nil {
 		return nil, err

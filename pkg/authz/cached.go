@@ -29,13 +29,21 @@ type cached struct {
 var _ rbac.Reader = &cached{}
 
 // newCached starts the informers, which end with the context, and returns when
-// they are synced.
-func newCached(ctx context.Context, factory informers.SharedInformerFactory) (*cached, error) {
+// they are synced. It calls changed while an object is being changed.
+func newCached(ctx context.Context, factory informers.SharedInformerFactory, changed func()) (*cached, error) {
 	of := factory.Rbac().V1()
 	namespaced, whole := of.RoleBindings().Informer(), of.ClusterRoleBindings().Informer()
 	for _, bindings := range []cache.SharedIndexInformer{namespaced, whole} {
 		if err := bindings.AddIndexers(cache.Indexers{bySubject: subjects}); err != nil {
 			return nil, fmt.Errorf("index bindings by subject: %w", err)
+		}
+	}
+	// An index is told of every change, and unlike a handler it needs no goroutine. Who
+	// reads the informer then waits until the object is changed.
+	told := cache.Indexers{"changes": func(any) ([]string, error) { changed(); return nil, nil }}
+	for _, all := range []cache.SharedIndexInformer{namespaced, whole, of.Roles().Informer(), of.ClusterRoles().Informer()} {
+		if err := all.AddIndexers(told); err != nil {
+			return nil, fmt.Errorf("follow roles and bindings: %w", err)
 		}
 	}
 	c := &cached{

@@ -57,7 +57,7 @@ func (c Config) Install(p *controlplane.Plan) error {
 
 // declare declares the authorizer, and what its entries need.
 func (c Config) declare(p *controlplane.Plan) error {
-	f := &followed{file: c.ConfigFile, dialer: newDialer(nil)}
+	f := &followed{file: c.ConfigFile, dialer: newDialer(nil), changed: p.RulesChanged}
 	file := &follow.File{Source: f.source(c.Read)}
 	entries, err := follow.Parse("field ConfigFile", file.Source, parse)
 	if err != nil {

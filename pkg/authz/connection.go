@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
 
@@ -37,6 +38,7 @@ func (c connection) open(dialer *connrotation.Dialer) (countedWithRules, error) 
 	config.Timeout = c.timeout
 	// Requests are limited before they are authorized.
 	config.QPS = -1
+	config.Wrap(dialing.WithoutRedirects)
 	a, err := plugin.New(config, c.version, c.authorized, c.unauthorized, *plugin.DefaultRetryBackoff(), c.onError,
 		c.conditions, c.name, newMeasured(), compilerOf(c.conditions))
 	if err != nil {

@@ -25,6 +25,8 @@ type followed struct {
 	roles  *roles // nil: the configuration that was built has no RBAC
 	dialer *connrotation.Dialer
 	begun  bool // something is in force
+	// changed is told of another configuration.
+	changed func()
 }
 
 // source is the file, which this plane follows.
@@ -64,6 +66,9 @@ func (f *followed) apply(content []byte) error {
 		return fmt.Errorf("%s: %w", f.file, err)
 	}
 	f.known.Store(&next)
+	if f.changed != nil {
+		f.changed()
+	}
 	return nil
 }
 

@@ -38,14 +38,15 @@ func (RBAC) Install(p *controlplane.Plan) error {
 
 // newRoles declares what the authorizer needs. A plane has one.
 func newRoles(p *controlplane.Plan) (*roles, error) {
-	r := &roles{}
+	r := &roles{changed: p.RulesChanged}
 	p.Work(controlplane.Work{Name: "clusterrole-aggregation", Start: r.start, Run: r.aggregate, Elected: true})
 	return r, p.Include(builtinrbac.All())
 }
 
 // roles is the authorizer of one plane.
 type roles struct {
-	cache *cached
+	changed func()
+	cache   *cached
 	// authorizer is nil until the caches are filled.
 	authorizer atomic.Pointer[rbac.Authorizer]
 }
@@ -58,7 +59,7 @@ var (
 // start fills the caches, which are kept up to date until the context ends, and
 // brings the default roles up to date.
 func (r *roles) start(ctx context.Context, plane *controlplane.Plane) error {
-	cache, err := newCached(ctx, plane.Informers())
+	cache, err := newCached(ctx, plane.Informers(), r.changed)
 	if err != nil {
 		return err
 	}

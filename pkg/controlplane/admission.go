@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/initializer"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -35,7 +36,7 @@ func (p *Plane) admission(client kubernetes.Interface, authorizer authorizer.Aut
 		}
 		chain = append(chain, a.value)
 	}
-	return reinvoking{admission.NewChainHandler(chain...)}, errors.Join(errs...)
+	return reasoned{reinvoking{admission.NewChainHandler(chain...)}}, errors.Join(errs...)
 }
 
 // plugins is a chain of admission plugins.
@@ -62,4 +63,29 @@ func (r reinvoking) Admit(ctx context.Context, a admission.Attributes, o admissi
 	}
 	again.SetIsReinvoke()
 	return r.plugins.Admit(ctx, a, o)
+}
+
+// reasoned gives errors of plugins a reason: one without is not the client's.
+type reasoned struct{ plugins }
+
+// Admit implements admission.MutationInterface.
+func (r reasoned) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	return withReason(r.plugins.Admit(ctx, a, o))
+}
+
+// Validate implements admission.ValidationInterface.
+func (r reasoned) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	return withReason(r.plugins.Validate(ctx, a, o))
+}
+
+// withReason is an error as upstream's handlers answer it, as an InternalError if it has
+// no reason.
+func withReason(err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, known := err.(apierrors.APIStatus); known { // as upstream: a wrapped one is not looked at
+		return err
+	}
+	return apierrors.NewInternalError(err)
 }

@@ -2,10 +2,13 @@ package controlplane
 
 import (
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"sync"
+	"time"
 
+	utilwaitgroup "k8s.io/apimachinery/pkg/util/waitgroup"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -44,6 +47,9 @@ type recorder struct {
 	running []audit.Backend
 	ended   chan struct{}
 	end     sync.Once
+	// requests have events to come. One that was cancelled is answered before its
+	// handler has ended, and nothing else waits for that.
+	requests utilwaitgroup.SafeWaitGroup
 }
 
 // startRecorder runs the back ends. After an error none runs.
@@ -59,9 +65,30 @@ func startRecorder(outlets []named[outlet]) (*recorder, error) {
 	return r, nil
 }
 
+// awaited has stop wait for the requests of a handler.
+func (r *recorder) awaited(h http.Handler) http.Handler {
+	if r == nil || len(r.outlets) == 0 {
+		return h
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if r.requests.Add(1) == nil {
+			defer r.requests.Done()
+		}
+		h.ServeHTTP(w, req)
+	})
+}
+
+// lastEventsTimeout is how long handlers of requests that were cancelled may take to
+// end, when everything else has.
+const lastEventsTimeout = time.Second
+
 // stop makes the back ends deliver the events they hold, and waits.
 func (r *recorder) stop() {
 	r.end.Do(func() {
+		select {
+		case <-background(r.requests.Wait):
+		case <-time.After(lastEventsTimeout):
+		}
 		close(r.ended)
 		for _, b := range r.running {
 			b.Shutdown()

@@ -26,6 +26,7 @@ type Builder struct {
 	parts   []Part
 	history time.Duration
 	drain   time.Duration
+	limits  Limits
 	log     *slog.Logger
 }
 
@@ -73,6 +74,13 @@ func (b *Builder) Drain(limit time.Duration) *Builder {
 	return b
 }
 
+// Limits bound what one request or one client may cost. Without them the server has
+// the defaults.
+func (b *Builder) Limits(l Limits) *Builder {
+	b.limits = l
+	return b
+}
+
 // Log sets where the server logs to: one line at level Info when it is ready, with its
 // name, its address if it listens, and the milliseconds since Run was called; and
 // problems, as Warn and Error. A logger that takes lower levels also gets what the
@@ -111,6 +119,7 @@ func (b *Builder) Build() (*Server, error) {
 	if b.drain <= 0 {
 		errs = append(errs, fmt.Errorf("drain %v: want a duration above 0, such as %v", b.drain, defaultDrain))
 	}
+	errs = append(errs, b.limits.check()...)
 	if b.listen != "" {
 		if _, _, err := net.SplitHostPort(b.listen); err != nil {
 			errs = append(errs, fmt.Errorf("listen: %w: want HOST:PORT, such as 127.0.0.1:6443", err))
@@ -124,6 +133,8 @@ func (b *Builder) Build() (*Server, error) {
 		return nil, err
 	}
 	clone := *b
+	clone.limits = b.limits.withDefaults()
+	clone.limits.Addresses.Trusted = slices.Clone(clone.limits.Addresses.Trusted)
 	clone.parts = slices.Clone(b.parts)
 	return newServer(clone), nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/filterlatency"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
@@ -14,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/server/routine"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/addresses"
+	"github.com/sailplane-dev/sailplane/pkg/internal/bodies"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
@@ -27,7 +30,8 @@ const (
 	// Outermost sees every request first, before panics are recovered and
 	// before the request is understood.
 	Outermost Slot = iota
-	// BeforeAuthentication knows the RequestInfo but not the user.
+	// BeforeAuthentication knows the RequestInfo but not the user. Of a query longer than
+	// 1 KiB it knows whether it watches, and no long selectors.
 	BeforeAuthentication
 	// AfterAuthentication knows the user, before impersonation, audit,
 	// fairness and authorization.
@@ -76,6 +80,21 @@ type chain struct {
 	tracing bool
 	// lists filters lists; nil when no part filters any.
 	lists *lists
+	// stored tells which resources the plane keeps in its own storage.
+	stored func(schema.GroupResource) bool
+	// limits have a value in every field.
+	limits Limits
+	bodies *bodies.Checker
+	// addresses are the server's, for all its planes.
+	addresses *addresses.Table
+	// recorder waits for the requests that are audited.
+	recorder *recorder
+	// answers is the memory of large answers; nil when nothing limits it.
+	answers *budget
+	// weights are the lists that were large.
+	weights *weights
+	// open are the requests that last.
+	open *openRequests
 }
 
 // signals are the moments of a plane's life that filters wait for.
@@ -122,9 +141,9 @@ func (c *chain) slot(slot Slot, h http.Handler) http.Handler {
 
 // build is a genericapiserver.Config.BuildHandlerChainFunc.
 func (c *chain) build(api http.Handler, config *genericapiserver.Config) http.Handler {
-	h := c.slot(Innermost, upstream.BadInput(c.routes.wrap(api)))
+	h := c.slot(Innermost, withBodyLimits(upstream.BadInput(c.routes.wrap(api), c.stored), c.bodies))
 	h = c.permitted(h, config)
-	h = c.slot(AfterAuthentication, h)
+	h = resolved(c.slot(AfterAuthentication, h), config.RequestInfoResolver)
 	h = c.authenticated(h, config)
 	h = c.slot(BeforeAuthentication, h)
 	h = c.received(h, config)
@@ -133,13 +152,16 @@ func (c *chain) build(api http.Handler, config *genericapiserver.Config) http.Ha
 
 // permitted decides whether a known user may make a request, and records it.
 func (c *chain) permitted(h http.Handler, config *genericapiserver.Config) http.Handler {
+	h = c.open.allowed(c.withAnswers(withoutEnd(h, config.LongRunningFunc)), newInquiry(c, config))
 	h = filterlatency.TrackCompleted(h)
 	h = genericapifilters.WithAuthorization(h, c.lists.authorizer(config.Authorization.Authorizer), config.Serializer)
 	h = c.lists.wrap(h, config.Serializer)
 	h = filterlatency.TrackStarted(h, config.TracerProvider, "authorization")
 	if config.FlowControl != nil {
-		estimator := flowcontrolrequest.NewWorkEstimator(config.StorageObjectCountTracker.Get,
-			config.FlowControl.GetInterestedWatchCount, flowcontrolrequest.DefaultWorkEstimatorConfig(), config.FlowControl.GetMaxSeats)
+		work := flowcontrolrequest.DefaultWorkEstimatorConfig()
+		estimator := c.weights.estimate(flowcontrolrequest.NewWorkEstimator(config.StorageObjectCountTracker.Get,
+			config.FlowControl.GetInterestedWatchCount, work, config.FlowControl.GetMaxSeats),
+			work.MaximumListSeatsLimit, config.FlowControl.GetMaxSeats)
 		h = filterlatency.TrackCompleted(h)
 		h = genericfilters.WithPriorityAndFairness(h, config.LongRunningFunc, config.FlowControl, estimator, config.RequestTimeout/4)
 		h = filterlatency.TrackStarted(h, config.TracerProvider, "priorityandfairness")
@@ -147,30 +169,38 @@ func (c *chain) permitted(h http.Handler, config *genericapiserver.Config) http.
 		h = genericfilters.WithMaxInFlightLimit(h, config.MaxRequestsInFlight, config.MaxMutatingRequestsInFlight, config.LongRunningFunc)
 	}
 	h = filterlatency.TrackCompleted(h)
-	if config.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
-		h = impersonation.WithConstrainedImpersonation(h, config.Authorization.Authorizer, config.Serializer)
-	} else {
-		h = impersonation.WithImpersonation(h, config.Authorization.Authorizer, config.Serializer)
-	}
+	h = impersonating(h, config)
 	h = filterlatency.TrackStarted(h, config.TracerProvider, "impersonation")
 	h = c.slot(AfterAudit, h)
 	h = filterlatency.TrackCompleted(h)
-	h = genericapifilters.WithAudit(h, config.AuditBackend, config.AuditPolicyRuleEvaluator, config.LongRunningFunc)
+	h = c.recorder.awaited(genericapifilters.WithAudit(h, config.AuditBackend, config.AuditPolicyRuleEvaluator, config.LongRunningFunc))
 	return filterlatency.TrackStarted(h, config.TracerProvider, "audit")
+}
+
+// impersonating makes requests those of another user, if the user may do so.
+func impersonating(h http.Handler, config *genericapiserver.Config) http.Handler {
+	if config.FeatureGate.Enabled(genericfeatures.ConstrainedImpersonation) {
+		return impersonation.WithConstrainedImpersonation(h, config.Authorization.Authorizer, config.Serializer)
+	}
+	return impersonation.WithImpersonation(h, config.Authorization.Authorizer, config.Serializer)
 }
 
 // authenticated identifies the caller.
 func (c *chain) authenticated(h http.Handler, config *genericapiserver.Config) http.Handler {
 	failed := genericapifilters.Unauthorized(config.Serializer)
 	failed = genericapifilters.WithFailedAuthenticationAudit(failed, config.AuditBackend, config.AuditPolicyRuleEvaluator)
+	failed = refuseFailures(failed, c.addresses, config.Serializer)
 	failed = filterlatency.TrackCompleted(failed)
 	// Without a tracer the filter only costs time, 2 % of a create.
 	if c.tracing {
 		h = genericapifilters.WithTracing(h, config.TracerProvider)
 	}
+	h = c.open.loggedIn(h)
 	h = filterlatency.TrackCompleted(h)
 	who := config.Authentication
-	h = genericapifilters.WithAuthentication(h, who.Authenticator, failed, who.APIAudiences, who.RequestHeaderConfig)
+	asked := quietFailures(c.limits.bounded(who.Authenticator), c.addresses)
+	h = genericapifilters.WithAuthentication(h, asked, failed, who.APIAudiences, who.RequestHeaderConfig)
+	h = c.open.received(h, config)
 	return filterlatency.TrackStarted(h, config.TracerProvider, "authentication")
 }
 
@@ -210,10 +240,12 @@ func (c *chain) received(h http.Handler, config *genericapiserver.Config) http.H
 	if config.FeatureGate.Enabled(genericfeatures.APIServingWithRoutine) {
 		h = routine.WithRoutine(h, config.LongRunningFunc)
 	}
-	h = genericapifilters.WithRequestInfo(h, config.RequestInfoResolver)
+	h = withPace(h, c.limits.Answers.Stall, config.LongRunningFunc)
+	h = genericapifilters.WithRequestInfo(h, brief{config.RequestInfoResolver})
 	h = genericapifilters.WithRequestReceivedTimestamp(h)
 	h = genericapifilters.WithMuxAndDiscoveryComplete(h, c.signals.complete)
-	h = genericfilters.WithPanicRecovery(h, config.RequestInfoResolver)
+	h = withURLLimit(h, c.limits.URLBytes, config.Serializer)
+	h = genericfilters.WithPanicRecovery(h, brief{config.RequestInfoResolver})
 	return withStack(genericapifilters.WithAuditInit(h))
 }
 

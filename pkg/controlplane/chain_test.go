@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -31,7 +30,8 @@ func TestChainHasEveryUpstreamFilter(t *testing.T) {
 }
 
 // filtersOf are the names of the With functions called in some functions of a
-// file, in the order of the given functions and of their calls.
+// file, in the order of the given functions and of their calls. Functions of the file
+// that these call count where they are called.
 func filtersOf(t *testing.T, file string, functions ...string) []string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
@@ -41,7 +41,7 @@ func filtersOf(t *testing.T, file string, functions ...string) []string {
 	found := map[string][]string{}
 	for _, d := range parsed.Decls {
 		f, ok := d.(*ast.FuncDecl)
-		if !ok || !slices.Contains(functions, f.Name.Name) {
+		if !ok {
 			continue
 		}
 		ast.Inspect(f.Body, func(n ast.Node) bool {
@@ -49,15 +49,26 @@ func filtersOf(t *testing.T, file string, functions ...string) []string {
 			if !ok {
 				return true
 			}
-			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && strings.HasPrefix(sel.Sel.Name, "With") {
-				found[f.Name.Name] = append(found[f.Name.Name], sel.Sel.Name)
+			switch called := call.Fun.(type) {
+			case *ast.SelectorExpr:
+				if strings.HasPrefix(called.Sel.Name, "With") {
+					found[f.Name.Name] = append(found[f.Name.Name], called.Sel.Name)
+				}
+			case *ast.Ident:
+				found[f.Name.Name] = append(found[f.Name.Name], called.Name)
 			}
 			return true
 		})
 	}
 	var all []string
 	for _, name := range functions {
-		all = append(all, found[name]...)
+		for _, called := range found[name] {
+			if inner, ours := found[called]; ours {
+				all = append(all, inner...)
+			} else if strings.HasPrefix(called, "With") {
+				all = append(all, called)
+			}
+		}
 	}
 	return all
 }

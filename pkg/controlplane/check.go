@@ -101,6 +101,7 @@ func (s served) checkJoin(other served) error {
 func (p *Plan) checkNames() []error {
 	var errs []error
 	errs = append(errs, duplicates("admission", p.admission)...)
+	errs = append(errs, duplicates("guard", p.guards)...)
 	errs = append(errs, duplicates("authenticator", p.authenticators)...)
 	errs = append(errs, duplicates("authorizer", p.authorizers)...)
 	errs = append(errs, duplicates("server", append(slices.Clone(p.below), p.above...))...)

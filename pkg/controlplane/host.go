@@ -28,6 +28,7 @@ type host struct {
 	address string // the host and port that clients reach the server at
 	backend *store.Backend
 	stats   *storageStats
+	answers *budget                // nil if nothing limits it
 	tracer  tracing.TracerProvider // nil if no part has one
 	// stored are the health checks of the storage and of what transforms stored
 	// values, and living those that fail when only a restart helps.

@@ -66,6 +66,9 @@ func (r *run) openStorage(ctx context.Context) (*openStorage, error) {
 		Client: storage.Client, Prefix: r.server.built.prefix, Shared: traits.Shared, CheapProgress: traits.CheapProgress,
 		Compactor: compactor,
 	}
+	if limit := r.server.built.limits.HistoryBytes; limit != Unlimited {
+		o.backend.History = store.NewHistory(int64(limit))
+	}
 	o.health = store.NewHealth(o.engine, client, r.server.built.prefix)
 	return o, nil
 }

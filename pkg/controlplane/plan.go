@@ -14,6 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
+	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/openapi"
 )
 
@@ -28,6 +30,7 @@ type Plan struct {
 	authorizers    []named[authorizer.UnconditionalAuthorizer]
 	audiences      authenticator.Audiences
 	admission      []named[admission.Interface]
+	guards         []named[WriteGuard]
 	middleware     []wrapper
 	below, above   []named[LinkFunc]
 	work           []named[Work]
@@ -41,10 +44,21 @@ type Plan struct {
 	hosts          []named[*loopback.Transport]
 	located        []named[string] // addresses, by Service
 	resolvers      []named[ServiceResolver]
+	rules          signal.Change  // of the authorizers
 	reads          []func() error // of the part that is being installed
 	installed      map[Part]bool  // comparable parts; true: another part included it
 	including      bool
 }
+
+// Write is an object on its way to the storage, after admission.
+type Write = store.Put
+
+// WriteGuard may refuse a write: its error is the answer to the client. A write that
+// changes nothing, or only tries (dry run), does not come here; one that is tried again after a
+// conflict comes several times. The context is that of the request. Otherwise it may
+// return a function, which is called when the storage has answered: kept is false
+// if the object is surely not stored.
+type WriteGuard = store.Guard
 
 // named is something a part declared, with its name in errors.
 type named[T any] struct {
@@ -175,6 +189,12 @@ func (p *Plan) Authorize(name string, a authorizer.UnconditionalAuthorizer) {
 // (k8s.io/apiserver/pkg/admission/initializer).
 func (p *Plan) Admit(name string, plugin admission.Interface) {
 	p.admission = append(p.admission, named[admission.Interface]{p.part, name, plugin})
+}
+
+// Guard adds a function that is asked before each object is stored, with the size
+// that it will have there. Guards are asked in the order of the parts.
+func (p *Plan) Guard(name string, g WriteGuard) {
+	p.guards = append(p.guards, named[WriteGuard]{p.part, name, g})
 }
 
 // Wrap puts middleware into a slot of the handler chain. In a slot, the first

@@ -23,6 +23,7 @@ import (
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/feed"
+	"github.com/sailplane-dev/sailplane/pkg/internal/bodies"
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
@@ -59,10 +60,12 @@ type Plane struct {
 	workers     workers
 	ready       chan struct{}
 
+	open           *openRequests
 	routes         *lazyRoutes
 	announcer      *announcer
 	discoveryIndex discoveryIndex
 	feed           *feed.Feed
+	bodies         *bodies.Checker
 
 	built   bool // and must be stopped
 	stopped sync.Once
@@ -83,8 +86,13 @@ func prepare(h *host, plan *Plan, space string, in *loopbackAccess) *Plane {
 		discoveryIndex: discoveryIndex{versions: map[listedVersion]map[string]bool{}},
 		readers:        map[schema.GroupResource]registryrest.Getter{},
 		requests:       &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
-		ready: make(chan struct{}), done: make(chan struct{}),
+		ready: make(chan struct{}), done: make(chan struct{}), open: newOpenRequests(&plan.rules),
 	}
+	for _, g := range plan.guards {
+		p.stores.Guards = append(p.stores.Guards, g.value)
+	}
+	p.bodies = &bodies.Checker{Limits: bodies.Limits(h.server.built.limits.Bodies), TypeOf: p.typeOf}
+	p.stores.Bodies = p.bodies
 	p.workers.plane = p
 	return p
 }
@@ -209,6 +217,7 @@ func (p *Plane) start(ctx, life context.Context, whenReady []named[Work], fail f
 	done("hooks")
 	close(p.ready)
 	p.workers.running.Go(func() { p.stores.Fill(life) })
+	p.workers.running.Go(func() { p.open.run(life) })
 	return p.workers.start(ctx, life, whenReady)
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math"
 	"net"
 	"net/http"
 	"syscall"
@@ -93,7 +94,7 @@ func (i Identity) trusting(more []named[dynamiccertificates.CAContentProvider]) 
 // serve answers HTTPS at the listener.
 func (r *run) serve(listener net.Listener, server *http.Server) {
 	done := background(func() {
-		if err := server.ServeTLS(coalescingListener{listener}, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.ServeTLS(coalescingListener{r.server.addresses.Listen(listener)}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			r.fail(fmt.Errorf("serve at %s: %w", listener.Addr(), err))
 		}
 	})
@@ -121,6 +122,8 @@ func (r *run) tlsConfig(identity Identity, byName []dynamiccertificates.SNICertK
 	config := &tls.Config{
 		MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		CipherSuites: cipherSuites(),
+		// In the configuration that the controller copies, and in resumed sessions too.
+		VerifyConnection: r.server.built.limits.verifyConnection,
 	}
 	if identity.ClientCA != nil {
 		// Certificates are asked for, not demanded: authenticators verify them,
@@ -161,56 +164,30 @@ func cipherSuites() []uint16 {
 
 // httpServer has the limits of kube-apiserver.
 // https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/secure_serving.go#L158
-func httpServer(h http.Handler, config *tls.Config) *http.Server {
+func httpServer(h http.Handler, config *tls.Config, limits Limits) *http.Server {
 	const bodyPercentile99 = 256 << 10 // bytes; few requests are larger
+	headers := limits.HeaderBytes
+	if headers == Unlimited {
+		headers = math.MaxInt32
+	}
+	headerTime := max(limits.HeaderTime, 0) // 0 is no limit here
 	return &http.Server{
-		Handler: chunkedLast(bodiesInTime(h, requestTimeout)), TLSConfig: config,
-		MaxHeaderBytes:    1 << 20,
-		ReadHeaderTimeout: 32 * time.Second,
+		Handler: chunkedLast(bodiesInTime(h, limits.BodyTime)), TLSConfig: config,
+		MaxHeaderBytes:    headers,
+		ReadHeaderTimeout: headerTime, // and of the TLS handshake
 		IdleTimeout:       90 * time.Second,
+		WriteTimeout:      writeTimeout, // but for watches: withPace
 		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: 3 * headerTime, PingTimeout: headerTime, // 0 is no ping
 			MaxConcurrentStreams:          100, // per connection, against rapid reset (CVE-2023-44487)
 			MaxReceiveBufferPerStream:     bodyPercentile99,
 			MaxReadFrameSize:              bodyPercentile99,
 			MaxReceiveBufferPerConnection: 4<<20 - 1,
+			WriteByteTimeout:              max(limits.Answers.Stall, 0),
 		},
 		// Failed handshakes are the client's business: scanners make them by the thousand.
 		ErrorLog: log.New(io.Discard, "", 0),
 	}
-}
-
-// bodiesInTime ends HTTP/1.1 connections whose request body does not arrive in
-// time. Go's server reads the rest of a short body before it sends even a refusal,
-// so a client needs no credentials to keep it waiting. What follows the body, as in
-// a watch, has no such limit.
-func bodiesInTime(h http.Handler, limit time.Duration) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.ProtoMajor == 1 && r.Body != nil && r.Body != http.NoBody {
-			connection := http.NewResponseController(w)
-			if connection.SetReadDeadline(time.Now().Add(limit)) == nil {
-				// A copy: Go's server looks at the original body to see that it need not read a large one.
-				body := &timedBody{ReadCloser: r.Body, whole: func() { _ = connection.SetReadDeadline(time.Time{}) }}
-				r = r.WithContext(r.Context())
-				r.Body = body
-			}
-		}
-		h.ServeHTTP(w, r)
-	})
-}
-
-// timedBody tells when it was read to its end.
-type timedBody struct {
-	io.ReadCloser
-	whole func()
-}
-
-// Read implements io.Reader.
-func (b *timedBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, io.EOF) {
-		b.whole()
-	}
-	return n, err
 }
 
 // chunkedLast ends an HTTP/1.1 connection after a request with a chunked body. A

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/addresses"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
@@ -29,6 +30,8 @@ type Server struct {
 	ready    chan struct{}
 	loopback *loopbackAccess // of the root plane
 	gate     *gate           // of the root plane
+	// addresses are what clients take before they are known, in all planes.
+	addresses *addresses.Table
 
 	mu      sync.Mutex
 	address net.Addr
@@ -38,7 +41,7 @@ type Server struct {
 }
 
 func newServer(b Builder) *Server {
-	return &Server{built: b, ready: make(chan struct{}), loopback: newInside(b.name), gate: &gate{}}
+	return &Server{built: b, ready: make(chan struct{}), loopback: newInside(b.name), gate: &gate{}, addresses: b.limits.Addresses.table()}
 }
 
 // loopbackAccess is how clients in the process reach a plane, with all rights.
@@ -219,7 +222,7 @@ func (r *run) start(ctx, life context.Context) error {
 	s.gate.open(root.top.Handler)
 	r.onStop(func(context.Context) error { s.gate.close(); return nil })
 	if listener != nil {
-		serving := httpServer(root.top.Handler, config)
+		serving := httpServer(root.top.Handler, config, s.built.limits)
 		requests := klog.NewContext(context.Background(), log)
 		serving.BaseContext = func(net.Listener) context.Context { return requests }
 		r.serve(listener, serving)
@@ -247,7 +250,7 @@ func (r *run) start(ctx, life context.Context) error {
 func (r *run) host(life context.Context, plan *ServerPlan, listener net.Listener, o *openStorage) (*host, error) {
 	h := &host{
 		server: r.server, log: klog.FromContext(life), plan: plan, address: "localhost:443", backend: o.backend,
-		stored: o.health.Checks(), living: o.living,
+		stored: o.health.Checks(), living: o.living, answers: newBudget(r.server.built.limits.Answers),
 		planes: map[string]*Plane{}, closing: make(chan struct{}),
 	}
 	h.stats = o.stats(h)

@@ -42,10 +42,12 @@ type Definitions struct {
 	// Deny are networks that conversion webhooks may not be in. It is checked on
 	// connecting to a webhook, by the address its name resolves to. Objects of a
 	// denied webhook cannot be read or written in another version than the stored
-	// one. Empty: webhooks may be anywhere. admit.PrivateNetworks is a list. With
-	// it, webhooks are reached without the proxy of the environment. It is not for
-	// the addresses of services.Addresses.
+	// one. admit.LinkLocal is always in it, admit.PrivateNetworks is a longer list.
+	// With a list, webhooks are reached without the proxy of the environment. It is not
+	// for the addresses of services.Addresses.
 	Deny []netip.Prefix
+	// Allow are networks in denied ones that webhooks may be in. Empty: none.
+	Allow []netip.Prefix
 }
 
 // PartName implements the name errors use.
@@ -53,7 +55,7 @@ func (Definitions) PartName() string { return "crds" }
 
 // Install declares the server of custom resources and the CRDs to apply.
 func (d Definitions) Install(p *controlplane.Plan) error {
-	g := &groups{webhooks: dialing.New(d.Deny, p)}
+	g := &groups{webhooks: dialing.New(d.Deny, d.Allow, p)}
 	if err := g.webhooks.Check(); err != nil {
 		return err
 	}

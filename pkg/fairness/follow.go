@@ -43,8 +43,7 @@ func (f followed) Install(p *controlplane.Plan) error {
 		}
 		k := &lastGood{ask: f.ask}
 		k.good.Store(&first)
-		every := Limits{RequestsPerSecond: 1, ObjectBytes: 1, ObjectsPerResource: 1, WatchesPerUser: 1, RequestsAtOncePerUser: 1}
-		every.enforce(p, k.now)
+		Defaults().enforce(p, k.now) // has every limit
 		return nil
 	})
 	return nil

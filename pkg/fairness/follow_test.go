@@ -207,7 +207,7 @@ func TestBadLimits(t *testing.T) {
 		`part "fairness.FollowLimits": field WatchesPerUser is -1: want more than 0, or 0 for no limit`: fairness.FollowLimits(
 			func() fairness.Limits { return fairness.Limits{WatchesPerUser: -1} }),
 		`part "fairness.FollowLimits": the function is nil`: fairness.FollowLimits(nil),
-		`admission "object bytes": part "fairness.Limits" already has one with that name`: controlplane.Parts{
+		`guard "bytes": part "fairness.Limits" already has one with that name`: controlplane.Parts{
 			fairness.Limits{ObjectBytes: 1}, fairness.FollowLimits(func() fairness.Limits { return fairness.Limits{} }),
 		},
 	} {

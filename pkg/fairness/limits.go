@@ -1,69 +1,114 @@
 package fairness
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
-	"sync"
-	"time"
-
-	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/utils/lru"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 )
 
 // Limits are fixed limits, the same for every user: the one who logged in, not
-// the one that is impersonated. An empty field limits nothing. [FollowLimits] has
-// them change while a plane runs.
+// the one that is impersonated. An empty field limits nothing. [Defaults] returns
+// those of sailplane serve; [FollowLimits] has them change while a plane runs.
+//
+// The service accounts of a namespace (system:serviceaccount:NAMESPACE:NAME) are
+// limited together as well, to NamespaceFactor times what one user may: whoever
+// creates accounts gets no further than that. So are the writes into a namespace,
+// whoever makes them; only those that authorization allowed count there.
 //
 // A refusal names the limit and its value: with 413 when an object is too large,
 // with 429 and Retry-After otherwise. Clients built on client-go obey Retry-After
-// up to ten times. The server itself and its ClientConfig have no limits. Refused
-// requests are audited; requests of unknown callers are refused before.
+// up to ten times. The server itself and its ClientConfig have no limits. Group
+// system:masters has only ObjectBytes, as it is exempt from priority and fairness, so
+// that an administrator always gets in. Refused requests are audited; requests of
+// unknown callers are refused before. Metric sailplane_limits_exceeded_total counts.
 type Limits struct {
+	// Mode says what happens to requests over a limit. Empty: Enforce.
+	Mode Mode
 	// RequestsPerSecond is how many requests a user may make on average. A watch
-	// is one request.
+	// is one request. A namespace gets NamespaceFactor times as many, for its
+	// accounts and for writes into it.
 	RequestsPerSecond float64
 	// Burst is how many of them may come at once. Empty: as many as in a second,
 	// and at least one.
 	Burst int
-	// ObjectBytes is the largest object that is stored, as JSON with everything
-	// the server adds to it. An object that was larger before may still shrink.
+	// WriteBytesPerSecond is how many bytes a user may have stored on average: the
+	// sizes of the objects that a create, an update or a patch stores, whole, as
+	// they are in the storage. A namespace gets NamespaceFactor times as many, for its
+	// accounts and for writes into it.
+	WriteBytesPerSecond int
+	// WriteBurstBytes is how many of them may come at once. Empty: as many as in a
+	// second. An object that is larger waits until all of it is there.
+	WriteBurstBytes int
+	// ObjectBytes is the largest object that is stored, as it is in the storage:
+	// JSON, or protobuf for most resources of Kubernetes, with everything that the
+	// server adds, and encrypted. An object that was larger before may still shrink. No
+	// storage takes more than 1.5 MiB.
 	ObjectBytes int
 	// ObjectsPerResource is how many objects of a resource there may be in each
 	// namespace; for a cluster-scoped one, in all. Objects that are created at
 	// the same time may together pass the limit.
 	ObjectsPerResource int
-	// WatchesPerUser is how many watches a user may have open.
+	// StoredBytesPerNamespace is how much the objects of a namespace may take in the
+	// storage, keys included, without history. An update counts by how much the
+	// object grows. What a delete adds to an object is never refused, nor are up to
+	// 1 KiB that a write adds to an object that is being deleted.
+	StoredBytesPerNamespace int
+	// WatchesPerUser is how many watches a user may have open. The accounts of a
+	// namespace get NamespaceFactor times as many.
 	WatchesPerUser int
 	// RequestsAtOncePerUser is how many requests of a user may run at the same
 	// time; watches, which run long, do not count. A request runs from its header
 	// to its answer: one whose body comes slowly counts until all of it has
-	// arrived. Group system:masters is exempt, as it is from priority and
-	// fairness, so that an administrator always gets in.
+	// arrived. The accounts of a namespace get NamespaceFactor times as many.
 	RequestsAtOncePerUser int
+	// NamespaceFactor is how many times what a user may a namespace may. Empty: 4.
+	NamespaceFactor int
 }
 
-// users is how many users' rates are kept. The user who was away longest is
-// forgotten, so that users cannot fill the memory.
-const users = 10_000
+// Mode says what happens to requests over a limit.
+type Mode string
+
+// The modes of [Limits].
+const (
+	// Enforce refuses them.
+	Enforce Mode = "enforce"
+	// Warn refuses nothing. Once a minute for each caller and limit it logs what Enforce
+	// would have refused.
+	Warn Mode = "warn"
+	// Off measures nothing.
+	Off Mode = "off"
+)
+
+// Defaults are the limits of sailplane serve. They are far above what honest clients
+// do: an apply of thousands of objects, informers of every resource, controllers that
+// limit themselves to 20 requests per second, or a Helm release of 1 MiB.
+func Defaults() Limits {
+	return Limits{
+		RequestsPerSecond: 500, Burst: 10_000,
+		WriteBytesPerSecond: 8 << 20, WriteBurstBytes: 256 << 20,
+		ObjectBytes: 3 << 19, ObjectsPerResource: 100_000, StoredBytesPerNamespace: 1 << 30,
+		WatchesPerUser: 10_000, RequestsAtOncePerUser: 200,
+		NamespaceFactor: defaultFactor,
+	}
+}
+
+// defaultFactor is NamespaceFactor when it is empty.
+const defaultFactor = 4
 
 // PartName implements the name errors use.
 func (Limits) PartName() string { return "fairness.Limits" }
 
-// Install declares the middleware and the admission of the limits.
+// Install declares the middleware and the guards of the limits.
 func (l Limits) Install(p *controlplane.Plan) error {
 	if err := l.check(); err != nil {
 		return err
+	}
+	if l.Mode == Off || l == (Limits{}) {
+		return nil
 	}
 	l.enforce(p, l.always)
 	return nil
@@ -75,32 +120,53 @@ func (l Limits) always(context.Context) Limits { return l }
 // current returns the limits that a request has, by its context. They are valid.
 type current func(context.Context) Limits
 
+// effective are limits that are empty while they are off.
+func (now current) effective(ctx context.Context) Limits {
+	l := now(ctx)
+	if l.Mode == Off {
+		return Limits{}
+	}
+	return l
+}
+
 // enforce declares what enforces the limits that are set here, with the values that
 // they currently have.
 func (l Limits) enforce(p *controlplane.Plan, now current) {
+	j := newJudge()
+	now = now.effective
+	p.Wrap(controlplane.AfterAudit, "callers", identify)
+	w := &written{now: now, judge: j, bytes: newRates()}
 	if l.RequestsPerSecond > 0 {
-		p.Wrap(controlplane.AfterAudit, "requests per second", newRates(now).wrap)
+		r := &requestRates{now: now, judge: j, rates: newRates()}
+		p.Wrap(controlplane.AfterAudit, "requests per second", r.ofCallers)
+		p.Wrap(controlplane.Innermost, "writes per second of a namespace", r.ofNamespaces)
 	}
 	if l.WatchesPerUser > 0 {
-		p.Wrap(controlplane.AfterAudit, "watches per user", newWatches(now).wrap)
+		p.Wrap(controlplane.AfterAudit, "watches per user", newWatches(now, j).wrap)
 	}
 	if l.RequestsAtOncePerUser > 0 {
-		p.Wrap(controlplane.AfterAudit, "requests at once per user", newRequests(now).wrap)
+		p.Wrap(controlplane.AfterAudit, "requests at once per user", newRequests(now, j).wrap)
 	}
-	if l.ObjectBytes > 0 {
-		p.Admit("object bytes", &size{now})
+	if l.WriteBytesPerSecond > 0 {
+		p.Wrap(controlplane.AfterAudit, "bytes written per second", w.early)
 	}
+	n := &number{now: now, judge: j}
 	if l.ObjectsPerResource > 0 {
-		n := &number{now: now}
+		p.Admit("objects per resource", n)
+	}
+	if l.WriteBytesPerSecond > 0 || l.ObjectBytes > 0 || l.StoredBytesPerNamespace > 0 {
+		p.Guard("bytes", w.guard)
+	}
+	if l.ObjectsPerResource > 0 || l.ObjectBytes > 0 || l.StoredBytesPerNamespace > 0 {
 		p.Feed()
-		p.Work(controlplane.Work{Name: "objects per resource", Start: func(ctx context.Context, plane *controlplane.Plane) error {
+		p.Work(controlplane.Work{Name: "what is stored", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 			if err := plane.Feed().Await(ctx); err != nil {
 				return err
 			}
 			n.feed.Store(plane.Feed())
+			w.feed.Store(plane.Feed())
 			return nil
 		}})
-		p.Admit("objects per resource", n)
 	}
 }
 
@@ -113,10 +179,14 @@ func (l Limits) check() error {
 	}{
 		{"RequestsPerSecond", l.RequestsPerSecond},
 		{"Burst", float64(l.Burst)},
+		{"WriteBytesPerSecond", float64(l.WriteBytesPerSecond)},
+		{"WriteBurstBytes", float64(l.WriteBurstBytes)},
 		{"ObjectBytes", float64(l.ObjectBytes)},
 		{"ObjectsPerResource", float64(l.ObjectsPerResource)},
+		{"StoredBytesPerNamespace", float64(l.StoredBytesPerNamespace)},
 		{"WatchesPerUser", float64(l.WatchesPerUser)},
 		{"RequestsAtOncePerUser", float64(l.RequestsAtOncePerUser)},
+		{"NamespaceFactor", float64(l.NamespaceFactor)},
 	} {
 		if f.value < 0 || math.IsNaN(f.value) || math.IsInf(f.value, 0) {
 			errs = append(errs, fmt.Errorf("field %s is %v: want more than 0, or 0 for no limit", f.name, f.value))
@@ -124,6 +194,14 @@ func (l Limits) check() error {
 	}
 	if l.Burst > 0 && l.RequestsPerSecond == 0 {
 		errs = append(errs, fmt.Errorf("field Burst is %d without RequestsPerSecond: set both", l.Burst))
+	}
+	if l.WriteBurstBytes > 0 && l.WriteBytesPerSecond == 0 {
+		errs = append(errs, fmt.Errorf("field WriteBurstBytes is %d without WriteBytesPerSecond: set both", l.WriteBurstBytes))
+	}
+	switch l.Mode {
+	case "", Enforce, Warn, Off:
+	default:
+		errs = append(errs, fmt.Errorf("field Mode is %q: want %s, %s or %s", l.Mode, Enforce, Warn, Off))
 	}
 	return errors.Join(errs...)
 }
@@ -135,71 +213,4 @@ func (l Limits) burst() int {
 	return int(min(math.Ceil(l.RequestsPerSecond), math.MaxInt32))
 }
 
-// rates are the users' token buckets.
-type rates struct {
-	now     current
-	mu      sync.Mutex
-	buckets *lru.Cache
-}
-
-// bucket is that of one user, with the limits it was last used with.
-type bucket struct {
-	*rate.Limiter
-	perSecond float64
-	burst     int
-}
-
-func newRates(now current) *rates { return &rates{now: now, buckets: lru.New(users)} }
-
-// of is the bucket of a user. One from before a change of the limits goes on with
-// what is left in it.
-func (r *rates) of(name string, perSecond float64, burst int) *rate.Limiter {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	found, _ := r.buckets.Get(name)
-	b, ok := found.(*bucket)
-	if !ok {
-		b = &bucket{rate.NewLimiter(rate.Limit(perSecond), burst), perSecond, burst}
-		r.buckets.Add(name, b)
-	}
-	if b.perSecond != perSecond || b.burst != burst {
-		b.SetLimit(rate.Limit(perSecond))
-		b.SetBurst(burst)
-		b.perSecond, b.burst = perSecond, burst
-	}
-	return b.Limiter
-}
-
-// wrap is a middleware.
-func (r *rates) wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		name, limited := caller(req)
-		l := r.now(req.Context())
-		if limited && l.RequestsPerSecond > 0 && !r.of(name, l.RequestsPerSecond, l.burst()).Allow() {
-			refuse(w, req, math.Ceil(1/l.RequestsPerSecond),
-				"RequestsPerSecond is %v with Burst %d: user %q sends more requests", l.RequestsPerSecond, l.burst(), name)
-			return
-		}
-		next.ServeHTTP(w, req)
-	})
-}
-
-// caller is the user of a request, and whether limits apply.
-func caller(req *http.Request) (name string, limited bool) {
-	u, ok := request.UserFrom(req.Context())
-	if !ok || loopback.From(req.Context()) {
-		return "", false
-	}
-	return u.GetName(), true
-}
-
-// refuse answers 429 as the API does.
-func refuse(w http.ResponseWriter, req *http.Request, seconds float64, message string, args ...any) {
-	err := tooMany(seconds, message, args...)
-	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
-}
-
-// tooMany is a 429 that says when to come back, within an hour.
-func tooMany(seconds float64, message string, args ...any) error {
-	return apierrors.NewTooManyRequests(fmt.Sprintf("limit "+message, args...), int(min(max(seconds, 1), time.Hour.Seconds())))
-}
+func (l Limits) factor() int { return cmp.Or(l.NamespaceFactor, defaultFactor) }

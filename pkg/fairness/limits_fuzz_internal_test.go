@@ -27,7 +27,11 @@ func FuzzLimits(f *testing.F) {
 		if perSecond < 0 || math.IsNaN(perSecond) || burst < 0 || bytes < 0 || objects < 0 || watches < 0 || requests < 0 {
 			t.Errorf("%+v is taken", l)
 		}
-		if perSecond > 0 && (l.burst() < 1 || !newRates(l.always).of("a", perSecond, l.burst()).Allow()) {
+		if perSecond == 0 {
+			return
+		}
+		r, one := newRates(), rating{perSecond, l.burst()}
+		if short, _ := r.take(1, r.sharesOf(&caller{"a", "b"}, "c", one, l.factor())); short != nil || l.burst() < 1 {
 			t.Errorf("%+v lets nothing through: the burst is %d", l, l.burst())
 		}
 	})

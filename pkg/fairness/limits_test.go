@@ -57,7 +57,7 @@ func TestRequestsPerSecond(t *testing.T) {
 		}
 	}
 	err := ann.Get().MaxRetries(0).AbsPath("/version").Do(t.Context()).Error()
-	refused(t, err, http.StatusTooManyRequests, `limit RequestsPerSecond is 0.001 with Burst 2: user "ann" sends more requests`)
+	refused(t, err, http.StatusTooManyRequests, `limit RequestsPerSecond is 0.001 with Burst 2: more come from user "ann"`)
 	if after, _ := apierrors.SuggestsClientDelay(err); after != 1000 {
 		t.Errorf("it says to come back after %d s: want 1000", after)
 	}

@@ -289,3 +289,19 @@ func (f *Feed) CatchUp(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Replaced is the object that a write replaces: the one with the key in the storage, and the
+// revision. If the feed does not have it, it catches up. Nil: a later write has
+// replaced it, or the value cannot be read.
+func (f *Feed) Replaced(ctx context.Context, key string, revision int64) (*Object, error) {
+	if o := f.At(key); o != nil && o.Revision == revision {
+		return o, nil
+	}
+	if err := f.CatchUp(ctx); err != nil {
+		return nil, err
+	}
+	if o := f.At(key); o != nil && o.Revision == revision {
+		return o, nil
+	}
+	return nil, nil
+}

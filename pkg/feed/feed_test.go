@@ -84,8 +84,12 @@ func TestFeed(t *testing.T) {
 			if totals := f.Totals(); totals[things] != want || len(totals) != 3 {
 				t.Errorf("totals: %v, want %v of things, and three resources", totals, want)
 			}
-			if got, want := fmt.Sprint(f.Counts("")), "map[wholes.wholes.example.com:1]"; got != want {
-				t.Errorf("cluster-scoped: %s, want %s", got, want)
+			wholes := schema.GroupResource{Group: "wholes.example.com", Resource: "wholes"}
+			if all := f.Counts(""); len(all) != 1 || all[wholes].Objects != 1 || all[wholes].Bytes != f.Bytes("") {
+				t.Errorf("cluster-scoped: %v, want one whole of %d bytes", all, f.Bytes(""))
+			}
+			if n, counts := f.Bytes("shop"), f.Counts("shop"); n != want.Bytes+counts[schema.GroupResource{Resource: "configmaps"}].Bytes {
+				t.Errorf("shop has %d bytes, want those of %v", n, counts)
 			}
 			cm := f.ByUID(feed.UIDOf("0f8fad5b-d9cb-469f-a165-70867728950e"))
 			if cm == nil || cm.Name != "cm" || cm.Namespace != "shop" || cm.Type.Kind != corev1.SchemeGroupVersion.WithKind("ConfigMap") {

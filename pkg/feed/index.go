@@ -12,8 +12,9 @@ import (
 type index struct {
 	objects    map[string]*Object // by place
 	uids       map[UID]*Object
-	dependents map[UID][]*Object // by owner
-	counts     map[string]map[schema.GroupResource]int
+	dependents map[UID][]*Object                         // by owner
+	counts     map[string]map[schema.GroupResource]Total // by namespace
+	bytes      map[string]int64                          // by namespace
 	totals     map[schema.GroupResource]Total
 }
 
@@ -22,7 +23,8 @@ func newIndex() index {
 		objects:    map[string]*Object{},
 		uids:       map[UID]*Object{},
 		dependents: map[UID][]*Object{},
-		counts:     map[string]map[schema.GroupResource]int{},
+		counts:     map[string]map[schema.GroupResource]Total{},
+		bytes:      map[string]int64{},
 		totals:     map[schema.GroupResource]Total{},
 	}
 }
@@ -49,23 +51,24 @@ func (x *index) replace(place string, after *Object) (before *Object) {
 }
 
 func (x *index) count(o *Object, by int) {
-	total := x.totals[o.Type.Resource]
-	total.Objects += by
-	total.Bytes += int64(by) * o.bytes
-	x.totals[o.Type.Resource] = total
+	r := o.Type.Resource
+	total := x.totals[r].plus(o, by)
+	x.totals[r] = total
 	if total.Objects == 0 {
-		delete(x.totals, o.Type.Resource)
+		delete(x.totals, r)
 	}
 	byResource := x.counts[o.Namespace]
 	if byResource == nil {
-		byResource = map[schema.GroupResource]int{}
+		byResource = map[schema.GroupResource]Total{}
 		x.counts[o.Namespace] = byResource
 	}
-	if byResource[o.Type.Resource] += by; byResource[o.Type.Resource] > 0 {
+	x.bytes[o.Namespace] += int64(by) * o.bytes
+	if byResource[r] = byResource[r].plus(o, by); byResource[r].Objects > 0 {
 		return
 	}
-	if delete(byResource, o.Type.Resource); len(byResource) == 0 {
+	if delete(byResource, r); len(byResource) == 0 {
 		delete(x.counts, o.Namespace)
+		delete(x.bytes, o.Namespace)
 	}
 }
 
@@ -115,9 +118,9 @@ func (f *Feed) Blocked(owner UID) bool {
 	})
 }
 
-// Counts are the numbers of objects in a namespace by resource; without a
-// namespace, those of cluster-scoped objects.
-func (f *Feed) Counts(namespace string) map[schema.GroupResource]int {
+// Counts are the objects in a namespace by resource; without a namespace, the
+// cluster-scoped ones.
+func (f *Feed) Counts(namespace string) map[schema.GroupResource]Total {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return maps.Clone(f.index.counts[namespace])
@@ -127,7 +130,25 @@ func (f *Feed) Counts(namespace string) map[schema.GroupResource]int {
 func (f *Feed) Count(namespace string, resource schema.GroupResource) int {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return f.index.counts[namespace][resource]
+	return f.index.counts[namespace][resource].Objects
+}
+
+// Bytes are those of all objects in a namespace, as in [Total].
+func (f *Feed) Bytes(namespace string) int64 {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.index.bytes[namespace]
+}
+
+// At is the object with the key in the storage, or nil.
+func (f *Feed) At(key string) *Object {
+	plane, place := f.space.Place(key)
+	if plane != f.space.Plane {
+		return nil
+	}
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.index.objects[place]
 }
 
 // Total is what a plane stores of a resource.
@@ -136,6 +157,11 @@ type Total struct {
 	// Bytes are those of keys and values as they are stored, without history. Values
 	// that cannot be decrypted are not counted.
 	Bytes int64
+}
+
+// plus adds an object as often as by says.
+func (t Total) plus(o *Object, by int) Total {
+	return Total{t.Objects + by, t.Bytes + int64(by)*o.bytes}
 }
 
 // Totals are those of all resources that have objects.

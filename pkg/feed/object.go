@@ -77,6 +77,9 @@ func identityOf(group, kind, name string) uint64 {
 // Owners are the object's owner references. Do not modify.
 func (o *Object) Owners() []Owner { return o.owners }
 
+// Bytes is the size of the key and the value, as they are stored.
+func (o *Object) Bytes() int64 { return o.bytes }
+
 // Owned tells whether the object has owners.
 func (o *Object) Owned() bool { return len(o.owners) > 0 }
 

@@ -32,8 +32,10 @@ func Standard() controlplane.Part { return Custom{}.Parts() }
 // Custom is [Standard] with choices. The zero value is Standard itself.
 type Custom struct {
 	// WebhookDeny are networks that admission webhooks may not be in, see
-	// [admit.ValidatingWebhooks]. Empty: they may be anywhere.
+	// [admit.ValidatingWebhooks]. [admit.LinkLocal] is always in it.
 	WebhookDeny []netip.Prefix
+	// WebhookAllow are networks in denied ones that admission webhooks may be in.
+	WebhookAllow []netip.Prefix
 }
 
 // Parts are those of [Standard], as chosen.
@@ -58,9 +60,9 @@ func (c Custom) Parts() controlplane.Parts {
 		quota.LimitRanges{},
 		admissionregistration.All(),
 		admit.MutatingPolicies{},
-		admit.MutatingWebhooks{Deny: c.WebhookDeny},
+		admit.MutatingWebhooks{Deny: c.WebhookDeny, Allow: c.WebhookAllow},
 		admit.ValidatingPolicies{},
-		admit.ValidatingWebhooks{Deny: c.WebhookDeny},
+		admit.ValidatingWebhooks{Deny: c.WebhookDeny, Allow: c.WebhookAllow},
 		quota.ResourceQuotas{},
 	}
 }

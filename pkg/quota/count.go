@@ -31,6 +31,8 @@ const (
 	// a request takes. Usage is corrected downwards only by deletions, or when
 	// nothing was reserved for this long.
 	settleTime = 65 * time.Second
+	// shrinkPause is how long objects that get smaller are gathered before they are counted.
+	shrinkPause = 100 * time.Millisecond
 	// recountAfter is when a written quota is counted again. Objects created before
 	// admission knew the quota, or its new limits, were not reserved.
 	recountAfter = time.Second
@@ -47,13 +49,17 @@ type state struct {
 	// the informer reported, and reserved the time of the last write by others.
 	written, noticed string
 	reserved         time.Time
+	// bytes says that the quota limits what is stored.
+	bytes bool
 }
 
 // freed is what makes room in a namespace: the number of deleted objects by
-// resource, and the resources with a changed or deleted object.
+// resource, the resources with a changed or deleted object, and by how many bytes
+// objects got smaller, without those that grew.
 type freed struct {
 	deleted map[schema.GroupResource]int
 	changed map[schema.GroupResource]bool
+	bytes   int64
 }
 
 func nothingFreed() freed {
@@ -111,6 +117,7 @@ func (c *counter) enqueueWritten(obj any) {
 		s = &state{freed: nothingFreed()}
 		c.quotas[q.Namespace][q.Name] = s
 	}
+	_, s.bytes = q.Spec.Hard[StoredBytes]
 	k := key{q.Namespace, q.Name}
 	if s.noticed = q.ResourceVersion; s.noticed != s.written {
 		s.reserved = time.Now()
@@ -136,17 +143,25 @@ func (c *counter) forget(obj any) {
 	}
 }
 
-// changed counts deletions in a namespace with quotas. Measured usage may change
-// with any write.
+// changed counts deletions in a namespace with quotas, and objects that get smaller.
+// Measured usage may change with any write.
 func (c *counter) changed(before, after *feed.Object) {
 	o := cmp.Or(before, after)
-	resource := o.Type.Resource
-	if after != nil && resource != corev1.Resource("services") && resource != corev1.Resource("persistentvolumeclaims") {
+	resource, less := o.Type.Resource, shrinks(before, after)
+	measured := after == nil || resource == corev1.Resource("services") || resource == corev1.Resource("persistentvolumeclaims")
+	if !measured && less == 0 {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, s := range c.quotas[o.Namespace] {
+		s.freed.bytes += less
+		if !measured {
+			if s.bytes {
+				c.queue.AddAfter(key{o.Namespace, name}, shrinkPause)
+			}
+			continue
+		}
 		if after == nil {
 			s.freed.deleted[resource]++
 		}
@@ -157,10 +172,34 @@ func (c *counter) changed(before, after *feed.Object) {
 	}
 }
 
+// shrinks is how many bytes are free after a write.
+func shrinks(before, after *feed.Object) int64 {
+	switch {
+	case before == nil || before.Type.Resource == uncounted():
+		return 0
+	case after == nil:
+		return before.Bytes()
+	}
+	return max(before.Bytes()-after.Bytes(), 0)
+}
+
+// free notes bytes that were reserved and are not stored. Fewer than none are stored and
+// were not reserved.
+func (c *counter) free(namespace string, n int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, s := range c.quotas[namespace] {
+		if s.bytes {
+			s.freed.bytes += n
+			c.queue.AddAfter(key{namespace, name}, shrinkPause)
+		}
+	}
+}
+
 // snapshot is the state of a namespace before its quota is read, so that the quota
 // has the reservations of all objects in it.
 type snapshot struct {
-	there map[schema.GroupResource]int
+	there map[schema.GroupResource]feed.Total
 	freed freed
 	// unsettled is how long a reservation may still wait for its object.
 	unsettled time.Duration
@@ -212,6 +251,7 @@ func (c *counter) done(k key, written string, back freed, err error) {
 		s.freed.deleted[r] += n
 	}
 	maps.Copy(s.freed.changed, back.changed)
+	s.freed.bytes += back.bytes
 }
 
 // count writes the status of a quota when it is wrong.
@@ -272,15 +312,34 @@ func (c *counter) amount(ctx context.Context, q *corev1.ResourceQuota, name core
 		}
 		return now, err
 	}
+	if name == StoredBytes {
+		return *bytesOf(seen.atLeast(known, before.Value()-seen.freed.bytes, seen.bytes())), nil
+	}
 	gr, ok := counted(name)
 	if !ok {
 		return resource.Quantity{Format: resource.DecimalSI}, nil // nothing here uses it
 	}
-	there := int64(seen.there[gr])
-	if n := before.Value() - int64(seen.freed.deleted[gr]); known && seen.unsettled > 0 && n > there {
-		there = n
+	there := int64(seen.there[gr].Objects)
+	return *resource.NewQuantity(seen.atLeast(known, before.Value()-int64(seen.freed.deleted[gr]), there), resource.DecimalSI), nil
+}
+
+// atLeast is what is there, or what is still reserved.
+func (s snapshot) atLeast(known bool, reserved, there int64) int64 {
+	if known && s.unsettled > 0 && reserved > there {
+		return reserved
 	}
-	return *resource.NewQuantity(there, resource.DecimalSI), nil
+	return there
+}
+
+// bytes are those of the objects that are there.
+func (s snapshot) bytes() int64 {
+	sum := int64(0)
+	for resource, total := range s.there {
+		if resource != uncounted() {
+			sum += total.Bytes
+		}
+	}
+	return sum
 }
 
 // counted is the resource whose objects a name counts: "count/gadgets.example.com",

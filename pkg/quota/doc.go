@@ -6,7 +6,8 @@
 // count/RESOURCE.GROUP limits the number of objects of any resource, custom and
 // typed ones included. The older names are known too: configmaps, secrets,
 // services, services.loadbalancers, services.nodeports, persistentvolumeclaims,
-// requests.storage, replicationcontrollers, resourcequotas and pods. Requests and
+// requests.storage, replicationcontrollers, resourcequotas and pods.
+// sailplane.dev/stored-bytes limits what the objects take in the storage. Requests and
 // limits of containers (requests.cpu, limits.memory and the like) and quotas with
 // scopes are not enforced: nothing runs here.
 package quota

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	apiquota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
+	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -23,8 +24,8 @@ import (
 // ResourceQuotas is the part that enforces ResourceQuotas, which it serves too.
 //
 // Admission reserves what an object uses in the status of the quota, by
-// optimistic concurrency, before the object is written. The number of objects
-// comes from the plane's feed.
+// optimistic concurrency, before the object is written. The number of objects, and
+// what they take in the storage, come from the plane's feed.
 type ResourceQuotas struct {
 	settle time.Duration // empty: settle
 }
@@ -38,14 +39,26 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 	if err != nil {
 		return fmt.Errorf("admission plugin %s: %w", resourcequota.PluginName, err)
 	}
+	admits := &plugin{QuotaAdmission: published}
+	weighs := &scale{plugin: admits}
 	p.Feed()
-	p.Admit(resourcequota.PluginName, &plugin{published})
+	p.Admit(resourcequota.PluginName, admits)
+	p.Guard("quota of bytes", weighs.guard)
+	p.Work(controlplane.Work{Name: "stored bytes", Start: func(ctx context.Context, plane *controlplane.Plane) error {
+		if err := plane.Feed().Await(ctx); err != nil {
+			return err
+		}
+		weighs.feed.Store(plane.Feed())
+		return nil
+	}})
 	p.Work(controlplane.Work{Name: "quota", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
 		c := &counter{
 			feed: plane.Feed(), core: plane.Client().CoreV1(),
 			queue:  retry.NewQueue[key](firstRetry, lastRetry),
 			quotas: map[string]map[string]*state{}, settle: cmp.Or(r.settle, settleTime),
 		}
+		weighs.counter.Store(c)
+		defer weighs.counter.Store(nil)
 		return c.run(ctx, plane.Informers().Core().V1().ResourceQuotas().Informer())
 	}})
 	return p.Include(core.ResourceQuotas{})
@@ -53,7 +66,11 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 
 // plugin is the published admission plugin, which gets its evaluators once it
 // knows when to stop.
-type plugin struct{ *resourcequota.QuotaAdmission }
+type plugin struct {
+	*resourcequota.QuotaAdmission
+
+	quotas corelisters.ResourceQuotaLister
+}
 
 // When a quota changes during a decision, the decision is tried again, tries
 // times in all with pauses that double. The plugin itself gives up after a few
@@ -101,5 +118,5 @@ func known() []apiquota.Evaluator {
 	} {
 		all = append(all, generic.NewObjectCountEvaluator(corev1.Resource(string(name)), nil, name))
 	}
-	return append(all, services(), claims())
+	return append(all, services(), claims(), storedBytes())
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
@@ -57,6 +58,7 @@ const (
 type plane struct {
 	*kubernetes.Clientset
 	gadgets dynamic.ResourceInterface
+	feed    *feed.Feed
 }
 
 func onEveryStorage(t *testing.T, settled time.Duration, test func(*testing.T, *plane)) {
@@ -73,7 +75,15 @@ func onEveryStorage(t *testing.T, settled time.Duration, test func(*testing.T, *
 
 func start(t *testing.T, d controlplane.Storage, settled time.Duration) *plane {
 	t.Helper()
-	s, err := controlplane.New("quota").Storage(d).With(
+	p := &plane{}
+	read := controlplane.PartFunc(func(plan *controlplane.Plan) error {
+		plan.Work(controlplane.Work{Name: "test", Start: func(_ context.Context, plane *controlplane.Plane) error {
+			p.feed = plane.Feed()
+			return nil
+		}})
+		return nil
+	})
+	s, err := controlplane.New("quota").Storage(d).With(read,
 		core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, core.Services{},
 		crd.Definitions{FS: fstest.MapFS{"gadgets.yaml": {Data: []byte(gadgets)}}},
 		quota.SettledAfter(settled),
@@ -96,7 +106,6 @@ func start(t *testing.T, d controlplane.Storage, settled time.Duration) *plane {
 		ended <- nil
 		t.Fatal(err)
 	}
-	p := &plane{}
 	if p.Clientset, err = kubernetes.NewForConfig(s.ClientConfig()); err != nil {
 		t.Fatal(err)
 	}

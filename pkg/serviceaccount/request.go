@@ -182,7 +182,7 @@ func validateRequest(r *authenticationv1.TokenRequest) field.ErrorList {
 // shorten limits the token to the longest time that tokens may last here.
 func (i *issuer) shorten(ctx context.Context, r *authenticationv1.TokenRequest) {
 	asked, most := *r.Spec.ExpirationSeconds, int64(i.MaxExpiration.Seconds())
-	if most == 0 || asked <= most {
+	if asked <= most {
 		return
 	}
 	warning.AddWarning(ctx, "", fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", asked, most))

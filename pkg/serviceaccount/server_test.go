@@ -2,6 +2,7 @@ package serviceaccount_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,7 +74,7 @@ func TestLogIn(t *testing.T) {
 // TestRequests: what may be asked for, and what is answered.
 func TestRequests(t *testing.T) {
 	t.Parallel()
-	s := serve(t, serviceaccount.Tokens{Audiences: []string{"shop", "https://shop.example.com"}})
+	s := serve(t, serviceaccount.Tokens{Audiences: []string{"shop", "https://shop.example.com"}, MaxExpiration: 1 << 32 * time.Second})
 	account := s.account(t, "builder")
 	spec := func(seconds int64, audiences ...string) authenticationv1.TokenRequestSpec {
 		return authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds, Audiences: audiences}
@@ -160,29 +161,44 @@ func TestRequests(t *testing.T) {
 // TestShortened: a token lasts no longer than the part says, and who asks is warned.
 func TestShortened(t *testing.T) {
 	t.Parallel()
-	s := serve(t, serviceaccount.Tokens{MaxExpiration: 20 * time.Minute})
-	s.account(t, "builder")
-	var body []byte
-	result := s.CoreV1().RESTClient().Post().Namespace("default").Resource("serviceaccounts").Name("builder").SubResource("token").
-		Param("dryRun", "All").Body([]byte(`{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"}`)).Do(t.Context())
-	warnings := result.Warnings()
-	body, err := result.Raw()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(warnings) != 1 || warnings[0].Text != "requested expiration of 3600 seconds shortened to 1200 seconds" {
-		t.Errorf("warnings: %+v", warnings)
-	}
-	var got authenticationv1.TokenRequest
-	if err := json.Unmarshal(body, &got); err != nil {
-		t.Fatal(err)
-	}
-	claims := claimsOf(t, got.Status.Token)
-	if *got.Spec.ExpirationSeconds != 1200 || claims["exp"].(float64)-claims["iat"].(float64) != 1200 {
-		t.Errorf("it lasts %d s and says %v", *got.Spec.ExpirationSeconds, claims)
-	}
-	if got.APIVersion != "authentication.k8s.io/v1" || got.Kind != "TokenRequest" {
-		t.Errorf("the answer is a %s %s", got.APIVersion, got.Kind)
+	for name, tc := range map[string]struct {
+		reason             string
+		part               serviceaccount.Tokens
+		asked, most, warns int64
+	}{
+		"given":   {"the field counts, also for what is asked for by default", serviceaccount.Tokens{MaxExpiration: 20 * time.Minute}, 3600, 1200, 1},
+		"default": {"a token that nobody looks after ends the next day", serviceaccount.Tokens{}, 1 << 32, 86400, 1},
+		"day":     {"a day is not too long", serviceaccount.Tokens{}, 86400, 86400, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := serve(t, tc.part)
+			s.account(t, "builder")
+			result := s.CoreV1().RESTClient().Post().Namespace("default").Resource("serviceaccounts").Name("builder").SubResource("token").
+				Param("dryRun", "All").
+				Body([]byte(fmt.Sprintf(`{"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": %d}}`, tc.asked))).
+				Do(t.Context())
+			warnings := result.Warnings()
+			body, err := result.Raw()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf("requested expiration of %d seconds shortened to %d seconds", tc.asked, tc.most)
+			if int64(len(warnings)) != tc.warns || tc.warns == 1 && warnings[0].Text != want {
+				t.Errorf("%s: warnings: %+v", tc.reason, warnings)
+			}
+			var got authenticationv1.TokenRequest
+			if err := json.Unmarshal(body, &got); err != nil {
+				t.Fatal(err)
+			}
+			claims := claimsOf(t, got.Status.Token)
+			if *got.Spec.ExpirationSeconds != tc.most || claims["exp"].(float64)-claims["iat"].(float64) != float64(tc.most) {
+				t.Errorf("%s: it lasts %d s and says %v", tc.reason, *got.Spec.ExpirationSeconds, claims)
+			}
+			if got.APIVersion != "authentication.k8s.io/v1" || got.Kind != "TokenRequest" {
+				t.Errorf("the answer is a %s %s", got.APIVersion, got.Kind)
+			}
+		})
 	}
 }
 

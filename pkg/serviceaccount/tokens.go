@@ -56,13 +56,18 @@ type Tokens struct {
 	// Tokens requested without any get them all. Empty: Issuer.
 	Audiences []string
 	// MaxExpiration is the longest a token may last, 10 minutes or more; longer
-	// requests are shortened. 0: 2^32 s, the most that may be requested.
+	// requests are shortened, with a warning. Nothing but the end of the account or of
+	// the object it is bound to ends a token before. 2^32 s is the most that may be
+	// requested. 0: a day.
 	MaxExpiration time.Duration
 }
 
 const (
 	defaultIssuer = "https://kubernetes.default.svc.cluster.local"
 	defaultFile   = "service-account.key"
+	// Kubernetes has no limit. Whoever may request tokens of an account could keep one for
+	// a century.
+	defaultMaxExpiration = 24 * time.Hour
 )
 
 // PartName implements the name errors use.
@@ -71,6 +76,7 @@ func (Tokens) PartName() string { return "serviceaccount.Tokens" }
 // Install declares the sub-resource, the authenticator and the published keys.
 func (t Tokens) Install(p *controlplane.Plan) error {
 	t.Issuer = cmp.Or(t.Issuer, defaultIssuer)
+	t.MaxExpiration = cmp.Or(t.MaxExpiration, defaultMaxExpiration)
 	if len(t.Audiences) == 0 {
 		t.Audiences = []string{t.Issuer}
 	}

@@ -12,7 +12,10 @@ import (
 // goMod is what the tests read of a go.mod file.
 type goMod struct {
 	Go      string
-	Require []struct{ Path, Version string }
+	Require []struct {
+		Path, Version string
+		Indirect      bool
+	}
 	Replace []struct {
 		Old, New struct{ Path, Version string }
 	}

@@ -15,7 +15,7 @@ var mayImport = map[string][]string{
 	"pkg/openapi": {},
 	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/controlplane": {
-		"pkg/feed", "pkg/openapi", "pkg/internal/loopback", "pkg/internal/metrics",
+		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/loopback", "pkg/internal/metrics",
 		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/upstream",
 	},
 	"pkg/apis":                   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
@@ -40,14 +40,15 @@ var mayImport = map[string][]string{
 		"pkg/controlplane", "pkg/openapi", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
 	},
 	"pkg/aggregator": {
-		"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/retry", "pkg/internal/signal", "pkg/internal/upstream",
+		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/retry", "pkg/internal/signal", "pkg/internal/store",
+		"pkg/internal/upstream",
 	},
-	"pkg/authn":          {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki"},
-	"pkg/authz":          {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac", "pkg/internal/signal"},
+	"pkg/authn":          {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki", "pkg/internal/check"},
+	"pkg/authz":          {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac", "pkg/internal/signal"},
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
-	"pkg/auditing":       {"pkg/controlplane", "pkg/internal/follow"},
+	"pkg/auditing":       {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/metrics"},
 	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
-	"pkg/fairness":       {"pkg/controlplane", "pkg/feed", "pkg/internal/loopback", "pkg/internal/signal"},
+	"pkg/fairness":       {"pkg/controlplane", "pkg/feed", "pkg/internal/loopback", "pkg/internal/metrics", "pkg/internal/signal"},
 	"pkg/insight":        {"pkg/controlplane", "pkg/feed", "pkg/internal/signal"},
 	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/feed", "pkg/internal/retry"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
@@ -78,6 +79,7 @@ var mayImport = map[string][]string{
 	"pkg/storage/kine/t4":       {"pkg/controlplane", "pkg/storage/kine"},
 
 	// Inside.
+	"pkg/internal/addresses":         {},
 	"pkg/internal/catalog":           {},
 	"pkg/internal/check":             {},
 	"pkg/internal/terminator":        {"pkg/internal/catalog", "pkg/feed", "pkg/internal/retry", "pkg/internal/signal"},
@@ -103,9 +105,10 @@ var mayImport = map[string][]string{
 	"pkg/internal/rules/...":         {"pkg/internal/rules/..."}, // generated: types contain types of other groups
 	"pkg/storage/storagetest":        {"pkg/controlplane"},
 	"pkg/internal/store": {
-		"pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal", "pkg/internal/stack",
-		"pkg/internal/upstream",
+		"pkg/internal/bodies", "pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal",
+		"pkg/internal/stack", "pkg/internal/upstream",
 	},
+	"pkg/internal/bodies":   {},
 	"pkg/internal/upstream": {},
 
 	// Programs. They see what a user sees: nothing of pkg/internal.

@@ -140,7 +140,7 @@ func serverRows() map[string]row {
 		"a path that climbs, encoded": missing("/api/v1/namespaces/%2e%2e/%2e%2e/secrets/%2e%2e/x/y"),
 		"a path of slashes":           missing("/api/v1//namespaces//hostile//configmaps//kept"),
 		"a path of dirt":              nobody("/%ff%fe/%00"),
-		"a path of 100 KiB":           nobody("/apis/" + strings.Repeat("a/", 50<<10)),
+		"a path of 10 KiB":            nobody("/apis/" + strings.Repeat("a/", 5<<10)),
 		"the root of nothing":         nobody("/nothing"),
 		"api without a version":       {request: request{method: "POST", path: "/api/v1", body: "{}"}, code: 405, status: metav1.StatusReasonMethodNotAllowed},
 		"a proxy to nowhere":          missing("/api/v1/namespaces/default/services/http:x:80/proxy/"),
@@ -169,7 +169,7 @@ func gourdRows() map[string]row {
 		"metadata is null":      {request: request{method: "POST", path: k.collection + dry, body: `{"apiVersion":"hostile.example.com/v1","kind":"Gourd","metadata":null}`}, code: 422, status: metav1.StatusReasonInvalid},
 		"status of dirt":        {request: request{method: "PATCH", path: k.one() + "/status" + dry, contentType: mergePatch, body: `{"status":{"ripe":"x"}}`}, code: 422, status: metav1.StatusReasonInvalid},
 		"a name as a number":    k.refused("", `{"apiVersion":"hostile.example.com/v1","kind":"Gourd","metadata":{"name":1}}`, ""),
-		"deep, unknown, pruned": {request: request{method: "POST", path: k.collection + dry + "&fieldValidation=Ignore", body: k.with(`"spec":{"x":` + nested(`{"a":`, "1", "}", 5000) + `}`)}, code: 201, reason: "deep but below the limit of the decoder"},
+		"deep, unknown, pruned": bounded(row{request: request{method: "POST", path: k.collection + dry + "&fieldValidation=Ignore", body: k.with(`"spec":{"x":` + nested(`{"a":`, "1", "}", 5000) + `}`)}, code: 201, reason: "deep but below the limit of the decoder"}),
 	}
 }
 
@@ -198,7 +198,7 @@ func definitionRows() map[string]row {
 		"cel that is deep":            k.invalid(spec(`{"type":"object","x-kubernetes-validations":[{"rule":"`+nested("(", "true", ")", 1000)+`"}]}`), "compilation failed"),
 		"cel that costs too much":     k.invalid(spec(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"array","items":{"type":"string"}}}},"x-kubernetes-validations":[{"rule":"self.a.all(x, self.a.all(y, x.all(z, y.exists(w, w == z))))"}]}`), "exceeds budget"),
 		"cel that is no truth":        k.invalid(spec(`{"type":"object","x-kubernetes-validations":[{"rule":"1 + 1"}]}`), "must evaluate to a bool"),
-		"a deep schema":               k.refused("", spec(nested(`{"type":"object","properties":{"a":`, `{"type":"string"}`, "}}", 6000)), ""),
+		"a deep schema":               bounded(k.refused("", spec(nested(`{"type":"object","properties":{"a":`, `{"type":"string"}`, "}}", 6000)), "")),
 		"a group without dots":        k.invalid(strings.ReplaceAll(k.object(k.fresh, "", ""), "hostile.example.com", "hostile"), "spec.group"),
 		"a scope of dirt":             k.invalid(strings.Replace(k.object(k.fresh, "", ""), `"Namespaced"`, `"Everywhere"`, 1), "spec.scope"),
 		"a kind of dirt":              k.invalid(strings.Replace(k.object(k.fresh, "", ""), `"Squash"`, `"Squash/"`, 1), "spec.names.kind"),

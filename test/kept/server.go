@@ -47,7 +47,10 @@ func Storage(kind, dir string) string {
 // Serve starts the binary on a data directory and returns when it is ready.
 // The audit log is no state: it is not written.
 func Serve(ctx context.Context, binary, kind, dir string) (*Server, error) {
-	args := []string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--storage", Storage(kind, dir), "--audit-log", "none"}
+	args := []string{
+		"serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--storage", Storage(kind, dir), "--audit-log", "none",
+		"--service-account-max-token-expiration", "0s",
+	} // the kept token is to last
 	encryption := filepath.Join(dir, EncryptionFile)
 	if _, err := os.Stat(encryption); err == nil {
 		args = append(args, "--encryption-config", encryption)

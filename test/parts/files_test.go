@@ -35,7 +35,7 @@ func withFiles(dir string) []controlplane.Part {
 		auditing.Webhook{PolicyFile: missing, ConfigFile: missing},
 		authn.Admin{Dir: missing, Kubeconfig: missing},
 		authn.ServingCertificate{CertFile: missing, KeyFile: missing},
-		authn.ClientCA{File: missing},
+		authn.ClientCA{File: missing, RevokedFile: missing},
 		authn.Tokens{File: missing},
 		authn.JWT{ConfigFile: missing},
 		authn.Webhook{ConfigFile: missing},

@@ -36,7 +36,7 @@ func connectionAttempts() map[string]attempt {
 			}
 			w.serves(t)
 		}},
-		"headers without end, slowly": {reason: "a header that does not end keeps nobody waiting, and is cut after 32 s", try: func(t *testing.T, w *world) {
+		"headers without end, slowly": {reason: "a header that does not end keeps nobody waiting, and is cut after 10 s", try: func(t *testing.T, w *world) {
 			each(t, 1_000, func(n int) {
 				c := w.dial(t, "http/1.1")
 				if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\nA: ", open, tokenOf("stranger")); err != nil {

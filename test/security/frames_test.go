@@ -168,11 +168,12 @@ type framed struct {
 	headers bytes.Buffer
 	encoder *hpack.Encoder
 	answers map[uint32]string
+	resets  map[uint32]bool
 }
 
 func (w *world) framed(t *testing.T) *framed {
 	t.Helper()
-	c := &framed{conn: w.dial(t, "h2"), answers: map[uint32]string{}}
+	c := &framed{conn: w.dial(t, "h2"), answers: map[uint32]string{}, resets: map[uint32]bool{}}
 	c.encoder = hpack.NewEncoder(&c.headers)
 	if _, err := c.conn.Write([]byte(http2.ClientPreface)); err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,7 +28,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
-	"k8s.io/klog/v2/textlogger"
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
@@ -73,7 +73,7 @@ func tokenOf(name string) string { return "token-of-" + name }
 var logs = &logBuffer{}
 
 func TestMain(m *testing.M) {
-	klog.SetLoggerWithOptions(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(logs))), klog.ContextualLogger(true))
+	klog.SetSlogLogger(controlplane.LibraryLog(slog.New(slog.NewTextHandler(logs, nil)))) // as the binary does
 	log.SetOutput(logs)
 	os.Exit(m.Run())
 }
@@ -82,6 +82,16 @@ func TestMain(m *testing.M) {
 type logBuffer struct {
 	mu     sync.Mutex
 	panics []string
+	long   string // the longest line
+}
+
+// longest returns how many panics there were and the longest line, and forgets them.
+func (b *logBuffer) longest() (panics int, line string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	panics, line = len(b.panics), b.long
+	b.panics, b.long = nil, ""
+	return panics, line
 }
 
 func (b *logBuffer) Write(p []byte) (int, error) {
@@ -89,6 +99,9 @@ func (b *logBuffer) Write(p []byte) (int, error) {
 	defer b.mu.Unlock()
 	if bytes.Contains(p, []byte("Observed a panic")) || bytes.Contains(p, []byte("panic serving")) || bytes.Contains(p, []byte("panic'd")) {
 		b.panics = append(b.panics, string(p))
+	}
+	if len(p) > len(b.long) {
+		b.long = string(p)
 	}
 	return len(p), nil
 }
@@ -121,6 +134,23 @@ type world struct {
 // the objects of testdata/world.yaml.
 func serve(tb testing.TB, more ...controlplane.Part) *world {
 	tb.Helper()
+	return serveWith(tb, memory.Store{}, controlplane.Limits{}, more...)
+}
+
+// serveOn is serve with a storage.
+func serveOn(tb testing.TB, storage controlplane.Storage, more ...controlplane.Part) *world {
+	tb.Helper()
+	return serveWith(tb, storage, controlplane.Limits{}, more...)
+}
+
+// serveLimited is serve with limits.
+func serveLimited(tb testing.TB, limits controlplane.Limits, more ...controlplane.Part) *world {
+	tb.Helper()
+	return serveWith(tb, memory.Store{}, limits, more...)
+}
+
+func serveWith(tb testing.TB, storage controlplane.Storage, limits controlplane.Limits, more ...controlplane.Part) *world {
+	tb.Helper()
 	dir := tb.TempDir()
 	w := &world{dir: dir, audit: filepath.Join(dir, "audit.log")}
 	kubeconfig, tokens := filepath.Join(dir, "admin.kubeconfig"), filepath.Join(dir, "tokens.csv")
@@ -141,7 +171,7 @@ func serve(tb testing.TB, more ...controlplane.Part) *world {
 		crd.Definitions{FS: os.DirFS("testdata/crds"), Deny: admit.PrivateNetworks()},
 		fairness.PriorityAndFairness{}, kube.FlowControl(), auditing.Log{Path: w.audit},
 	)
-	s, err := controlplane.New("security").Listen("127.0.0.1:0").Storage(memory.Store{}).With(parts...).Build()
+	s, err := controlplane.New("security").Listen("127.0.0.1:0").Storage(storage).Limits(limits).With(parts...).Build()
 	if err != nil {
 		tb.Fatal(err)
 	}

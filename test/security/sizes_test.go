@@ -21,17 +21,23 @@ func sizeAttempts() map[string]attempt {
 	const mega = 1 << 20
 	maps := tenant + "/configmaps"
 	return map[string]attempt{
-		"large header": {reason: "headers have 1 MiB", try: func(t *testing.T, w *world) {
-			w.tooLarge(t, line("stranger", "GET", open, "A: "+strings.Repeat("a", 2*mega)))
+		"large header": {reason: "headers have 64 KiB", try: func(t *testing.T, w *world) {
+			w.tooLarge(t, line("stranger", "GET", open, "A: "+strings.Repeat("a", 70<<10)))
 		}},
-		"many headers": {reason: "headers have 1 MiB together", try: func(t *testing.T, w *world) {
-			w.tooLarge(t, line("stranger", "GET", open, strings.TrimSuffix(strings.Repeat("A: "+strings.Repeat("a", 100)+"\r\n", 20_000), "\r\n")))
+		"many headers": {reason: "headers have 64 KiB together", try: func(t *testing.T, w *world) {
+			w.tooLarge(t, line("stranger", "GET", open, strings.TrimSuffix(strings.Repeat("A: "+strings.Repeat("a", 100)+"\r\n", 700), "\r\n")))
 		}},
 		"large path": {reason: "a path counts as a header", try: func(t *testing.T, w *world) {
-			w.tooLarge(t, line("stranger", "GET", "/"+strings.Repeat("a", 2*mega)))
+			w.tooLarge(t, line("stranger", "GET", "/"+strings.Repeat("a", 70<<10)))
+		}},
+		"long query": {reason: "the query is parsed before the caller is known", request: request{
+			method: "GET", path: maps + "?labelSelector=" + strings.Repeat("a%3Db,", 4_000),
+		}, code: http.StatusRequestURITooLong, message: "the limit is 16384"},
+		"query that is none": {reason: "a selector that is none is not repeated in the answer and the log without end", request: request{
+			method: "GET", path: maps + "?labelSelector=" + strings.Repeat("!", 16_000),
 		}},
 		"large token": {reason: "credentials are compared, not parsed without end", request: request{
-			method: "GET", path: open, header: map[string]string{"Authorization": "Bearer " + strings.Repeat("a.", 100_000)},
+			method: "GET", path: open, header: map[string]string{"Authorization": "Bearer " + strings.Repeat("a.", 30_000)},
 		}, code: http.StatusUnauthorized},
 		"large body": {reason: "a body has 3 MiB", request: request{
 			as: "editor", method: "POST", path: maps, body: configMap("large", `{"a":"`+strings.Repeat("a", 4*mega)+`"}`),
@@ -72,7 +78,7 @@ func sizeAttempts() map[string]attempt {
 		}, code: http.StatusRequestEntityTooLarge},
 		"large selector": {reason: "a selector costs no more than its length", try: func(t *testing.T, w *world) {
 			var terms []string
-			for i := range 20_000 {
+			for i := range 1_000 {
 				terms = append(terms, fmt.Sprintf("a%d!%%3Db", i))
 			}
 			w.must(t, request{as: "chief", method: "GET", path: maps + "?limit=1&labelSelector=none,none%3Da," + strings.Join(terms, ",")}, http.StatusOK)
@@ -80,7 +86,7 @@ func sizeAttempts() map[string]attempt {
 		"continue token of one's own": {reason: "it is a place in a list, not a key of the storage", try: func(t *testing.T, w *world) {
 			for _, c := range []string{
 				"eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIuLi8uLi9zZWNyZXRzL3ZhdWx0L2Nyb3duIn0", // ../../secrets/vault/crown
-				"e30", "a", strings.Repeat("A", 100_000),
+				"e30", "a", strings.Repeat("A", 15_000),
 			} {
 				if a := w.send(t, request{as: "outside", method: "GET", path: maps + "?limit=1&continue=" + c}); a.code != http.StatusForbidden {
 					t.Errorf("%d %s", a.code, a.body)

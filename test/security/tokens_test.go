@@ -415,6 +415,21 @@ func revocations() map[string]attempt {
 				}
 			}
 		}},
+		"token for a century": {reason: "a token that somebody keeps ends the next day", try: func(t *testing.T, w *world) {
+			a := w.must(t, request{
+				method: "POST", path: accounts + "/keeper/token",
+				body: `{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest","spec":{"expirationSeconds":4294967296}}`,
+			}, http.StatusCreated)
+			var got struct {
+				Status struct{ ExpirationTimestamp time.Time }
+			}
+			if a.into(t, &got); got.Status.ExpirationTimestamp.After(time.Now().Add(25 * time.Hour)) {
+				t.Errorf("it lasts until %v", got.Status.ExpirationTimestamp)
+			}
+			if warned := a.header.Get("Warning"); !strings.Contains(warned, "shortened to 86400 seconds") {
+				t.Errorf("who asks is not told: %q", warned)
+			}
+		}},
 		"token in the audit log": {reason: "tokens are not recorded", try: func(t *testing.T, w *world) {
 			token := w.token(t, "vault", "keeper", "")
 			content, err := os.ReadFile(w.audit)

@@ -1,13 +1,18 @@
 package security
 
 import (
+	"encoding/base64"
+	"encoding/pem"
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/sailplane-dev/sailplane/pkg/admit"
 )
 
 // TestWebhooks: who may write webhook configurations does not reach what the
@@ -47,6 +52,23 @@ func webhookAttempts() map[string]attempt {
 			}
 		}}
 	}
+	all["metadata service of cloud, by default"] = attempt{reason: "it is denied without being named", try: func(t *testing.T, _ *world) {
+		w := serve(t, admit.ValidatingWebhooks{})
+		w.must(t, request{as: "definer", method: "POST", path: admission + "/validatingwebhookconfigurations", body: webhook("metadata", "https://169.254.169.254/latest", "")}, http.StatusCreated)
+		w.refusedBy(t, "the server denies 169.254.0.0/16")
+	}}
+	all["redirect of a webhook"] = attempt{reason: "where it leads may be denied, or be inside", try: func(t *testing.T, _ *world) {
+		port, called := listener(t)
+		s := httptest.NewTLSServer(http.RedirectHandler(fmt.Sprintf("https://127.0.0.1:%d/inside", port), http.StatusTemporaryRedirect))
+		t.Cleanup(s.Close)
+		ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
+		w := serve(t, admit.ValidatingWebhooks{})
+		w.must(t, request{as: "definer", method: "POST", path: admission + "/validatingwebhookconfigurations", body: strings.Replace(webhook("redirect", s.URL, ""), `{"url"`, `{"caBundle":"`+ca+`","url"`, 1)}, http.StatusCreated)
+		w.refusedBy(t, "failed calling webhook")
+		if n := called.Load(); n != 0 {
+			t.Errorf("%d connections were made", n)
+		}
+	}}
 	all["URL that is none"] = attempt{reason: "a URL is https, without credentials, query and fragment", try: func(t *testing.T, w *world) {
 		for _, url := range []string{
 			"http://webhook.example.com/", "file:///etc/passwd", "gopher://a/", "https://u:p@webhook.example.com/", "https://webhook.example.com/?a=b", "https://webhook.example.com/#a", "//a/", "https:///a",

@@ -15,6 +15,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	certutil "k8s.io/client-go/util/cert"
 	"k8s.io/client-go/util/keyutil"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 )
 
 const (
@@ -151,6 +153,29 @@ func (s Signer) template(r *csr) (*x509.Certificate, any, error) {
 	return t, parsed.PublicKey, nil
 }
 
+// checkAllowed applies what the fields of the signer say.
+func (s Signer) checkAllowed(r *csr, parsed *x509.CertificateRequest) error {
+	const remedy = "ask for another, or have it added to field %s of the signer"
+	if name := parsed.Subject.CommonName; !check.AllowedName(name, s.CommonNames) {
+		return fmt.Errorf("the signer %s does not sign the common name %q: "+remedy, s.Name, name, "CommonNames")
+	}
+	for _, name := range parsed.Subject.Organization {
+		if !check.AllowedName(name, s.Organizations) {
+			return fmt.Errorf("the signer %s does not sign the organization %q: "+remedy, s.Name, name, "Organizations")
+		}
+	}
+	known := knownUsages()
+	for _, name := range r.Spec.Usages {
+		same := func(u certificatesv1.KeyUsage) bool { // "signing" is "digital signature"
+			return known[u].key == known[name].key && slices.Equal(known[u].extended, known[name].extended)
+		}
+		if _, ok := known[name]; ok && !slices.ContainsFunc(s.Usages, same) {
+			return fmt.Errorf("the signer %s does not sign the usage %q: "+remedy, s.Name, name, "Usages")
+		}
+	}
+	return nil
+}
+
 // checkRequest applies the rules of this signer, and those of the well-known one of
 // Kubernetes:
 // https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers
@@ -167,8 +192,8 @@ func (s Signer) checkRequest(r *csr, parsed *x509.CertificateRequest) error {
 			}
 		}
 	}
-	if !client {
-		return nil
+	if err := s.checkAllowed(r, parsed); err != nil || !client {
+		return err
 	}
 	if !slices.Contains(r.Spec.Usages, certificatesv1.UsageClientAuth) {
 		return fmt.Errorf("missing required usage for client certificate: %s", certificatesv1.UsageClientAuth)

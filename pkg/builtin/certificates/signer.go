@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/check"
 	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 )
 
@@ -24,10 +25,13 @@ import (
 // The certificate has the subject, the alternative names and the key of the
 // request and the usages of spec.usages, and nothing else that the request asks
 // for. It is never that of an authority: "cert sign" and "crl sign" are
-// refused. A request that cannot be signed gets the condition Failed.
+// refused. A request that cannot be signed gets the condition Failed, which says why.
 //
-// The approver vouches for the subject: the signer takes any. Only those of
-// kubernetes.io/kube-apiserver-client are limited: they are for clients and
+// Where the authority is trusted by authn.ClientCA, the common name is a user and the
+// organizations are groups. The approver vouches for them, and for the alternative
+// names. But whoever may approve for this signer is not to give away every permission:
+// names that begin with "system:" are signed only if CommonNames and Organizations list
+// them. Certificates of kubernetes.io/kube-apiserver-client are for clients in any case, and
 // never name system:masters.
 type Signer struct {
 	// Name is the signer name whose requests are signed, "example.com/client".
@@ -49,6 +53,16 @@ type Signer struct {
 	// Duration is how long a certificate is valid, and the most that
 	// spec.expirationSeconds gets; none outlives the authority. 0: a year.
 	Duration time.Duration
+	// CommonNames are the common names that are signed: names, or the beginning of names and
+	// "*". Those that begin with "system:" need a pattern that begins so. Empty: "*", all
+	// that do not begin with "system:".
+	CommonNames []string
+	// Organizations are the organizations that are signed, with patterns as CommonNames;
+	// system:masters needs its whole name. Empty: "*", all that do not begin with "system:".
+	Organizations []string
+	// Usages are those that are signed. Empty: "client auth", "digital signature" and "key
+	// encipherment". A signer for servers lists "server auth".
+	Usages []certificatesv1.KeyUsage
 	// Approve is called for every undecided request: true approves it, false leaves
 	// it to others. It is called for one request at a time, must return soon, and
 	// may be called again for the same request. Nil: nothing is approved.
@@ -66,7 +80,7 @@ func (s Signer) Install(p *controlplane.Plan) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	s.Duration = cmp.Or(s.Duration, defaultDuration)
+	s = s.withDefaults()
 	p.Need("certificates.CertificateSigningRequests{}", certificatesv1.SchemeGroupVersion.WithKind("CertificateSigningRequest"))
 	if s.Certificate == nil {
 		p.Work(controlplane.Work{Name: "certificate authority of " + s.Name, Start: func(context.Context, *controlplane.Plane) error {
@@ -81,6 +95,23 @@ func (s Signer) Install(p *controlplane.Plan) error {
 		return nil
 	}})
 	return nil
+}
+
+// withDefaults has a value in every field that has a default.
+func (s Signer) withDefaults() Signer {
+	s.Duration = cmp.Or(s.Duration, defaultDuration)
+	if len(s.CommonNames) == 0 {
+		s.CommonNames = []string{"*"}
+	}
+	if len(s.Organizations) == 0 {
+		s.Organizations = []string{"*"}
+	}
+	if len(s.Usages) == 0 {
+		s.Usages = []certificatesv1.KeyUsage{
+			certificatesv1.UsageClientAuth, certificatesv1.UsageDigitalSignature, certificatesv1.UsageKeyEncipherment,
+		}
+	}
+	return s
 }
 
 // longestName leaves room for the rest of the name of a Lease.
@@ -103,6 +134,7 @@ func (s Signer) check() error {
 		errs = append(errs, fmt.Errorf("field Duration: %v is too short: give %v or more, the shortest that a request may ask for",
 			s.Duration, least))
 	}
+	errs = append(errs, check.Patterns("CommonNames", s.CommonNames), check.Patterns("Organizations", s.Organizations), s.checkUsages())
 	given, named := s.Certificate != nil || s.Key != nil, s.CertificateFile != "" || s.KeyFile != ""
 	switch {
 	case given == named || given && (s.Certificate == nil || s.Key == nil) || named && (s.CertificateFile == "" || s.KeyFile == ""):
@@ -113,4 +145,18 @@ func (s Signer) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkUsages returns what is wrong with the usages that are to be signed.
+func (s Signer) checkUsages() error {
+	known := knownUsages()
+	for i, name := range s.Usages {
+		if _, ok := known[name]; !ok {
+			return fmt.Errorf("field Usages[%d]: %q is no usage of the API: give one such as %q", i, name, certificatesv1.UsageClientAuth)
+		}
+		if name == certificatesv1.UsageCertSign || name == certificatesv1.UsageCRLSign {
+			return fmt.Errorf("field Usages[%d]: %q is for authorities, which are never signed: leave it out", i, name)
+		}
+	}
+	return nil
 }

@@ -45,8 +45,14 @@ func TestSignerFields(t *testing.T) {
 			reason: "its rules need nodes", change: func(s *Signer) { s.Name = certificatesv1.KubeletServingSignerName },
 			want: "field Name: kubernetes.io/kubelet-serving is for kubelets",
 		},
-		"long":  {reason: "a Lease is named after it", change: func(s *Signer) { s.Name = "example.com/" + strings.Repeat("a", 200) }, want: "longer than 200 characters"},
-		"brief": {reason: "less cannot be asked for", change: func(s *Signer) { s.Duration = time.Minute }, want: "field Duration: 1m0s is too short: give 10m0s or more"},
+		"long": {reason: "a Lease is named after it", change: func(s *Signer) { s.Name = "example.com/" + strings.Repeat("a", 200) }, want: "longer than 200 characters"},
+		"patterns": {
+			reason: "a star stands at the end", change: func(s *Signer) { s.Organizations = []string{"*a"} },
+			want: `field Organizations[0]: "*a": want a name, or the beginning of one and "*"`,
+		},
+		"usages": {reason: "authorities are never signed", change: func(s *Signer) { s.Usages = []certificatesv1.KeyUsage{"cert sign"} }, want: "field Usages[0]"},
+		"flying": {reason: "there is no such usage", change: func(s *Signer) { s.Usages = []certificatesv1.KeyUsage{"flying"} }, want: "field Usages[0]"},
+		"brief":  {reason: "less cannot be asked for", change: func(s *Signer) { s.Duration = time.Minute }, want: "field Duration: 1m0s is too short: give 10m0s or more"},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +83,8 @@ func decode(t *testing.T, data []byte) *x509.Certificate {
 func TestIssue(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, 1000*time.Hour)
-	s := Signer{Name: "example.com/any", Certificate: ca.certificate, Key: ca.key, Duration: 24 * time.Hour}
+	s := Signer{Name: "example.com/any", Certificate: ca.certificate, Key: ca.key, Duration: 24 * time.Hour}.withDefaults()
+	s.Usages = []certificatesv1.KeyUsage{"digital signature", "key encipherment", "server auth", "email protection"}
 	r := newRequest(t, "a", s.Name)
 	r.Spec.Request = pkcs10(t, &x509.CertificateRequest{
 		Subject:  pkix.Name{CommonName: "ann", Organization: []string{"a", "b"}, ExtraNames: []pkix.AttributeTypeAndValue{{Type: []int{1, 2, 3}, Value: "x"}}},
@@ -139,7 +146,7 @@ func TestIssueDuration(t *testing.T) {
 			r := newRequest(t, "a", "example.com/client")
 			r.Spec.ExpirationSeconds = tc.asked
 			now := time.Now()
-			data, err := Signer{Name: r.Spec.SignerName, Certificate: ca.certificate, Key: ca.key, Duration: tc.duration}.issue(r, now)
+			data, err := Signer{Name: r.Spec.SignerName, Certificate: ca.certificate, Key: ca.key, Duration: tc.duration}.withDefaults().issue(r, now)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,14 +172,30 @@ func TestIssueRefused(t *testing.T) {
 		"unknown":   {"it may have been stored by another server", "example.com/any", nil, []certificatesv1.KeyUsage{"flying"}, `unknown usage: "flying"`},
 		"server":    {"the well-known signer is for clients", client, nil, []certificatesv1.KeyUsage{"client auth", "server auth"}, "invalid usage for client certificate: server auth"},
 		"no client": {"the well-known signer is for clients", client, nil, []certificatesv1.KeyUsage{"digital signature"}, "missing required usage for client certificate: client auth"},
-		"masters":   {"it may do everything", client, []string{"system:masters"}, []certificatesv1.KeyUsage{"client auth"}, "a client certificate must not name the group system:masters"},
+		"masters": {
+			"it may do everything", client,
+			[]string{"system:masters"},
+			[]certificatesv1.KeyUsage{"client auth"},
+			`the signer kubernetes.io/kube-apiserver-client does not sign the organization "system:masters": ask for another, or have it added to field Organizations of the signer`,
+		},
+		"system": {
+			"groups of the system are not given away", "example.com/any",
+			[]string{"a", "system:nodes"},
+			[]certificatesv1.KeyUsage{"client auth"},
+			`the signer example.com/any does not sign the organization "system:nodes": ask for another, or have it added to field Organizations of the signer`,
+		},
+		"usage": {
+			"a client is no server", "example.com/any", nil,
+			[]certificatesv1.KeyUsage{"client auth", "server auth"},
+			`the signer example.com/any does not sign the usage "server auth": ask for another, or have it added to field Usages of the signer`,
+		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRequest(t, "a", tc.signer, tc.groups...)
 			r.Spec.Usages = tc.usages
-			_, err := Signer{Name: tc.signer, Certificate: ca.certificate, Key: ca.key, Duration: time.Hour}.issue(r, time.Now())
+			_, err := Signer{Name: tc.signer, Certificate: ca.certificate, Key: ca.key, Duration: time.Hour}.withDefaults().issue(r, time.Now())
 			if !errors.As(err, new(requestError)) || err.Error() != tc.want {
 				t.Errorf("%s: got %v, want the refusal %q", tc.reason, err, tc.want)
 			}
@@ -180,10 +203,38 @@ func TestIssueRefused(t *testing.T) {
 	}
 }
 
+// TestIssueAllowed: what the fields list is signed, and nothing else.
+func TestIssueAllowed(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t, time.Hour)
+	s := Signer{
+		Name: "example.com/any", Certificate: ca.certificate, Key: ca.key,
+		CommonNames: []string{"robot-*", "system:node:*"}, Organizations: []string{"robots", "system:nodes", "system:masters"},
+	}.withDefaults()
+	for name, tc := range map[string]struct {
+		reason  string
+		subject pkix.Name
+		want    bool
+	}{
+		"listed":  {"the fields list it", pkix.Name{CommonName: "robot-1", Organization: []string{"robots"}}, true},
+		"system":  {"they list names of the system", pkix.Name{CommonName: "system:node:a", Organization: []string{"system:nodes"}}, true},
+		"masters": {"even that group, by its name", pkix.Name{CommonName: "robot-1", Organization: []string{"system:masters"}}, true},
+		"user":    {"another user", pkix.Name{CommonName: "ann", Organization: []string{"robots"}}, false},
+		"nobody":  {"no user", pkix.Name{Organization: []string{"robots"}}, false},
+		"group":   {"one of the groups is another", pkix.Name{CommonName: "robot-1", Organization: []string{"robots", "growers"}}, false},
+	} {
+		r := newRequest(t, "a", s.Name)
+		r.Spec.Request = pkcs10(t, &x509.CertificateRequest{Subject: tc.subject})
+		if _, err := s.issue(r, time.Now()); (err == nil) != tc.want {
+			t.Errorf("%s: %s: %v", name, tc.reason, err)
+		}
+	}
+}
+
 func TestAuthorityThatEnded(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t, -time.Minute)
-	_, err := Signer{Name: "example.com/client", Certificate: ca.certificate, Key: ca.key, Duration: time.Hour}.issue(newRequest(t, "a", "example.com/client"), time.Now())
+	_, err := Signer{Name: "example.com/client", Certificate: ca.certificate, Key: ca.key, Duration: time.Hour}.withDefaults().issue(newRequest(t, "a", "example.com/client"), time.Now())
 	if err == nil || errors.As(err, new(requestError)) || !strings.Contains(err.Error(), "the certificate authority expired at") {
 		t.Errorf("the request is not at fault, and is tried again: got %v", err)
 	}

@@ -2,6 +2,7 @@ package certificates
 
 import (
 	"bytes"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -27,8 +28,19 @@ func parse(r *csr) (*x509.CertificateRequest, error) {
 	if block == nil || block.Type != "CERTIFICATE REQUEST" {
 		return nil, errors.New("PEM block type must be CERTIFICATE REQUEST")
 	}
-	return x509.ParseCertificateRequest(block.Bytes)
+	parsed, err := x509.ParseCertificateRequest(block.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	// The time to check a signature grows with the square of the key.
+	if key, ok := parsed.PublicKey.(*rsa.PublicKey); ok && key.N.BitLen() > longestRSA {
+		return nil, fmt.Errorf("the RSA key has %d bits, at most %d are allowed", key.N.BitLen(), longestRSA)
+	}
+	return parsed, nil
 }
+
+// longestRSA is how many bits an RSA key may have.
+const longestRSA = 16384
 
 // validateSpec is for new requests: the spec never changes.
 func validateSpec(r *csr) field.ErrorList {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -137,10 +138,18 @@ func validateSecretUpdate(_ context.Context, s, old *corev1.Secret) field.ErrorL
 	return errs
 }
 
+// longestKey is how many bytes a private key in PEM may have to be compared with its
+// certificate.
+const longestKey = 16 << 10
+
 // secretWarnings warns of a key that does not belong to its certificate.
 func secretWarnings(_ context.Context, s *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil
+	}
+	// A larger key is for no server, and takes seconds to look at.
+	if n := len(s.Data[corev1.TLSPrivateKeyKey]); n > longestKey {
+		return []string{fmt.Sprintf("tls: the private key has %d bytes, more than the %d of an RSA key of 16384 bits", n, longestKey)}
 	}
 	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
 		return []string{err.Error()}

@@ -49,7 +49,7 @@ func (b podBinding) Create(
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
 	if errs := validateBinding(binding); len(errs) > 0 {
-		return nil, errs.ToAggregate()
+		return nil, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Binding").GroupKind(), name, errs)
 	}
 	if validate != nil {
 		if err := validate(ctx, binding.DeepCopyObject()); err != nil {

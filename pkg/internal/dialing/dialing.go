@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"syscall"
 	"time"
 
@@ -34,11 +35,29 @@ func PrivateNetworks() []netip.Prefix {
 	return all
 }
 
+// LinkLocal are the addresses of a host's links, and those at which clouds have services
+// for their machines, credentials among them. Nothing that users of an API may name is
+// there.
+func LinkLocal() []netip.Prefix {
+	var all []netip.Prefix
+	for _, p := range []string{
+		"169.254.0.0/16", "fe80::/10", "64:ff9b::a9fe:0/112",
+		"fd00:ec2::254/128",  // Amazon
+		"fd20:ce::254/128",   // Google
+		"100.100.100.200/32", // Alibaba
+		"168.63.129.16/32",   // Azure
+		"192.0.0.192/32",     // Oracle
+	} {
+		all = append(all, netip.MustParsePrefix(p))
+	}
+	return all
+}
+
 // Dialer makes the connections to webhooks. Its owner ends them with CloseAll.
 type Dialer struct {
 	*connrotation.Dialer
-	deny []netip.Prefix
-	plan Plan
+	deny, allow []netip.Prefix // LinkLocal is denied, too
+	plan        Plan
 }
 
 // Plan is what a plane knows of hosts and Services: *controlplane.Plan.
@@ -50,12 +69,12 @@ type Plan interface {
 	ServiceAddress(namespace, name string, port int32) string
 }
 
-// New returns a dialer that connects to no address of the denied networks but those that
-// the operator chose for a Service.
-func New(deny []netip.Prefix, plan Plan) Dialer {
-	d := Dialer{deny: deny, plan: plan}
+// New returns a dialer that connects to no address of [LinkLocal] and the denied networks,
+// but for allowed ones and those that the operator chose for a Service.
+func New(deny, allow []netip.Prefix, plan Plan) Dialer {
+	d := Dialer{deny: deny, allow: allow, plan: plan}
 	// What a name resolves to may change: the address is checked when connecting to
-	// it, also after redirects and for the addresses of a resolver.
+	// it, also for the addresses of a resolver.
 	dial := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, ControlContext: d.control}
 	d.Dialer = connrotation.NewDialer(dial.DialContext)
 	return d
@@ -64,13 +83,15 @@ func New(deny []netip.Prefix, plan Plan) Dialer {
 // chosen marks the context of a connection to an address that the operator chose.
 type chosen struct{}
 
-// Check returns what is wrong with the list.
+// Check returns what is wrong with the lists.
 func (d Dialer) Check() error {
 	var errs []error
-	for i, p := range d.deny {
-		if !p.IsValid() || p.Addr().Is4In6() {
-			errs = append(errs, fmt.Errorf("deny[%d]: %s matches no address: "+
-				"give the prefix of an IPv4 or IPv6 network, such as 10.0.0.0/8", i, p))
+	for name, list := range map[string][]netip.Prefix{"deny": d.deny, "allow": d.allow} {
+		for i, p := range list {
+			if !p.IsValid() || p.Addr().Is4In6() {
+				errs = append(errs, fmt.Errorf("%s[%d]: %s matches no address: "+
+					"give the prefix of an IPv4 or IPv6 network, such as 10.0.0.0/8", name, i, p))
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -78,19 +99,29 @@ func (d Dialer) Check() error {
 
 // control refuses to connect to an address that is denied.
 func (d Dialer) control(ctx context.Context, _, address string, _ syscall.RawConn) error {
-	if len(d.deny) == 0 || ctx.Value(chosen{}) != nil {
+	if ctx.Value(chosen{}) != nil {
 		return nil
 	}
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
-		return fmt.Errorf("connect to a webhook: %w", err)
+		return fmt.Errorf("connect to %s: %w", address, err)
 	}
+	return d.CheckAddress(to.Addr())
+}
+
+// CheckAddress returns an error for an address that is denied to those who write objects.
+func (d Dialer) CheckAddress(addr netip.Addr) error {
 	// A prefix contains no address with a zone, and one of IPv4 no IPv4 address in
 	// IPv6 form.
-	addr := to.Addr().Unmap().WithZone("")
-	for _, p := range d.deny {
-		if p.Contains(addr) {
-			return fmt.Errorf("webhooks at %s are not allowed: the server denies %s", addr, p)
+	addr = addr.Unmap().WithZone("")
+	if slices.ContainsFunc(d.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		return nil
+	}
+	for _, list := range [][]netip.Prefix{d.deny, LinkLocal()} {
+		for _, p := range list {
+			if p.Contains(addr) {
+				return fmt.Errorf("webhooks at %s are not allowed: the server denies %s", addr, p)
+			}
 		}
 	}
 	return nil
@@ -99,9 +130,22 @@ func (d Dialer) control(ctx context.Context, _, address string, _ syscall.RawCon
 // Configure has a client use the dialer.
 func (d Dialer) Configure(c *rest.Config) {
 	c.Dial = d.DialContext
+	c.Proxy = d.proxy
+	c.Wrap(WithoutRedirects)
+}
+
+// proxy is the one of the environment, unless networks are denied: a proxy connects to any
+// address.
+func (d Dialer) proxy(r *http.Request) (*url.URL, error) {
 	if len(d.deny) > 0 {
-		c.Proxy = direct // a proxy connects to any address
+		return nil, nil
 	}
+	if at, err := netip.ParseAddr(r.URL.Hostname()); err == nil {
+		if err := d.CheckAddress(at); err != nil {
+			return nil, err
+		}
+	}
+	return http.ProxyFromEnvironment(r)
 }
 
 // ConfigureService has the client of a Service use the dialer. The client belongs to that
@@ -110,10 +154,34 @@ func (d Dialer) ConfigureService(c *rest.Config, name, namespace string, port in
 	c.Proxy = direct // a proxy knows no Services
 	c.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if address == d.plan.ServiceAddress(namespace, name, int32(port)) { //nolint:gosec // a port
-			ctx = context.WithValue(ctx, chosen{}, true)
+			ctx = Chosen(ctx)
 		}
 		return d.DialContext(ctx, network, address)
 	}
+	c.Wrap(WithoutRedirects)
 }
+
+// Chosen has connections go anywhere: the operator chose the address.
+func Chosen(ctx context.Context) context.Context { return context.WithValue(ctx, chosen{}, true) }
+
+// WithoutRedirects has redirects be errors: a client would follow them to where the
+// webhook wants, with what it was sent.
+func WithoutRedirects(way http.RoundTripper) http.RoundTripper { return strict{way} }
+
+type strict struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := s.RoundTripper.RoundTrip(r)
+	if err == nil && response.StatusCode >= 300 && response.StatusCode < 400 && response.Header.Get("Location") != "" {
+		_ = response.Body.Close()
+		return nil, fmt.Errorf("%s answers with a redirect (%d), which is not followed: name the URL that it leads to",
+			r.URL.Host, response.StatusCode)
+	}
+	return response, err
+}
+
+// WrappedRoundTripper implements net.RoundTripperWrapper.
+func (s strict) WrappedRoundTripper() http.RoundTripper { return s.RoundTripper }
 
 func direct(*http.Request) (*url.URL, error) { return nil, nil }

@@ -4,6 +4,9 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"k8s.io/client-go/rest"
@@ -15,27 +18,35 @@ func TestDeniedAddresses(t *testing.T) {
 		reason, address string
 		deny            []netip.Prefix
 		denied          bool
+		allow           []netip.Prefix
 	}{
-		"no list":        {reason: "without a list, webhooks are anywhere", address: "127.0.0.1:443"},
-		"loopback":       {"the host is private", "127.0.0.1:443", PrivateNetworks(), true},
-		"any":            {"to connect to no address is to connect to the host", "0.0.0.0:443", PrivateNetworks(), true},
-		"metadata":       {"the metadata service of clouds is link-local", "169.254.169.254:80", PrivateNetworks(), true},
-		"private":        {"a private network", "10.1.2.3:443", PrivateNetworks(), true},
-		"mapped":         {"IPv4 in IPv6 is IPv4", "[::ffff:10.1.2.3]:443", PrivateNetworks(), true},
-		"translated":     {"a gateway makes it 10.1.2.3", "[64:ff9b::10.1.2.3]:443", PrivateNetworks(), true},
-		"loopback of 6":  {"the host has an address in IPv6", "[::1]:443", PrivateNetworks(), true},
-		"zone":           {"the zone says which link it is local to", "[fe80::1%eth0]:443", PrivateNetworks(), true},
-		"unique local":   {"private networks of IPv6", "[fd00::1]:443", PrivateNetworks(), true},
-		"public":         {"the internet is not private", "192.0.2.1:443", PrivateNetworks(), false},
-		"public 6":       {"nor is that of IPv6", "[2001:db8::1]:443", PrivateNetworks(), false},
-		"other list":     {"a list of one's own decides", "10.1.2.3:443", []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, false},
-		"in other list":  {"a list of one's own decides", "192.0.2.1:443", []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, true},
-		"not an address": {"what cannot be checked is denied", "example.com:443", PrivateNetworks(), true},
+		"no list":        {reason: "without a list, only link-local addresses are denied", address: "127.0.0.1:443"},
+		"always":         {reason: "nobody's webhook is a metadata service", address: "169.254.169.254:80", denied: true},
+		"always 6":       {reason: "nor in IPv6", address: "[fd00:ec2::254]:80", denied: true},
+		"always on link": {reason: "nor on a link", address: "[fe80::1%eth0]:80", denied: true},
+		"translated too": {reason: "a gateway makes it 169.254.169.254", address: "[64:ff9b::169.254.169.254]:80", denied: true},
+		"allowed": {
+			reason: "the operator knows better", address: "169.254.0.1:80", allow: []netip.Prefix{netip.MustParsePrefix("169.254.0.1/32")},
+		},
+		"loopback":       {"the host is private", "127.0.0.1:443", PrivateNetworks(), true, nil},
+		"any":            {"to connect to no address is to connect to the host", "0.0.0.0:443", PrivateNetworks(), true, nil},
+		"metadata":       {"the metadata service of clouds is link-local", "169.254.169.254:80", PrivateNetworks(), true, nil},
+		"private":        {"a private network", "10.1.2.3:443", PrivateNetworks(), true, nil},
+		"mapped":         {"IPv4 in IPv6 is IPv4", "[::ffff:10.1.2.3]:443", PrivateNetworks(), true, nil},
+		"translated":     {"a gateway makes it 10.1.2.3", "[64:ff9b::10.1.2.3]:443", PrivateNetworks(), true, nil},
+		"loopback of 6":  {"the host has an address in IPv6", "[::1]:443", PrivateNetworks(), true, nil},
+		"zone":           {"the zone says which link it is local to", "[fe80::1%eth0]:443", PrivateNetworks(), true, nil},
+		"unique local":   {"private networks of IPv6", "[fd00::1]:443", PrivateNetworks(), true, nil},
+		"public":         {"the internet is not private", "192.0.2.1:443", PrivateNetworks(), false, nil},
+		"public 6":       {"nor is that of IPv6", "[2001:db8::1]:443", PrivateNetworks(), false, nil},
+		"other list":     {"a list of one's own decides", "10.1.2.3:443", []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, false, nil},
+		"in other list":  {"a list of one's own decides", "192.0.2.1:443", []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, true, nil},
+		"not an address": {"what cannot be checked is denied", "example.com:443", PrivateNetworks(), true, nil},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if err := New(c.deny, nil).control(t.Context(), "tcp", c.address, nil); (err != nil) != c.denied {
+			if err := New(c.deny, c.allow, nil).control(t.Context(), "tcp", c.address, nil); (err != nil) != c.denied {
 				t.Errorf("%s: got %v", c.reason, err)
 			}
 		})
@@ -45,29 +56,70 @@ func TestDeniedAddresses(t *testing.T) {
 func TestPrefixesThatMatchNothing(t *testing.T) {
 	t.Parallel()
 	for _, p := range []netip.Prefix{{}, netip.MustParsePrefix("::ffff:10.0.0.0/104")} {
-		if New([]netip.Prefix{p}, nil).Check() == nil {
+		if New([]netip.Prefix{p}, nil, nil).Check() == nil {
 			t.Errorf("%s is taken, and denies nothing", p)
 		}
 	}
-	if err := New(PrivateNetworks(), nil).Check(); err != nil {
+	if err := New(PrivateNetworks(), nil, nil).Check(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestNoProxyWithAList: a proxy would connect to what is denied.
-func TestNoProxyWithAList(t *testing.T) {
+// TestProxies: a proxy would connect to what is denied.
+func TestProxies(t *testing.T) {
+	t.Setenv("HTTPS_PROXY", "http://proxy.example.com:3128")
+	for name, c := range map[string]struct {
+		reason, url string
+		deny        []netip.Prefix
+		proxied     bool
+		failed      bool
+	}{
+		"list":       {"it is denied to the server, not to the proxy", "https://example.com", PrivateNetworks(), false, false},
+		"no list":    {"the environment says so", "https://example.com", nil, true, false},
+		"link-local": {"the proxy may have the same link", "https://169.254.169.254", nil, false, true},
+	} {
+		config := &rest.Config{}
+		New(c.deny, nil, nil).Configure(config)
+		u, err := config.Proxy(httptest.NewRequest(http.MethodPost, c.url, nil))
+		if (u != nil) != c.proxied || (err != nil) != c.failed {
+			t.Errorf("%s: %s: got %v, %v", name, c.reason, u, err)
+		}
+	}
+}
+
+// TestRedirects: a client of a webhook says so, and follows none.
+func TestRedirects(t *testing.T) {
 	t.Parallel()
-	for reason, deny := range map[string][]netip.Prefix{"direct": PrivateNetworks(), "as the environment says": nil} {
-		c := &rest.Config{}
-		New(deny, nil).Configure(c)
-		if c.Dial == nil || (c.Proxy != nil) != (deny != nil) {
-			t.Fatalf("%s: got %v", reason, c)
+	var followed atomic.Bool
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/inside" {
+			followed.Store(true)
+			return
 		}
-		if c.Proxy == nil {
-			continue
+		code, err := strconv.Atoi(r.URL.Path[1:])
+		if err != nil {
+			t.Error(err)
+			return
 		}
-		if u, err := c.Proxy(httptest.NewRequest(http.MethodPost, "https://example.com", nil)); u != nil || err != nil {
-			t.Errorf("%s: got %v, %v", reason, u, err)
+		http.Redirect(w, r, "/inside", code)
+	}))
+	t.Cleanup(s.Close)
+	config := &rest.Config{Host: s.URL}
+	New(nil, nil, nil).Configure(config)
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []string{"/301", "/302", "/303", "/307", "/308"} {
+		response, err := client.Post(s.URL+code, "application/json", strings.NewReader("{}"))
+		if err == nil {
+			response.Body.Close()
 		}
+		if err == nil || !strings.Contains(err.Error(), "which is not followed") {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+	if followed.Load() {
+		t.Error("a redirect was followed")
 	}
 }

@@ -13,10 +13,14 @@ import (
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	leafLife      = 365 * 24 * time.Hour
+	// DefaultLifetime is how long the administrator's certificate is valid: a copy of it
+	// that is lost ends soon.
+	DefaultLifetime = 30 * 24 * time.Hour
 	// RenewBefore is how long before its end a certificate counts as ended. It
-	// is the same for the authority and for leaves: no leaf outlives its
+	// is the same for the authority and the serving certificate: no leaf outlives its
 	// authority, so with less for the authority its last leaves would be issued
-	// again at every start.
+	// again at every start. That of the administrator is renewed when a third of its
+	// lifetime is left.
 	RenewBefore = 30 * 24 * time.Hour
 	// backdate makes a new certificate valid for clients whose clock is slow.
 	backdate = 5 * time.Minute

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"k8s.io/utils/clock"
 
@@ -35,7 +36,7 @@ const (
 )
 
 // Dir is the folder that keeps an identity: ca.crt, ca.key, server.crt, server.key,
-// admin.crt, admin.key and a lock file. Give it a folder of its own: to start over,
+// admin.crt, admin.key, a lock file, and, once they are needed, revoked.crl and issued.crt. Give it a folder of its own: to start over,
 // delete the folder. It is created with mode 0700 and every file with 0600. The
 // empty Dir keeps nothing: each Load makes a new identity in memory.
 type Dir string
@@ -51,14 +52,17 @@ type Request struct {
 	User string
 	// Groups are the administrator's groups. Empty means [DefaultGroup].
 	Groups []string
+	// Lifetime is how long the administrator's certificate is valid. Empty means
+	// [DefaultLifetime].
+	Lifetime time.Duration
 	// Clock tells the time. Nil means the machine's clock.
 	Clock clock.PassiveClock
 }
 
 // Load returns the identity kept in the folder and issues what is missing from
 // it. A leaf certificate is issued again, with a new key, when it expires within
-// 30 days, does not chain to the authority, does not belong to its key, or lacks
-// what the request asks for. Errors name the file and say what to do; they are
+// 30 days (the administrator's: a third of its lifetime), was revoked, does not chain
+// to the authority, does not belong to its key, or lacks what the request asks for. Errors name the file and say what to do; they are
 // of kind [ErrCorrupt], [ErrMissing], [ErrMismatch], [ErrValidity],
 // [ErrAuthority] or [ErrHost], or come from the file system. The context ends the wait for another process
 // that is busy with the same folder.
@@ -92,7 +96,7 @@ func (d Dir) change(ctx context.Context, c clock.PassiveClock, f func(*ledger) e
 	}
 	defer func() { _ = lock.Release() }() // of a file that was only locked
 	// The writer of a temporary file held the lock, so it is dead by now.
-	removeTemps(dir, fileNames(), 0)
+	removeTemps(dir, append(fileNames(), revokedFile, issuedFile), 0)
 	files, err := readFiles(dir)
 	if err != nil {
 		return err
@@ -112,21 +116,24 @@ func fileNames() []string {
 	return []string{caKey, caCert, serverName + keyExt, serverName + certExt, adminName + keyExt, adminName + certExt}
 }
 
-// State is the content of the folder's certificates: load them again when it has
-// changed. It reads no keys: with a new key comes a new certificate.
+// State is the content of the folder's certificates and revocation lists: load them
+// again when it has changed. It reads no keys: with a new key comes a new certificate.
 func (d Dir) State() ([]byte, error) {
 	ca, err := os.ReadFile(filepath.Join(string(d), caCert))
 	if err != nil {
 		return nil, err
 	}
 	server, err := os.ReadFile(filepath.Join(string(d), serverName+certExt))
-	return append(ca, server...), err
+	// The others may be missing.
+	admin, _ := os.ReadFile(filepath.Join(string(d), adminName+certExt))
+	revoked, _ := os.ReadFile(filepath.Join(string(d), revokedFile))
+	return slices.Concat(ca, server, admin, revoked), err
 }
 
 // readFiles returns the files of an identity that exist, by name.
 func readFiles(dir string) (map[string][]byte, error) {
 	files := make(map[string][]byte)
-	for _, name := range fileNames() {
+	for _, name := range append(fileNames(), revokedFile, issuedFile) {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -32,8 +32,11 @@ func TestLoadIssues(t *testing.T) {
 	if got, want := ca.NotAfter, epoch().Add(3650*day); !got.Equal(want) {
 		t.Errorf("ca ends at %s, want %s", got, want)
 	}
-	if got, want := server.NotAfter, epoch().Add(365*day); !got.Equal(want) || !id.NotAfter.Equal(want) {
-		t.Errorf("server ends at %s, identity at %s, want %s", got, id.NotAfter, want)
+	if got, want := server.NotAfter, epoch().Add(365*day); !got.Equal(want) {
+		t.Errorf("server ends at %s, want %s", got, want)
+	}
+	if got, want := admin.NotAfter, epoch().Add(30*day); !got.Equal(want) || !id.NotAfter.Equal(want) || !id.Renew.Equal(epoch().Add(20*day)) {
+		t.Errorf("admin ends at %s, identity at %s, it is renewed at %s; want %s, and 10 days before", got, id.NotAfter, id.Renew, want)
 	}
 	if diff := cmp.Diff([]string{"localhost", "api.example.com"}, server.DNSNames); diff != "" {
 		t.Errorf("DNS names (-want +got):\n%s", diff)
@@ -110,7 +113,10 @@ func TestLoadAgain(t *testing.T) {
 	for name, tc := range map[string]againCase{
 		"same":         {reason: "a valid identity is reused", want: written()},
 		"same hosts":   {reason: "hosts covered in any form are reused", req: Request{Hosts: []string{"OLD.example.com.", "[::1]"}}, want: written()},
-		"335 days":     {reason: "a leaf with a little over 30 days left is reused", after: 335*day - time.Minute, want: written()},
+		"20 days":      {reason: "an administrator's with a little over 10 days left is reused", after: 20*day - time.Minute, want: written()},
+		"20 days and":  {reason: "it is renewed 10 days before its end", after: 20 * day, want: admin},
+		"335 days":     {reason: "a serving certificate with a little over 30 days left is reused", after: 335*day - time.Minute, want: admin},
+		"day":          {reason: "a shorter lifetime needs a new one", req: Request{Lifetime: day}, want: admin},
 		"335 days and": {reason: "leaves are renewed 30 days before their end", after: 335 * day, want: leaves},
 		"expired":      {reason: "leaves are renewed after their end", after: 400 * day, want: leaves},
 		"clock back":   {reason: "a few minutes back are within the backdating", after: -4 * time.Minute, want: written()},
@@ -258,8 +264,8 @@ func TestLoadClamped(t *testing.T) {
 	ca := mustCert(t, mustLoad(t, dir, Request{Clock: at(0)}).CA)
 	req := Request{Clock: at(3600 * day)}
 	id := mustLoad(t, dir, req)
-	if !id.NotAfter.Equal(ca.NotAfter) {
-		t.Errorf("leaf ends at %s, want the authority's end %s", id.NotAfter, ca.NotAfter)
+	if server := mustCert(t, id.ServerCert); !server.NotAfter.Equal(ca.NotAfter) {
+		t.Errorf("leaf ends at %s, want the authority's end %s", server.NotAfter, ca.NotAfter)
 	}
 	if diff := cmp.Diff(id, mustLoad(t, dir, req)); diff != "" {
 		t.Errorf("issued again (-first +second):\n%s", diff)

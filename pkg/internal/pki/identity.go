@@ -23,6 +23,11 @@ type Identity struct {
 	// NotAfter is when the first of the two leaf certificates ends. A server
 	// that runs as long as that has to load its identity again.
 	NotAfter time.Time
+	// Renew is when the first of them is issued again, if the identity is loaded then.
+	Renew time.Time
+	// Revoked are the revocation lists of the folder, empty if there are none. See
+	// [ParseLists].
+	Revoked []byte
 }
 
 // Kubeconfig returns a kubeconfig for the administrator, certificates and key

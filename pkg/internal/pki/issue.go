@@ -19,34 +19,38 @@ import (
 const issued = "client"
 
 // Issue returns an identity whose administrator is a client: a certificate that the
-// folder's authority signs for the user and the groups of the request. It is kept
-// nowhere, and ends after the lifetime, or with the authority. A folder without an
-// authority is an error of kind [ErrMissing].
-func (d Dir) Issue(req Request, lifetime time.Duration) (*Identity, error) {
+// folder's authority signs for the user and the groups of the request. Its key is kept
+// nowhere, the certificate where [Dir.Issued] finds it. It ends after the lifetime, or
+// with the authority. A folder without an authority is an error of kind [ErrMissing].
+func (d Dir) Issue(ctx context.Context, req Request) (*Identity, error) {
 	if req.Clock == nil {
 		req.Clock = clock.RealClock{}
 	}
-	files, err := d.existing()
-	if err != nil {
+	if _, err := d.existing(); err != nil {
 		return nil, err
 	}
-	l := &ledger{dir: string(d), now: req.Clock.Now(), files: files}
-	ca, err := l.authority()
-	if err != nil {
-		return nil, err
-	}
-	client := adminLeaf(req.User, slices.Compact(slices.Sorted(slices.Values(req.Groups)))) // none, where there are none
-	client.name, client.life = issued, lifetime
-	cert, err := l.issue(ca, client, nil)
-	if err != nil {
-		return nil, err
-	}
-	return &Identity{CA: ca.bundle, AdminCert: l.files[issued+certExt], AdminKey: l.files[issued+keyExt], NotAfter: cert.NotAfter}, nil
+	var id *Identity
+	err := d.change(ctx, req.Clock, func(l *ledger) error {
+		ca, err := l.authority()
+		if err != nil {
+			return err
+		}
+		client := adminLeaf(req.User, slices.Compact(slices.Sorted(slices.Values(req.Groups))), req.Lifetime) // none, where there are none
+		client.name, client.renew = issued, 0
+		cert, err := l.issue(ca, client, nil)
+		if err != nil {
+			return err
+		}
+		id = &Identity{CA: ca.bundle, AdminCert: l.files[issued+certExt], AdminKey: l.files[issued+keyExt], NotAfter: cert.NotAfter}
+		l.changed = nil
+		return l.record(cert)
+	})
+	return id, err
 }
 
 // Renew issues the serving certificate and the administrator's again, with the names
-// that they have.
-func (d Dir) Renew(ctx context.Context) error {
+// that they have. The lifetime is that of the administrator's.
+func (d Dir) Renew(ctx context.Context, lifetime time.Duration) error {
 	if _, err := d.existing(); err != nil {
 		return err
 	}
@@ -66,7 +70,7 @@ func (d Dir) Renew(ctx context.Context) error {
 		if _, err := l.issue(ca, servingLeaf(nil), server[0]); err != nil {
 			return err
 		}
-		_, err = l.issue(ca, adminLeaf(admin[0].Subject.CommonName, admin[0].Subject.Organization), admin[0])
+		_, err = l.issue(ca, adminLeaf(admin[0].Subject.CommonName, admin[0].Subject.Organization, lifetime), admin[0])
 		return err
 	})
 }

@@ -1,7 +1,6 @@
 package pki
 
 import (
-	"cmp"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"fmt"
@@ -15,8 +14,8 @@ type leaf struct {
 	// name is the base of the names of its two files.
 	name  string
 	usage x509.ExtKeyUsage
-	// life is how long it is valid; 0 is leafLife.
-	life time.Duration
+	// life is how long it is valid, and renew how long before its end another is issued.
+	life, renew time.Duration
 	// fits reports whether an existing certificate meets the request.
 	fits func(*x509.Certificate) bool
 	// fill completes a template. old is the certificate to be replaced, or nil.
@@ -29,6 +28,7 @@ func servingLeaf(hosts []string) leaf {
 	return leaf{
 		name:  serverName,
 		usage: x509.ExtKeyUsageServerAuth,
+		life:  leafLife, renew: RenewBefore,
 		fits: func(cert *x509.Certificate) bool {
 			return !slices.ContainsFunc(hosts, func(host string) bool { return cert.VerifyHostname(host) != nil })
 		},
@@ -48,10 +48,11 @@ func servingLeaf(hosts []string) leaf {
 // adminLeaf is a client's certificate. Kubernetes reads the user from the common
 // name and the groups from the organizations
 // (https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates).
-func adminLeaf(user string, groups []string) leaf {
+func adminLeaf(user string, groups []string, life time.Duration) leaf {
 	return leaf{
 		name:  adminName,
 		usage: x509.ExtKeyUsageClientAuth,
+		life:  life, renew: life / 3,
 		fits: func(cert *x509.Certificate) bool {
 			// Organizations are a set in the encoding: their order is not ours.
 			have := slices.Sorted(slices.Values(cert.Subject.Organization))
@@ -78,16 +79,26 @@ func (l *ledger) leaf(ca *authority, want leaf) (*x509.Certificate, error) {
 	if len(certs) > 0 {
 		old = certs[0]
 	}
-	if old != nil && key != nil && belongs(key, old) && l.due(old) == nil && l.verify(ca, old, want.usage) == nil && want.fits(old) {
+	revoked, err := l.revoked()
+	if err != nil {
+		return nil, err
+	}
+	if old != nil && key != nil && belongs(key, old) && l.due(old, want) == nil && l.verify(ca, old, want.usage) == nil &&
+		!revoked.Has(old) && want.fits(old) {
 		return old, nil
 	}
 	return l.issue(ca, want, old)
 }
 
 // due returns why a certificate has to be renewed already.
-func (l *ledger) due(cert *x509.Certificate) error {
-	if !l.now.Add(RenewBefore).Before(cert.NotAfter) {
+func (l *ledger) due(cert *x509.Certificate, want leaf) error {
+	if !l.now.Add(want.renew).Before(cert.NotAfter) {
 		return fmt.Errorf("it expires on %s", cert.NotAfter.Format(time.DateOnly))
+	}
+	// One of an earlier version, or of a longer lifetime. A clock may be wrong by a day.
+	const slack = 24 * time.Hour
+	if cert.NotAfter.After(l.now.Add(want.life + slack)) {
+		return fmt.Errorf("it lasts until %s, longer than %v", cert.NotAfter.Format(time.DateOnly), want.life)
 	}
 	return nil
 }
@@ -109,7 +120,7 @@ func (l *ledger) issue(ca *authority, want leaf, old *x509.Certificate) (*x509.C
 	}
 	template := &x509.Certificate{
 		NotBefore:             l.now.Add(-backdate),
-		NotAfter:              l.now.Add(cmp.Or(want.life, leafLife)),
+		NotAfter:              l.now.Add(want.life),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{want.usage},
 		BasicConstraintsValid: true,
@@ -124,8 +135,8 @@ func (l *ledger) issue(ca *authority, want leaf, old *x509.Certificate) (*x509.C
 	}
 	// An authority made elsewhere may be restricted in what it can sign.
 	err = l.verify(ca, cert, want.usage)
-	if err == nil && want.life == 0 {
-		err = l.due(cert)
+	if err == nil {
+		err = l.due(cert, want)
 	}
 	if err != nil {
 		return nil, l.startOver(caCert, fmt.Errorf("%w: it cannot sign %s: %w", ErrAuthority, want.name+certExt, err))

@@ -43,7 +43,7 @@ func (l *ledger) identity(req Request) (*Identity, error) {
 	if err != nil {
 		return nil, err
 	}
-	admin, err := l.leaf(ca, adminLeaf(cmp.Or(req.User, DefaultUser), req.groups()))
+	admin, err := l.leaf(ca, adminLeaf(cmp.Or(req.User, DefaultUser), req.groups(), cmp.Or(req.Lifetime, DefaultLifetime)))
 	if err != nil {
 		return nil, err
 	}
@@ -53,10 +53,15 @@ func (l *ledger) identity(req Request) (*Identity, error) {
 		ServerKey:  l.files[serverName+keyExt],
 		AdminCert:  l.files[adminName+certExt],
 		AdminKey:   l.files[adminName+keyExt],
+		Revoked:    l.files[revokedFile],
 		NotAfter:   server.NotAfter,
+		Renew:      server.NotAfter.Add(-RenewBefore),
 	}
 	if admin.NotAfter.Before(id.NotAfter) {
 		id.NotAfter = admin.NotAfter
+	}
+	if renew := admin.NotAfter.Add(-cmp.Or(req.Lifetime, DefaultLifetime) / 3); renew.Before(id.Renew) {
+		id.Renew = renew
 	}
 	return id, nil
 }

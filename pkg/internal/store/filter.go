@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -58,6 +59,16 @@ func (f *Filter) Pending() bool {
 	return f.keep != nil && !f.applied
 }
 
+// Filters tells whether objects are left out.
+func (f *Filter) Filters() bool {
+	if f == nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.keep != nil
+}
+
 // apply returns the function that selects the resource's objects; nil keeps
 // everything.
 func (f *Filter) apply(resource schema.GroupResource) KeepFunc {
@@ -77,10 +88,18 @@ type filtering struct {
 	storage.Interface
 	resource schema.GroupResource
 	newList  func() runtime.Object
+	sizes    *sizes
 }
 
-// GetList lists what the filter keeps.
+// GetList lists what the filter keeps, when there is memory to write it.
 func (s *filtering) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	if err := s.list(ctx, key, opts, list); err != nil {
+		return err
+	}
+	return s.sizes.account(ctx, list)
+}
+
+func (s *filtering) list(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	keep := FilterFrom(ctx).apply(s.resource)
 	if keep == nil {
 		return s.Interface.GetList(ctx, key, opts, list)
@@ -114,8 +133,26 @@ func (s *filtering) end(ctx context.Context, key string, opts storage.ListOption
 	return nil
 }
 
+// Watched tells whether a store serves the watch of a request.
+type Watched struct{ atomic.Bool }
+
+type watchedKey struct{}
+
+// WithWatched returns a context whose watches set w.
+func WithWatched(ctx context.Context, w *Watched) context.Context {
+	return context.WithValue(ctx, watchedKey{}, w)
+}
+
 // Watch watches what the filter keeps.
 func (s *filtering) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := s.watch(ctx, key, opts)
+	if of, ok := ctx.Value(watchedKey{}).(*Watched); ok && err == nil {
+		of.Store(true)
+	}
+	return w, err
+}
+
+func (s *filtering) watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	keep := FilterFrom(ctx).apply(s.resource)
 	if keep == nil {
 		return s.Interface.Watch(ctx, key, opts)

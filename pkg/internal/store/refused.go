@@ -26,8 +26,11 @@ import (
 // objects that exist can be read, made smaller and deleted.
 const maxObject = 3 << 19 // 1.5 MiB
 
-// limited refuses to store objects that are too large.
-type limited struct{ kubernetes.Interface }
+// limited refuses to store objects that are too large, and bounds what lists read.
+type limited struct {
+	kubernetes.Interface
+	sizes *sizes
+}
 
 // OptimisticPut implements kubernetes.Interface.
 func (l limited) OptimisticPut(
@@ -125,12 +128,42 @@ func told(ctx context.Context, err error) error {
 	return &apierrors.StatusError{ErrStatus: s}
 }
 
+// named gives an error of a write that API servers do not expect a reason: one without
+// is of what a client sent, not of the server.
+func named(err error) error {
+	if err == nil {
+		return nil
+	}
+	var known apierrors.APIStatus
+	var expected *storage.StorageError
+	var invalid storage.InvalidError
+	var internal storage.InternalError
+	switch {
+	case errors.Is(err, storage.ErrResourceVersionSetOnCreate): // which the client did
+		return err
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded): // nobody waits any more
+		return err
+	case errors.As(err, &known), errors.As(err, &expected), errors.As(err, &invalid), errors.As(err, &internal):
+		return err
+	}
+	return internalError{apierrors.NewInternalError(err), err}
+}
+
+// internalError is one that keeps its cause.
+type internalError struct {
+	*apierrors.StatusError
+	cause error
+}
+
+// Unwrap returns the cause.
+func (e internalError) Unwrap() error { return e.cause }
+
 // explaining is a store whose errors say what clients should do.
 type explaining struct{ storage.Interface }
 
 // Create implements storage.Interface.
 func (t explaining) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
-	return told(ctx, t.Interface.Create(ctx, key, obj, out, ttl))
+	return named(told(ctx, t.Interface.Create(ctx, key, obj, out, ttl)))
 }
 
 // Delete implements storage.Interface.
@@ -140,7 +173,7 @@ func (t explaining) Delete(
 	ctx context.Context, key string, out runtime.Object, preconditions *storage.Preconditions,
 	validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions,
 ) error {
-	return told(ctx, t.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts))
+	return named(told(ctx, t.Interface.Delete(ctx, key, out, preconditions, validate, cached, opts)))
 }
 
 // Watch implements storage.Interface.
@@ -166,7 +199,17 @@ func (t explaining) GuaranteedUpdate(
 	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions,
 	update storage.UpdateFunc, cached runtime.Object,
 ) error {
-	return told(ctx, t.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached))
+	var own error // of the update, which is the client's
+	err := t.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions,
+		func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			updated, ttl, err := update(input, meta)
+			own = err
+			return updated, ttl, err
+		}, cached)
+	if own != nil && errors.Is(err, own) {
+		return err
+	}
+	return named(told(ctx, err))
 }
 
 // GetCurrentResourceVersion implements storage.Interface.

@@ -30,6 +30,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/bodies"
 	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -49,6 +50,8 @@ type Backend struct {
 	Transformers value.ResourceTransformers
 	// Compactor tells the revision below which history is gone. May be nil.
 	Compactor etcd3.Compactor
+	// History bounds what watch caches keep of the past. Nil: nothing does.
+	History *History
 }
 
 // Stores are those of one plane.
@@ -62,6 +65,10 @@ type Stores struct {
 	// Objects counts the stored objects per resource for request width
 	// estimates. May be nil.
 	Objects flowcontrolrequest.StorageObjectCountTracker
+	// Guards are called before each object is stored.
+	Guards []Guard
+	// Bodies bound what is written, and how deep what is read may nest.
+	Bodies *bodies.Checker
 
 	begun atomic.Uint64 // the revision from which on the plane serves
 	mu    sync.Mutex
@@ -152,7 +159,7 @@ func (g *getter) decorated(
 	attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 ) (storage.Interface, factory.DestroyFunc, error) {
 	b := g.stores
-	s := &spec{config: config, cache: cacher.Config{
+	s := &spec{config: config, sizes: &sizes{}, cache: cacher.Config{
 		Versioner:           storage.APIObjectVersioner{},
 		GroupResource:       config.GroupResource,
 		EventsHistoryWindow: config.EventsHistoryWindow,
@@ -166,38 +173,52 @@ func (g *getter) decorated(
 		Codec:               config.Codec,
 		Clock:               b.clock(),
 	}}
+	config.Transformer = sizing{config.Transformer, s.sizes}
 	raw, closeRaw, err := b.raw(s)
 	if err != nil {
 		return nil, nil, err
 	}
-	l := newLazy(raw, config.GroupResource, b.begun.Load, func() (*cached, error) { return s.open(raw) })
+	l := newLazy(raw, config.GroupResource, b.begun.Load, func() (*cached, error) { return s.open(raw, b.History) })
 	remove := b.add(l)
 	destroy := sync.OnceFunc(func() { remove(); l.stop(); closeRaw() })
-	return &filtering{Interface: l, resource: config.GroupResource, newList: newListFunc}, destroy, nil
+	return &filtering{Interface: l, resource: config.GroupResource, newList: newListFunc, sizes: s.sizes}, destroy, nil
 }
 
 // spec is what makes the store of a resource.
 type spec struct {
 	config *storagebackend.ConfigForResource
 	cache  cacher.Config // without its source
+	sizes  *sizes
 }
 
 // open puts a watch cache before a store.
-func (s *spec) open(raw storage.Interface) (*cached, error) {
-	source := upstream.NewCacheSource(raw)
+func (s *spec) open(raw storage.Interface, history *History) (*cached, error) {
+	source, kept := upstream.NewCacheSource(raw), &latePast{}
 	config := s.cache
-	config.Storage = source
+	config.Storage = expiring{source, kept}
 	config.KeyFunc = source.Count(config.KeyFunc)
+	config.GetAttrsFunc = kept.watched(config.GetAttrsFunc)
 	c, err := cacher.NewCacherFromConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("watch cache of %s: %w", config.GroupResource, err)
 	}
 	delegator := cacher.NewCacheDelegator(c, raw)
-	return &cached{Interface: delegator, cacher: c, stop: func() {
+	opened := &cached{Interface: delegator, cacher: c, stop: func() {
 		delegator.Stop()
 		source.End()
 		c.Stop()
-	}}, nil
+		history.remove(kept.Load())
+	}}
+	if history == nil {
+		return opened, nil
+	}
+	p, err := history.add(c)
+	if err != nil {
+		opened.stop()
+		return nil, err
+	}
+	kept.Store(p)
+	return opened, nil
 }
 
 // clock decides when watch caches ask their store how far it is.
@@ -217,10 +238,17 @@ func (b *Stores) raw(s *spec) (*readable, func(), error) {
 	}
 	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
 	wrapped := &kubernetes.Client{Client: client}
-	wrapped.Kubernetes = limited{wrapped}
+	var calls kubernetes.Interface = wrapped
+	if len(b.Guards) > 0 {
+		calls = &guarded{
+			Interface: calls, resource: config.GroupResource, guards: b.Guards,
+			root: strings.TrimSuffix(config.Prefix, "/") + "/" + strings.Trim(s.cache.ResourcePrefix, "/") + "/",
+		}
+	}
+	wrapped.Kubernetes = limited{calls, s.sizes}
 	versioner := storage.APIObjectVersioner{}
-	decoder := newDecoder(etcd3.NewDefaultDecoder(config.Codec, versioner))
-	raw, err := etcd3.New(wrapped, b.Compactor, config.Codec, s.cache.NewFunc, s.cache.NewListFunc, config.Prefix,
+	decoder := newDecoder(etcd3.NewDefaultDecoder(config.Codec, versioner), b.Bodies)
+	raw, err := etcd3.New(wrapped, b.Compactor, bounded{config.Codec, b.Bodies}, s.cache.NewFunc, s.cache.NewListFunc, config.Prefix,
 		s.cache.ResourcePrefix, config.GroupResource, config.Transformer, config.LeaseManagerConfig,
 		decoder, versioner)
 	if err != nil {

@@ -49,3 +49,22 @@ func (t *transformer) TransformToStorage(ctx context.Context, data []byte, key v
 	}
 	return out, nil
 }
+
+// sizing notes how large the objects are that are written and read.
+type sizing struct {
+	value.Transformer
+	sizes *sizes
+}
+
+// TransformFromStorage implements value.Transformer.
+func (t sizing) TransformFromStorage(ctx context.Context, data []byte, key value.Context) ([]byte, bool, error) {
+	out, stale, err := t.Transformer.TransformFromStorage(ctx, data, key)
+	t.sizes.see(len(out))
+	return out, stale, err
+}
+
+// TransformToStorage implements value.Transformer.
+func (t sizing) TransformToStorage(ctx context.Context, data []byte, key value.Context) ([]byte, error) {
+	t.sizes.see(len(data))
+	return t.Transformer.TransformToStorage(ctx, data, key)
+}

@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/bodies"
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
@@ -38,14 +39,26 @@ const leftOut = "sailplane.dev/left-out"
 // decoder finds values that are no objects, and goes on after one in a list.
 type decoder struct {
 	etcd3.Decoder
-	mark string // of this process, which no client can know
+	mark   string // of this process, which no client can know
+	bodies *bodies.Checker
 }
 
-func newDecoder(d etcd3.Decoder) *decoder { return &decoder{Decoder: d, mark: uuid.NewString()} }
+func newDecoder(d etcd3.Decoder, b *bodies.Checker) *decoder {
+	return &decoder{Decoder: d, mark: uuid.NewString(), bodies: b}
+}
+
+// damageOf tells what is wrong with a value before it is decoded. One that nests
+// without end would end the process.
+func (d *decoder) damageOf(value []byte) error {
+	if err := revision.DamageOf(value); err != nil || d.bodies == nil {
+		return err
+	}
+	return d.bodies.Stored(value)
+}
 
 // Decode implements etcd3.Decoder.
 func (d *decoder) Decode(value []byte, into runtime.Object, rev int64) error {
-	if err := revision.DamageOf(value); err != nil {
+	if err := d.damageOf(value); err != nil {
 		return &unreadableError{err}
 	}
 	err := d.Decoder.Decode(value, into, rev)
@@ -59,7 +72,7 @@ func (d *decoder) Decode(value []byte, into runtime.Object, rev int64) error {
 func (d *decoder) DecodeListItem(
 	ctx context.Context, data []byte, rev uint64, newItem func() runtime.Object,
 ) (runtime.Object, error) {
-	err := revision.DamageOf(data)
+	err := d.damageOf(data)
 	if err == nil {
 		var object runtime.Object
 		if object, err = d.Decoder.DecodeListItem(ctx, data, rev, newItem); err == nil || isObject(data) {

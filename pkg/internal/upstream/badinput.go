@@ -3,9 +3,8 @@ package upstream
 import (
 	"bytes"
 	"net/http"
-	"regexp"
 	"strconv"
-	"sync"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -25,8 +24,14 @@ import (
 //     https://github.com/kubernetes/apimachinery/blob/v0.37.2/pkg/util/strategicpatch/patch.go
 //   - JSON patches that replace the whole by nothing
 //     https://github.com/evanphx/json-patch/blob/v4.13.0/patch.go#L573
-func BadInput(next http.Handler) http.Handler {
-	mistakes := sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(clientMistakes) })
+//   - a list as the form of an answer that is none, which is found out after the write
+//     https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/handlers/response.go
+//   - the scale of a custom resource without replicas
+//     https://github.com/kubernetes/apiextensions-apiserver/blob/v0.37.2/pkg/registry/customresource/etcd.go
+//
+// Storage and admission say by a reason that an error is theirs. One without a reason, in a
+// write of a resource that the plane stores, is of what the client sent.
+func BadInput(next http.Handler, stored func(schema.GroupResource) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		if !ok || !info.IsResourceRequest {
@@ -37,7 +42,7 @@ func BadInput(next http.Handler) http.Handler {
 			refuse(w, r, err)
 			return
 		}
-		if r.Method == http.MethodGet {
+		if r.Method == http.MethodGet && info.Subresource != scale {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -49,9 +54,14 @@ func BadInput(next http.Handler) http.Handler {
 		}
 		held := &heldError{ResponseWriter: w}
 		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), r)
-		held.release(r, mistakes)
+		held.release(r, func() bool {
+			return stored(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})
+		})
 	})
 }
+
+// scale is the sub-resource.
+const scale = "scale"
 
 // badRequest finds mistakes in the URL.
 func badRequest(info *request.RequestInfo, r *http.Request) error {
@@ -66,39 +76,34 @@ func badRequest(info *request.RequestInfo, r *http.Request) error {
 				": want the resourceVersion of a list or an object")
 		}
 	}
+	return listOfOne(info, r)
+}
+
+// listOfOne takes the list of metadata from the forms that a client accepts of what is no list.
+func listOfOne(info *request.RequestInfo, r *http.Request) error {
+	const list = "as=PartialObjectMetadataList"
+	if info.Verb == "list" || info.Verb == "deletecollection" || !strings.Contains(r.Header.Get("Accept"), list) {
+		return nil
+	}
+	var others []string
+	for form := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		if !strings.Contains(form, list) {
+			others = append(others, form)
+		}
+	}
+	if len(others) == 0 {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusNotAcceptable, Reason: metav1.StatusReasonNotAcceptable,
+			Message: "the answer is no list: accept PartialObjectMetadata instead of PartialObjectMetadataList",
+		}}
+	}
+	r.Header.Set("Accept", strings.Join(others, ","))
 	return nil
 }
 
 func refuse(w http.ResponseWriter, r *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
 }
-
-// clientMistakes are the messages of errors that only a client's input causes.
-// They are all that is left of the errors: no type, no sentinel.
-const clientMistakes = `^(` +
-	`strconv\.ParseUint: parsing ` +
-	`|resourceVersion: Invalid value: ` +
-	`|resourceVersion should not be set on objects to be created$` +
-	`|failed to create typed patch object ` +
-	`|invalid key: ` +
-	`|unknown patch type: ` +
-	`|expected a .*, but received a ` +
-	`|map: .* does not contain declared merge key: ` +
-	`|list element types are not identical: ` +
-	`|invalid value for special key: ` +
-	`|[Tt]he order in patch list:` +
-	`|merging lists cannot yet be specified in the patch$` +
-	`|value for key .* is not a map$` +
-	`|no elements in any of the given slices$` +
-	`|unknown type: ` +
-	`|invalid element type in merging list:` +
-	`|cannot find merge key ` +
-	`|lists of lists are not supported$` +
-	`|invalid patch format of ` +
-	`|patch content doesn't match retainKeys list$` +
-	`|strategic merge patch format is not supported$` +
-	`|delete patch type with no merge key defined$` +
-	`)`
 
 // heldError holds a 500 back until it is known whether the client caused it;
 // everything else passes through.
@@ -143,18 +148,42 @@ func (h *heldError) Write(p []byte) (int, error) {
 	return h.ResponseWriter.Write(p)
 }
 
-// release sends a held error, as 400 when the client caused it.
-func (h *heldError) release(r *http.Request, mistakes func() *regexp.Regexp) {
+// noReplicas is how the error of a scale begins when the object has no replicas.
+const noReplicas = "the spec replicas field "
+
+// release sends a held error, as 4xx when the client caused it.
+func (h *heldError) release(r *http.Request, own func() bool) {
 	if !h.held {
 		return
 	}
 	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(h.body.Bytes(), nil, nil)
-	if status, ok := obj.(*metav1.Status); err == nil && ok && status.Reason == metav1.StatusReasonUnknown &&
-		mistakes().MatchString(status.Message) {
-		h.Header().Del("Content-Length")
-		refuse(h.ResponseWriter, r, apierrors.NewBadRequest(status.Message))
-		return
+	if status, ok := obj.(*metav1.Status); err == nil && ok && r.Context().Err() == nil {
+		if mistake := mistakeOf(status, own); mistake != nil {
+			h.Header().Del("Content-Length")
+			refuse(h.ResponseWriter, r, mistake)
+			return
+		}
 	}
 	h.ResponseWriter.WriteHeader(http.StatusInternalServerError)
 	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the client is gone when it fails
+}
+
+// mistakeOf is the error of the client that a 500 stands for; nil if there is none.
+func mistakeOf(status *metav1.Status, own func() bool) *apierrors.StatusError {
+	switch status.Reason {
+	case metav1.StatusReasonUnknown:
+		// Conversions keep no type of what failed below them.
+		if !strings.Contains(status.Message, "conversion webhook for ") && own() {
+			return apierrors.NewBadRequest(status.Message)
+		}
+	case metav1.StatusReasonInternalError:
+		_, message, _ := strings.Cut(status.Message, ": ")
+		if strings.HasPrefix(message, noReplicas) && own() {
+			mistake := apierrors.NewNotFound(schema.GroupResource{}, "")
+			mistake.ErrStatus.Details, mistake.ErrStatus.Message = nil, message+": the object has no scale until it is set"
+			return mistake
+		}
+	default:
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
@@ -21,7 +22,7 @@ func TestFlushedErrors(t *testing.T) {
 				t.Errorf("flush: %v", err)
 			}
 			_, _ = w.Write([]byte("{}"))
-		}))
+		}), func(schema.GroupResource) bool { return true })
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			info := &request.RequestInfo{IsResourceRequest: true, Verb: "create", Resource: "things"}
 			handler.ServeHTTP(w, r.WithContext(request.WithRequestInfo(r.Context(), info)))

@@ -70,8 +70,8 @@ func TestFastGzip(t *testing.T) {
 	const threshold = 128 << 10
 	plain := serializer.NewCodecFactory(clientscheme.Scheme,
 		serializer.WithStreamingCollectionEncodingToJSON(), serializer.WithStreamingCollectionEncodingToProtobuf())
-	lean := jsonOf(t, upstream.LeanLists(plain))
-	upstreams := jsonOf(t, plain)
+	lean := serializerOf(t, upstream.LeanLists(plain), runtime.ContentTypeJSON)
+	upstreams := serializerOf(t, plain, runtime.ContentTypeJSON)
 	protobuf, _ := runtime.SerializerInfoForMediaType(plain.SupportedMediaTypes(), runtime.ContentTypeProtobuf)
 	long := &corev1.ConfigMapList{Items: configMaps(400, 1000)}
 	short := &corev1.ConfigMapList{Items: configMaps(3, 10)}

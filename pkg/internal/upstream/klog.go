@@ -22,7 +22,8 @@ var quietOnce sync.Once //nolint:gochecknoglobals // what it guards is global
 // klog belongs to the program. One that has configured it, with a logger or with a
 // flag, has decided what it wants to see: nothing changes. In others, everything else
 // appears as before, byte for byte: the program's own lines of any severity, and all
-// errors. A program may configure klog later: klog.SetLogger, klog.SetOutput and
+// errors, which are cut when they are long, because clients choose much of what they
+// say. A program may configure klog later: klog.SetLogger, klog.SetOutput and
 // klog.LogToStderr win over what is done here. Nothing is taken back when servers stop.
 //
 // It is the output that is replaced and no logger set, because klog locks its output
@@ -78,7 +79,24 @@ func (o *output) Write(line []byte) (int, error) {
 	if header[0] == 'E' && o.chatter.has(message(text)) || header[0] != 'E' && ofServer() {
 		return len(line), nil
 	}
+	if header[0] == 'E' && len(line) > maxMessage {
+		short := strings.TrimSuffix(string(line), "\n")
+		if isPanic(text) {
+			short = cutLines(short)
+		} else {
+			short = cut(short, maxMessage)
+		}
+		if _, err := io.WriteString(o.to(), short+"\n"); err != nil {
+			return 0, err
+		}
+		return len(line), nil
+	}
 	return o.to().Write(line)
+}
+
+// isPanic tells whether a line of klog is about a panic, with the stack.
+func isPanic(text string) bool {
+	return strings.HasPrefix(text, `"Observed a panic"`) || strings.HasPrefix(text, "Observed a panic")
 }
 
 // message is what a line of klog says. A structured one is "message" err="error".

@@ -154,3 +154,13 @@ func TestConfiguredKlogIsLeftAlone(t *testing.T) {
 		})
 	}
 }
+
+// TestLongLinesAreCut: clients choose much of what an error says.
+func TestLongLinesAreCut(t *testing.T) {
+	t.Cleanup(klog.CaptureState().Restore)
+	log := written(t)
+	klog.ErrorS(errors.New("no selector"), "Couldn't parse request", "request", strings.Repeat("!", 16<<10))
+	if n := log.Len(); n > maxMessage+100 || n < maxMessage || !strings.HasSuffix(log.String(), " bytes)\n") {
+		t.Errorf("%d bytes, want about %d that say how many there were: %s", n, maxMessage, log)
+	}
+}

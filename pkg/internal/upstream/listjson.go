@@ -12,19 +12,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// LeanLists returns a serializer that writes the same JSON for lists with less
-// garbage. Upstream makes a slice of all objects and a buffer for each list, writes
-// each object by itself, and keeps the first 128 KiB, which it compresses only if
-// more follow, in a buffer that grows by a quarter at a time. A list of 100 takes 1.49
-// CPU s per 1,000 in place of 1.73, with 8 clients 1.19 in place of 1.58
-// (bench -only requests).
+// LeanLists returns a serializer that writes the same JSON and YAML for lists with less
+// garbage; for YAML see yamlListSerializer. For JSON, upstream makes a slice of all
+// objects and a buffer for each list, writes each object by itself, and keeps the first
+// 128 KiB, which it compresses only if more follow, in a buffer that grows by a quarter
+// at a time. A list of 100 takes 1.49 CPU s per 1,000 in place of 1.73, with 8 clients
+// 1.19 in place of 1.58 (bench -only requests).
 // https://github.com/kubernetes/apimachinery/blob/v0.37.2/pkg/runtime/serializer/json/collections.go
 // https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/endpoints/handlers/responsewriters/writers.go#L205
 func LeanLists(s runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	types := slices.Clone(s.SupportedMediaTypes())
 	for i := range types {
-		if types[i].MediaType == runtime.ContentTypeJSON {
+		switch types[i].MediaType {
+		case runtime.ContentTypeJSON:
 			types[i].Serializer = &listSerializer{Serializer: types[i].Serializer}
+		case runtime.ContentTypeYAML:
+			types[i].Serializer = &yamlListSerializer{types[i].Serializer}
 		}
 	}
 	return leanLists{s, types}

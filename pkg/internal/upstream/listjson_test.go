@@ -56,10 +56,10 @@ func TestLeanLists(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var want bytes.Buffer
-			if err := jsonOf(t, plain).Encode(c.object, &want); err != nil {
+			if err := serializerOf(t, plain, runtime.ContentTypeJSON).Encode(c.object, &want); err != nil {
 				t.Fatal(err)
 			}
-			lean := jsonOf(t, upstream.LeanLists(plain))
+			lean := serializerOf(t, upstream.LeanLists(plain), runtime.ContentTypeJSON)
 			for range 2 { // the second with the buffer of the first
 				var got writes
 				if err := lean.Encode(c.object, &got); err != nil {
@@ -79,11 +79,11 @@ func TestLeanLists(t *testing.T) {
 	}
 }
 
-func jsonOf(t *testing.T, s runtime.NegotiatedSerializer) runtime.Serializer {
+func serializerOf(t *testing.T, s runtime.NegotiatedSerializer, mediaType string) runtime.Serializer {
 	t.Helper()
-	info, ok := runtime.SerializerInfoForMediaType(s.SupportedMediaTypes(), runtime.ContentTypeJSON)
+	info, ok := runtime.SerializerInfoForMediaType(s.SupportedMediaTypes(), mediaType)
 	if !ok {
-		t.Fatal("no JSON")
+		t.Fatal("no", mediaType)
 	}
 	return info.Serializer
 }

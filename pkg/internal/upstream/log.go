@@ -10,7 +10,8 @@ import (
 // Problems returns a handler for what libraries log. They write dozens of lines of
 // information in every start, so it passes on what is above information only, in
 // lines of a bounded size, and without what [chatter] leaves out. A handler that also
-// takes what is below information is asked for more: it gets everything.
+// takes what is below information is asked for more: it gets every line, in bounded size
+// too, unless it takes V(8), at which Kubernetes logs what requests contain.
 func Problems(h slog.Handler) slog.Handler {
 	if p, ok := h.(*problems); ok {
 		return p
@@ -20,6 +21,9 @@ func Problems(h slog.Handler) slog.Handler {
 
 // Verbose tells whether a handler takes more than information.
 func Verbose(ctx context.Context, h slog.Handler) bool { return h.Enabled(ctx, slog.LevelInfo-1) }
+
+// unbounded tells whether a handler takes the contents of requests.
+func unbounded(ctx context.Context, h slog.Handler) bool { return h.Enabled(ctx, -8) }
 
 type problems struct {
 	slog.Handler
@@ -33,7 +37,7 @@ func (p *problems) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (p *problems) Handle(ctx context.Context, r slog.Record) error {
-	if Verbose(ctx, p.Handler) {
+	if unbounded(ctx, p.Handler) {
 		return p.Handler.Handle(ctx, r)
 	}
 	what := r.Message
@@ -46,7 +50,7 @@ func (p *problems) Handle(ctx context.Context, r slog.Record) error {
 		short.AddAttrs(a)
 		return true
 	})
-	if p.chatter.has(what) {
+	if !Verbose(ctx, p.Handler) && p.chatter.has(what) {
 		return nil
 	}
 	return p.Handler.Handle(ctx, short)
@@ -54,6 +58,9 @@ func (p *problems) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements slog.Handler.
 func (p *problems) WithAttrs(attrs []slog.Attr) slog.Handler {
+	if !unbounded(context.Background(), p.Handler) {
+		attrs = all(attrs)
+	}
 	return &problems{Handler: p.Handler.WithAttrs(attrs), chatter: p.chatter}
 }
 
@@ -73,18 +80,29 @@ const (
 // bounded is the attribute as a text of a bounded size, unless it is a number or
 // the like.
 func bounded(a slog.Attr) slog.Attr {
-	most := maxValue
+	shorten := func(text string) string { return cut(text, maxValue) }
 	if a.Key == "panic" || a.Key == "stacktrace" {
-		most = maxPanic
+		shorten = cutLines
 	}
 	a.Value = a.Value.Resolve()
 	switch a.Value.Kind() {
+	case slog.KindGroup:
+		a.Value = slog.GroupValue(all(a.Value.Group())...)
 	case slog.KindString:
-		a.Value = slog.StringValue(cut(a.Value.String(), most))
+		a.Value = slog.StringValue(shorten(a.Value.String()))
 	case slog.KindAny:
-		a.Value = slog.StringValue(cut(textOf(a.Value.Any()), most))
+		a.Value = slog.StringValue(shorten(textOf(a.Value.Any())))
 	}
 	return a
+}
+
+// all are the attributes in bounded size, in a new slice.
+func all(attrs []slog.Attr) []slog.Attr {
+	out := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		out[i] = bounded(a)
+	}
+	return out
 }
 
 // textOf is a value as klog writes it.
@@ -104,4 +122,23 @@ func cut(text string, most int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + fmt.Sprintf("... (%d bytes)", len(text))
+}
+
+// cutLines shortens what a panic said, with the stack below it, of which no line is long.
+func cutLines(text string) string {
+	if len(text) <= maxValue {
+		return text
+	}
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		short := cut(strings.TrimSuffix(line, "\n"), maxValue)
+		b.WriteString(short)
+		if strings.HasSuffix(line, "\n") {
+			b.WriteByte('\n')
+		}
+		if b.Len() > maxPanic {
+			break
+		}
+	}
+	return cut(b.String(), maxPanic)
 }

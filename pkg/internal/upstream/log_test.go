@@ -67,12 +67,50 @@ func TestVerboseGetsEverything(t *testing.T) {
 	if !Verbose(context.Background(), handler) {
 		t.Error("V(2) is not more than information")
 	}
-	l := logr.FromSlogHandler(Problems(handler))
+	l := logr.FromSlogHandler(Problems(handler)).WithValues("request", strings.Repeat("y", 10*maxValue))
 	l.Info("information", "value", strings.Repeat("x", 10*maxValue))
 	l.V(2).Info("details")
 	l.V(3).Info("too much")
 	l.Error(errors.New("Unable to sync caches for X"), unhandled)
-	if lines := objects(t, log); len(lines) != 3 || lines[0]["value"] != strings.Repeat("x", 10*maxValue) {
+	if lines := objects(t, log); len(lines) != 3 {
 		t.Errorf("%d lines, want all but V(3): %.1000v", len(lines), lines)
+	}
+	if n := log.Len(); n > 3*(2*maxValue+500) {
+		t.Errorf("%d bytes of values that clients choose", n)
+	}
+}
+
+// TestProblemsCutTheValueOfAPanic: clients may have chosen it; the stack follows it.
+func TestProblemsCutTheValueOfAPanic(t *testing.T) {
+	t.Parallel()
+	log := &bytes.Buffer{}
+	value := strings.Repeat("x", 16<<10) + "\ngoroutine 1 [running]:\nmain.main()\n"
+	logr.FromSlogHandler(Problems(slog.NewJSONHandler(log, nil))).Error(nil, "Observed a panic", "panic", value)
+	if lines := objects(t, log); log.Len() > maxValue+300 || !strings.HasSuffix(fmt.Sprint(lines[0]["panic"]), "main.main()\n") {
+		t.Errorf("got %.1000v", lines)
+	}
+}
+
+// TestContentsOfRequests: who asks for them has them whole.
+func TestContentsOfRequests(t *testing.T) {
+	t.Parallel()
+	log := &bytes.Buffer{}
+	long := strings.Repeat("x", 10*maxMessage)
+	l := logr.FromSlogHandler(Problems(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: slog.Level(-8)}))).WithValues("request", long)
+	l.V(8).Info("body", "value", long)
+	if lines := objects(t, log); len(lines) != 1 || lines[0]["value"] != long || lines[0]["request"] != long {
+		t.Errorf("want all: %.1000v", lines)
+	}
+}
+
+// TestValuesOfALogger: what a logger has of a request is bounded as well.
+func TestValuesOfALogger(t *testing.T) {
+	t.Parallel()
+	log := &bytes.Buffer{}
+	long := strings.Repeat("x", 1<<20)
+	l := slog.New(Problems(slog.NewJSONHandler(log, nil))).With("request", long, slog.Group("group", "path", long))
+	l.Error("it failed", slog.Group("inner", "path", long))
+	if n := log.Len(); n > 3*maxValue+500 {
+		t.Errorf("%d bytes of values that clients choose", n)
 	}
 }

@@ -38,9 +38,10 @@ const (
 	// resource: a request also holds the key, and a transaction several of both.
 	maxRequest = 8 << 20
 	// snapshotCount and catchUpEntries are how many requests etcd keeps on disk and
-	// in memory, whatever their size, and maxLogFiles how many files of 64 MiB.
+	// in memory, whatever their size, and maxLogFiles how many files of 64 MiB. In
+	// memory it lets another hundred pile up.
 	snapshotCount  = 1000
-	catchUpEntries = 50
+	catchUpEntries = 1
 	maxLogFiles    = 2
 	// memberName and memberURL name the only member in its own data. Nothing
 	// listens there.

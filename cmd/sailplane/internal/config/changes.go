@@ -11,8 +11,8 @@ import (
 func followed() []string {
 	return []string{
 		"authentication.jwt", "authorization.authorizers",
-		"limits.requestsPerSecond", "limits.burst", "limits.requestsAtOnce", "limits.watches", "limits.objectSize",
-		"limits.objectsPerResource",
+		"limits.mode", "limits.requestsPerSecond", "limits.burst", "limits.requestsAtOnce", "limits.watches", "limits.writeRate",
+		"limits.writeBurst", "limits.namespaceFactor", "limits.objectSize", "limits.objectsPerResource", "limits.storedSize",
 	}
 }
 

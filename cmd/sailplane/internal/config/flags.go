@@ -32,7 +32,7 @@ func (f Flag) list() bool { return kind(f.Field) == kindList }
 
 // Flags are those of serve. Those that kube-apiserver has too mean the same here.
 func Flags() []Flag {
-	return slices.Concat(servingFlags(), storageFlags(), authenticationFlags(), authorizationFlags(), requestFlags())
+	return slices.Concat(servingFlags(), storageFlags(), authenticationFlags(), authorizationFlags(), requestFlags(), limitFlags())
 }
 
 func servingFlags() []Flag {
@@ -139,7 +139,7 @@ func authenticationFlags() []Flag {
 		},
 		{
 			Name: "service-account-max-token-expiration", Field: "authentication.serviceAccounts.maxTokenExpiration",
-			Usage: "maximum lifetime of service account tokens",
+			Usage: "maximum lifetime of service account tokens; longer requests are shortened, 0 is no limit",
 		},
 	}
 }
@@ -158,6 +158,10 @@ func authorizationFlags() []Flag {
 			Name: "webhook-deny", Field: "admission.webhooks.deny",
 			Usage: "networks in which admission and conversion webhooks are not allowed; private: all outside the public internet",
 		},
+		{
+			Name: "webhook-allow", Field: "admission.webhooks.allow",
+			Usage: "networks in denied ones in which webhooks are allowed, such as 127.0.0.0/8",
+		},
 	}
 }
 
@@ -169,7 +173,7 @@ func requestFlags() []Flag {
 		},
 		{
 			Name: "audit-policy-file", Old: "audit-policy", Field: "audit.policyFile",
-			Usage: "audit policy file (default every write, without bodies)",
+			Usage: "audit policy file (default every write and every read of Secrets, without bodies)",
 		},
 		{Name: "audit-log-format", Field: "audit.format", Usage: "json or legacy"},
 		{Name: "audit-log-mode", Field: "audit.mode", Usage: "blocking, blocking-strict or batch"},
@@ -179,8 +183,20 @@ func requestFlags() []Flag {
 			Name: "audit-log-maxage", Field: "audit.maxAge", Read: units("%dh", 24),
 			Usage: "days that renamed audit logs are kept (default for ever)",
 		},
+		{Name: "audit-log-keep", Field: "audit.keep", Usage: "how long an audit event is kept for sure; 0s: while there is room"},
+		{
+			Name: "audit-log-stranger-size", Field: "audit.strangerSize",
+			Usage: "what callers who cannot log in may add to the audit log in a day",
+		},
+		{Name: "audit-log-event-size", Field: "audit.eventSize", Usage: "size of one audit event; longer fields are cut"},
+		{Name: "audit-log-chain", Field: "audit.chain", Usage: "have each line of the audit log carry the hash of the one before"},
 		{Name: "audit-webhook-config-file", Field: "audit.webhook.configFile", Usage: "kubeconfig of a server to send audit events to"},
 		{Name: "audit-webhook-mode", Field: "audit.webhook.mode", Usage: "batch, blocking or blocking-strict"},
+	}
+}
+
+func limitFlags() []Flag {
+	return []Flag{
 		{
 			Name: "enable-priority-and-fairness", Field: "limits.priorityAndFairness",
 			Usage: "queue requests by FlowSchemas and PriorityLevelConfigurations",
@@ -190,6 +206,29 @@ func requestFlags() []Flag {
 			Usage: "requests served at a time, added to --max-mutating-requests-inflight",
 		},
 		{Name: "max-mutating-requests-inflight", Field: "limits.maxMutatingRequestsInFlight", Usage: "added to --max-requests-inflight"},
+		{
+			Name: "limits", Field: "limits.mode",
+			Usage: "what happens to requests over a --limit-...: enforce refuses them, warn logs and counts them, off does nothing",
+		},
+		{Name: "limit-requests-per-second", Field: "limits.requestsPerSecond", Usage: "requests per second of each user; 0: no limit"},
+		{Name: "limit-burst", Field: "limits.burst", Usage: "how many of them may come at once (default 20 times as many)"},
+		{
+			Name: "limit-requests-at-once", Field: "limits.requestsAtOnce",
+			Usage: "requests of each user that run at the same time, without watches; 0: no limit",
+		},
+		{Name: "limit-watches", Field: "limits.watches", Usage: "open watches of each user; 0: no limit"},
+		{Name: "limit-write-rate", Field: "limits.writeRate", Usage: "bytes that each user may have stored per second; 0: no limit"},
+		{Name: "limit-write-burst", Field: "limits.writeBurst", Usage: "how many of them at once (default 32 times as many)"},
+		{
+			Name: "limit-namespace-factor", Field: "limits.namespaceFactor",
+			Usage: "how many times as much the accounts of a namespace may together, and all who write into it",
+		},
+		{Name: "limit-object-size", Field: "limits.objectSize", Usage: "maximum size of a stored object; 0: that of the storage"},
+		{
+			Name: "limit-objects-per-resource", Field: "limits.objectsPerResource",
+			Usage: "objects of a resource in each namespace; 0: no limit",
+		},
+		{Name: "limit-stored-size", Field: "limits.storedSize", Usage: "size of all stored objects of each namespace; 0: no limit"},
 	}
 }
 

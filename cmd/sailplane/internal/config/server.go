@@ -70,14 +70,17 @@ type Certificate struct {
 
 // Authentication says who may log in, and how.
 type Authentication struct {
-	AnonymousPaths  []string                       `json:"anonymousPaths"`
-	ClientCAFile    string                         `json:"clientCAFile"`
-	TokenFile       string                         `json:"tokenFile"`
-	JWT             []apiserverv1.JWTAuthenticator `json:"jwt"`
-	ConfigFile      string                         `json:"configFile"`
-	Webhook         TokenWebhook                   `json:"webhook"`
-	Proxy           Proxy                          `json:"proxy"`
-	ServiceAccounts ServiceAccounts                `json:"serviceAccounts"`
+	AnonymousPaths      []string                       `json:"anonymousPaths"`
+	ClientCAFile        string                         `json:"clientCAFile"`
+	ClientCAUsers       []string                       `json:"clientCAUsers"`
+	ClientCAGroups      []string                       `json:"clientCAGroups"`
+	ClientCARevokedFile string                         `json:"clientCARevokedFile"`
+	TokenFile           string                         `json:"tokenFile"`
+	JWT                 []apiserverv1.JWTAuthenticator `json:"jwt"`
+	ConfigFile          string                         `json:"configFile"`
+	Webhook             TokenWebhook                   `json:"webhook"`
+	Proxy               Proxy                          `json:"proxy"`
+	ServiceAccounts     ServiceAccounts                `json:"serviceAccounts"`
 }
 
 // TokenWebhook asks another server whose token it is.
@@ -123,6 +126,7 @@ type Admission struct {
 // Webhooks are those for admission and for conversion.
 type Webhooks struct {
 	Deny       []string `json:"deny"`
+	Allow      []string `json:"allow"`
 	ConfigFile string   `json:"configFile"`
 }
 
@@ -141,14 +145,18 @@ type Address struct {
 
 // Audit says what is recorded of requests.
 type Audit struct {
-	Path       string            `json:"path"`
-	PolicyFile string            `json:"policyFile"`
-	Format     string            `json:"format"`
-	Mode       string            `json:"mode"`
-	MaxSize    resource.Quantity `json:"maxSize"`
-	MaxBackups int               `json:"maxBackups"`
-	MaxAge     metav1.Duration   `json:"maxAge"`
-	Webhook    AuditWebhook      `json:"webhook"`
+	Path         string            `json:"path"`
+	PolicyFile   string            `json:"policyFile"`
+	Format       string            `json:"format"`
+	Mode         string            `json:"mode"`
+	MaxSize      resource.Quantity `json:"maxSize"`
+	MaxBackups   int               `json:"maxBackups"`
+	MaxAge       metav1.Duration   `json:"maxAge"`
+	Keep         metav1.Duration   `json:"keep"`
+	StrangerSize resource.Quantity `json:"strangerSize"`
+	EventSize    resource.Quantity `json:"eventSize"`
+	Chain        bool              `json:"chain"`
+	Webhook      AuditWebhook      `json:"webhook"`
 }
 
 // AuditWebhook sends what is recorded to another server.
@@ -168,12 +176,36 @@ type Limits struct {
 	PriorityAndFairness         bool              `json:"priorityAndFairness"`
 	MaxRequestsInFlight         int               `json:"maxRequestsInFlight"`
 	MaxMutatingRequestsInFlight int               `json:"maxMutatingRequestsInFlight"`
+	Mode                        string            `json:"mode"`
 	RequestsPerSecond           float64           `json:"requestsPerSecond"`
 	Burst                       int               `json:"burst"`
 	RequestsAtOnce              int               `json:"requestsAtOnce"`
 	Watches                     int               `json:"watches"`
+	WriteRate                   resource.Quantity `json:"writeRate"`
+	WriteBurst                  resource.Quantity `json:"writeBurst"`
+	NamespaceFactor             int               `json:"namespaceFactor"`
 	ObjectSize                  resource.Quantity `json:"objectSize"`
 	ObjectsPerResource          int               `json:"objectsPerResource"`
+	StoredSize                  resource.Quantity `json:"storedSize"`
+	HeaderSize                  resource.Quantity `json:"headerSize"`
+	URLSize                     resource.Quantity `json:"urlSize"`
+	HistorySize                 resource.Quantity `json:"historySize"`
+	CertificateChain            int               `json:"certificateChain"`
+	CertificateKeyBits          int               `json:"certificateKeyBits"`
+	HeaderTime                  metav1.Duration   `json:"headerTime"`
+	BodyTime                    metav1.Duration   `json:"bodyTime"`
+	Addresses                   AddressLimits     `json:"addresses"`
+	AnswerMemory                resource.Quantity `json:"answerMemory"`
+}
+
+// AddressLimits bound what the clients of one address take before they are known.
+type AddressLimits struct {
+	Connections         int      `json:"connections"`
+	HandshakesPerSecond float64  `json:"handshakesPerSecond"`
+	HandshakeBurst      int      `json:"handshakeBurst"`
+	FailuresPerSecond   float64  `json:"failuresPerSecond"`
+	FailureBurst        int      `json:"failureBurst"`
+	Trusted             []string `json:"trusted"`
 }
 
 // Tracing sends spans to a collector.

@@ -32,6 +32,7 @@ func (s *apiServer) configured(private files, log io.Writer) (*config.Server, *c
 	s.warnings(log)
 	c.Listen = net.JoinHostPort(s.address, strconv.Itoa(s.port))
 	c.Storage.Prefix = "/" + strings.Trim(c.Storage.Prefix, "/")
+	c.Limits.Mode = "off" // kube-apiserver has none
 	s.audited(c, log)
 	s.authorized(c, log)
 	s.admitted(c, log)

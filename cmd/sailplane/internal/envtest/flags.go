@@ -65,7 +65,8 @@ func flags() []config.Flag {
 	ours := []string{
 		"listen", "advertise", "data-dir", "kubeconfig", "drain", "resources", "crds", "service", "otlp", "otlp-samples", "log-format",
 		"storage", "storage-history", "storage-history-limit", "storage-quota", "storage-ca", "storage-cert", "storage-key",
-		"storage-password-file", "anonymous-paths", "service-account-issuer", "webhook-deny",
+		"storage-password-file", "anonymous-paths", "service-account-issuer", "webhook-deny", "webhook-allow",
+		"audit-log-keep", "audit-log-stranger-size", "audit-log-event-size", "audit-log-chain",
 	}
 	shared := slices.DeleteFunc(config.Flags(), func(f config.Flag) bool { return slices.Contains(ours, f.Name) })
 	return append(shared,
@@ -86,8 +87,10 @@ func standard() *config.Document {
 	d.Default("dataDir", "")
 	d.Default("services.clusterIPs", "10.0.0.0/24")
 	d.Default("authorization.modes", []string{server.ModeAlwaysAllow})
+	d.Default("authentication.serviceAccounts.maxTokenExpiration", "0s")
 	d.Default("audit.maxSize", 0)
 	d.Default("audit.maxBackups", 0)
+	d.Default("audit.keep", "0s")
 	for _, field := range []string{"usernameHeaders", "groupHeaders", "uidHeaders", "extraHeaderPrefixes"} {
 		d.Default("authentication.proxy."+field, []string{})
 	}

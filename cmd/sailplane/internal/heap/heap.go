@@ -2,7 +2,9 @@
 //
 // Go collects when there is as much garbage as live data. A server with few
 // objects has little live data, so under load it would collect many times a
-// second, which was a sixth of its CPU time.
+// second, which was a sixth of its CPU time. So the heap may always have a certain
+// size: the more of it is alive, the less is garbage, and the process does not grow
+// with the history that it keeps.
 package heap
 
 import (
@@ -13,12 +15,12 @@ import (
 	"sync"
 )
 
-// Garbage is how many bytes of garbage may accumulate, however little is live.
-const Garbage = 128 << 20
+// Size is how many bytes the heap may have, however little of it is live.
+const Size = 128 << 20
 
 // Tune returns free memory to the system, and from then on lets garbage
-// accumulate up to the size of the live heap, as Go does, but at least up to
-// Garbage. It does nothing if the environment has GOGC or GOMEMLIMIT. end
+// accumulate up to the size of the live heap, as Go does, but at least until the
+// heap has Size. It does nothing if the environment has GOGC or GOMEMLIMIT. end
 // undoes it.
 func Tune() (end func()) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
@@ -64,10 +66,10 @@ const standard = 100
 
 // percent returns the garbage to wait for in percent of the live heap.
 func percent(live uint64) int {
-	if live == 0 || live >= Garbage {
+	if live == 0 || live >= Size/2 {
 		return standard
 	}
-	return int(Garbage * 100 / live)
+	return int((Size - live) * 100 / live)
 }
 
 // live returns how many bytes the last collection found in use.

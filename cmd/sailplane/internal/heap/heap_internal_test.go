@@ -14,9 +14,9 @@ func TestPercent(t *testing.T) {
 		want   int
 	}{
 		"unknown": {"nothing was collected yet", 0, 100},
-		"small":   {"little is alive: garbage counts", 32 << 20, 400},
-		"equal":   {"as much as Go would wait for", Garbage, 100},
-		"large":   {"memory is never more than twice what is alive", 10 * Garbage, 100},
+		"small":   {"little is alive: the heap's size counts", 32 << 20, 300},
+		"equal":   {"as much as Go would wait for", Size / 2, 100},
+		"large":   {"memory is never more than twice what is alive", 10 * Size, 100},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestTune(t *testing.T) {
 	if before <= standard {
 		t.Fatalf("with a small heap GOGC is %d, want more than %d", before, standard)
 	}
-	kept := make([]byte, Garbage)
+	kept := make([]byte, Size)
 	for gogc() != standard { // the test's time limit ends it
 		runtime.GC()
 		runtime.Gosched()

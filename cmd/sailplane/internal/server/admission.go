@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -46,21 +47,67 @@ func (b *build) on(p Plugin) bool {
 // privateNetworks stands for admit.PrivateNetworks in admission.webhooks.deny.
 const privateNetworks = "private"
 
-// denied are the networks that webhooks may not be in.
+// denied are the networks that the operator denies to webhooks.
 func (b *build) denied() []netip.Prefix {
+	return b.networks("admission.webhooks.deny", b.Admission.Webhooks.Deny)
+}
+
+// reach are the networks that the webhooks and aggregated servers may not be in which
+// users name, and those of them that they may be in. A server that others reach over a
+// network denies its own machine: what listens there may trust what is on it.
+func (b *build) reach() (deny, allow []netip.Prefix) {
+	deny, allow = b.denied(), b.networks("admission.webhooks.allow", b.Admission.Webhooks.Allow)
+	if !isLoopback(b.Listen) {
+		deny = append(deny, machine()...)
+	}
+	return deny, allow
+}
+
+// networks are those that a field lists.
+func (b *build) networks(field string, words []string) []netip.Prefix {
 	var all []netip.Prefix
-	for _, word := range b.Admission.Webhooks.Deny {
+	for _, word := range words {
 		if word == privateNetworks {
 			all = append(all, admit.PrivateNetworks()...)
 			continue
 		}
 		p, err := netip.ParsePrefix(word)
 		if err != nil || p.Addr().Is4In6() {
-			b.wrong("admission.webhooks.deny", "%q is not a network: want CIDRs such as 10.0.0.0/8 or fd00::/8, or %s",
-				word, privateNetworks)
+			b.wrong(field, "%q is not a network: want CIDRs such as 10.0.0.0/8 or fd00::/8, or %s", word, privateNetworks)
 			return nil
 		}
 		all = append(all, p.Masked())
+	}
+	return all
+}
+
+// isLoopback tells whether only programs of the same machine reach an address.
+func isLoopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// machine are the addresses of this machine: those of its loopback, and those that its
+// interfaces have now.
+func machine() []netip.Prefix {
+	var all []netip.Prefix
+	for _, p := range []string{"0.0.0.0/8", "127.0.0.0/8", "::/128", "::1/128", "64:ff9b::7f00:0/104"} {
+		all = append(all, netip.MustParsePrefix(p))
+	}
+	own, err := net.InterfaceAddrs()
+	if err != nil {
+		return all // a system that does not tell
+	}
+	for _, a := range own {
+		if n, ok := a.(*net.IPNet); ok {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok {
+				all = append(all, netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()))
+			}
+		}
 	}
 	return all
 }

@@ -48,3 +48,22 @@ func TestDenied(t *testing.T) {
 		})
 	}
 }
+
+// TestReach: a server that only its machine reaches may reach the machine; others may
+// not, but where the operator says so.
+func TestReach(t *testing.T) {
+	t.Parallel()
+	loopback, here := netip.MustParseAddr("127.0.0.1"), netip.MustParsePrefix("127.0.0.1/32")
+	for listen, denied := range map[string]bool{
+		"127.0.0.1:6443": false, "[::1]:6443": false, "localhost:0": false, "127.0.0.2:0": false,
+		":6443": true, "0.0.0.0:6443": true, "[::]:6443": true, "192.0.2.1:6443": true, "server.example.com:6443": true,
+	} {
+		b := newBuild(NewLive(&config.Server{}, false), func(field string) string { return field })
+		b.Listen, b.Admission.Webhooks.Allow = listen, []string{here.String()}
+		deny, allow := b.reach()
+		got := slices.ContainsFunc(deny, func(p netip.Prefix) bool { return p.Contains(loopback) })
+		if got != denied || !slices.Equal(allow, []netip.Prefix{here}) {
+			t.Errorf("%s: the machine itself is denied: %v, want %v; allowed is %v", listen, got, denied, allow)
+		}
+	}
+}

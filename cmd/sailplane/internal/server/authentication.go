@@ -1,9 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
@@ -29,7 +31,13 @@ func (b *build) authentication() controlplane.Part {
 		GroupHeaders: p.GroupHeaders, UIDHeaders: p.UIDHeaders, ExtraHeaderPrefixes: p.ExtraHeaderPrefixes,
 	})
 	parts = append(parts, b.serving()...)
-	add(a.ClientCAFile != "", authn.ClientCA{File: a.ClientCAFile})
+	add(a.ClientCAFile != "", authn.ClientCA{
+		File: a.ClientCAFile, Users: a.ClientCAUsers, Groups: a.ClientCAGroups, RevokedFile: a.ClientCARevokedFile,
+	})
+	if a.ClientCAFile == "" && (len(a.ClientCAUsers) > 0 || len(a.ClientCAGroups) > 0 || a.ClientCARevokedFile != "") {
+		b.wrong("authentication.clientCAFile",
+			"it is missing: clientCAUsers, clientCAGroups and clientCARevokedFile are about its authorities")
+	}
 	add(a.TokenFile != "", authn.Tokens{File: a.TokenFile})
 	parts = append(parts, b.serviceAccounts())
 	add(a.ConfigFile != "", authn.JWT{ConfigFile: a.ConfigFile})
@@ -68,11 +76,15 @@ func (b *build) serving() controlplane.Parts {
 	return parts
 }
 
+// longestToken is the longest lifetime that may be requested, 2^32 s.
+const longestToken = 1 << 32 * time.Second
+
 // serviceAccounts returns the part that issues and accepts their tokens.
 func (b *build) serviceAccounts() controlplane.Part {
 	s := b.Authentication.ServiceAccounts
 	part := serviceaccount.Tokens{
-		KeyFile: s.SigningKeyFile, Issuer: s.Issuer, Audiences: s.Audiences, MaxExpiration: s.MaxTokenExpiration.Duration,
+		KeyFile: s.SigningKeyFile, Issuer: s.Issuer, Audiences: s.Audiences,
+		MaxExpiration: cmp.Or(s.MaxTokenExpiration.Duration, longestToken),
 	}
 	if part.KeyFile == "" {
 		part.Dir = b.in("pki")

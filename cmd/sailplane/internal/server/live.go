@@ -1,8 +1,10 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"math"
 	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,12 +42,24 @@ func (l *Live) Change(to *config.Server, at func(field string) string) (now, lat
 	return now, later, nil
 }
 
+// What may come at once where the configuration does not say: that of so many seconds.
+const (
+	burstSeconds      = 20
+	writeBurstSeconds = 32
+)
+
 // limits are those of users and objects, as they are now.
 func (l *Live) limits() fairness.Limits {
 	c := l.now.Load().Limits
 	return fairness.Limits{
-		RequestsPerSecond: c.RequestsPerSecond, Burst: c.Burst, RequestsAtOncePerUser: c.RequestsAtOnce, WatchesPerUser: c.Watches,
-		ObjectBytes: int(c.ObjectSize.Value()), ObjectsPerResource: c.ObjectsPerResource,
+		Mode:              fairness.Mode(c.Mode),
+		RequestsPerSecond: c.RequestsPerSecond, Burst: cmp.Or(c.Burst, int(min(c.RequestsPerSecond*burstSeconds, math.MaxInt32))),
+		RequestsAtOncePerUser: c.RequestsAtOnce, WatchesPerUser: c.Watches,
+		WriteBytesPerSecond: int(c.WriteRate.Value()),
+		WriteBurstBytes:     int(cmp.Or(c.WriteBurst.Value(), c.WriteRate.Value()*writeBurstSeconds)),
+		NamespaceFactor:     c.NamespaceFactor,
+		ObjectBytes:         int(c.ObjectSize.Value()), ObjectsPerResource: c.ObjectsPerResource,
+		StoredBytesPerNamespace: int(c.StoredSize.Value()),
 	}
 }
 

@@ -1,6 +1,9 @@
 package server
 
 import (
+	"net/netip"
+	"time"
+
 	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
@@ -13,13 +16,52 @@ func (b *build) limits() controlplane.Part {
 	if l.PriorityAndFairness {
 		parts = append(parts, fairness.PriorityAndFairness{Concurrency: l.MaxRequestsInFlight + l.MaxMutatingRequestsInFlight})
 	}
-	switch limits := b.live.limits(); {
-	case b.live.follow:
-		parts = append(parts, fairness.FollowLimits(b.live.limits))
-	case limits != (fairness.Limits{}):
-		parts = append(parts, limits)
+	if b.live.follow {
+		return append(parts, fairness.FollowLimits(b.live.limits))
 	}
-	return parts
+	return append(parts, b.live.limits())
+}
+
+// bounds are the limits of one request or one client, whoever sends it.
+func (b *build) bounds() controlplane.Limits {
+	l := b.Limits
+	return controlplane.Limits{
+		HeaderBytes: orUnlimited(int(l.HeaderSize.Value())), URLBytes: orUnlimited(int(l.URLSize.Value())),
+		Answers:          controlplane.AnswerLimits{Bytes: orUnlimited(int(l.AnswerMemory.Value()))},
+		HistoryBytes:     orUnlimited(int(l.HistorySize.Value())),
+		CertificateChain: orUnlimited(l.CertificateChain), CertificateKeyBits: orUnlimited(l.CertificateKeyBits),
+		HeaderTime: orUnlimited(l.HeaderTime.Duration), BodyTime: orUnlimited(l.BodyTime.Duration),
+		Addresses: b.addresses(),
+	}
+}
+
+// addresses are the limits of one address.
+func (b *build) addresses() controlplane.AddressLimits {
+	const field = "limits.addresses.trusted"
+	l := b.Limits.Addresses
+	trusted := []netip.Prefix{} // not nil, which is the default
+	for _, word := range l.Trusted {
+		p, err := netip.ParsePrefix(word)
+		if err != nil {
+			b.wrong(field, "%q is not a network: want CIDRs such as 10.0.0.0/8 or fd00::/8", word)
+			continue
+		}
+		trusted = append(trusted, p.Masked())
+	}
+	return controlplane.AddressLimits{
+		Connections:         orUnlimited(l.Connections),
+		HandshakesPerSecond: orUnlimited(l.HandshakesPerSecond), HandshakeBurst: orUnlimited(l.HandshakeBurst),
+		FailuresPerSecond: orUnlimited(l.FailuresPerSecond), FailureBurst: orUnlimited(l.FailureBurst),
+		Trusted: trusted,
+	}
+}
+
+// orUnlimited is a limit of the library: there 0 is the default.
+func orUnlimited[N int | float64 | time.Duration](n N) N {
+	if n == 0 {
+		return controlplane.Unlimited
+	}
+	return n
 }
 
 // noAudit in audit.path stands for no audit log.
@@ -32,6 +74,7 @@ func (b *build) audit() controlplane.Part {
 	log := auditing.Log{
 		Path: a.Path, PolicyFile: a.PolicyFile, Format: auditing.Format(a.Format), Mode: auditing.Mode(a.Mode),
 		MaxSize: a.MaxSize.Value(), MaxBackups: a.MaxBackups, MaxAge: a.MaxAge.Duration,
+		MaxEvent: int(a.EventSize.Value()), StrangerBytes: a.StrangerSize.Value(), Keep: a.Keep.Duration, Chain: a.Chain,
 	}
 	if log.Path == "" {
 		log.Path = b.in("audit.log")
@@ -42,6 +85,7 @@ func (b *build) audit() controlplane.Part {
 	if a.Webhook.ConfigFile != "" {
 		parts = append(parts, auditing.Webhook{
 			ConfigFile: a.Webhook.ConfigFile, PolicyFile: a.Webhook.PolicyFile, Mode: auditing.Mode(a.Webhook.Mode),
+			MaxEvent: int(a.EventSize.Value()),
 		})
 	}
 	return parts

@@ -16,6 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
+	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/insight"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/middleware"
@@ -30,7 +31,7 @@ func Builder(name string, l *Live, at func(field string) string) (*controlplane.
 	b := newBuild(l, at)
 	storage, err := storageOf(b.Storage, b.DataDir, os.Getenv(PasswordVariable))
 	b.failed(err)
-	parts := b.parts()
+	parts, bounds := b.parts(), b.bounds()
 	if err := errors.Join(b.errs...); err != nil {
 		return nil, nil, err
 	}
@@ -40,6 +41,7 @@ func Builder(name string, l *Live, at func(field string) string) (*controlplane.
 		Prefix(b.Storage.Prefix).
 		History(b.Storage.History.Duration).
 		Drain(b.Serving.Drain.Duration).
+		Limits(bounds).
 		With(parts), storage, nil
 }
 
@@ -58,9 +60,10 @@ func newBuild(l *Live, at func(field string) string) *build {
 // parts are those of a server, in order.
 func (b *build) parts() controlplane.Parts {
 	b.check()
+	deny, allow := b.reach()
 	return controlplane.Parts{
 		b.authentication(), b.authorization(), b.resources(), b.definitions(),
-		aggregator.APIServices{},
+		aggregator.APIServices{Deny: deny, Allow: allow},
 		b.located(), b.admission(), b.limits(),
 		b.audit(), b.rest(),
 	}
@@ -80,6 +83,11 @@ func (b *build) check() {
 	}
 	if v := b.Log.Verbosity; v < 0 || v > maxVerbosity {
 		b.wrong("log.verbosity", "found %d, want a number from 0 to %d", v, maxVerbosity)
+	}
+	switch m := fairness.Mode(b.Limits.Mode); m {
+	case fairness.Enforce, fairness.Warn, fairness.Off:
+	default:
+		b.wrong("limits.mode", "found %q, want %s, %s or %s", m, fairness.Enforce, fairness.Warn, fairness.Off)
 	}
 	if f := b.Log.Format; f != config.Text && f != config.JSON {
 		b.wrong("log.format", "found %q, want %s or %s", f, config.Text, config.JSON)
@@ -119,7 +127,8 @@ func (b *build) in(name string) string {
 
 // definitions serves CRDs, those of a directory from the start.
 func (b *build) definitions() controlplane.Part {
-	part := crd.Definitions{Deny: b.denied()}
+	part := crd.Definitions{}
+	part.Deny, part.Allow = b.reach()
 	if b.CRDs == "" {
 		return part
 	}
@@ -163,14 +172,15 @@ type Plugin struct {
 func Plugins() []Plugin { return newBuild(NewLive(&config.Server{}, false), nil).plugins() }
 
 func (b *build) plugins() []Plugin {
-	deny, login := b.denied(), b.Admission.Webhooks.ConfigFile
+	login := b.Admission.Webhooks.ConfigFile
+	deny, allow := b.reach()
 	return []Plugin{
 		{Name: "LimitRanger", part: quota.LimitRanges{}},
 		{Name: "OwnerReferencesPermissionEnforcement", part: lifecycle.OwnerPermissions{}, Off: true},
 		{Name: "MutatingAdmissionPolicy", part: admit.MutatingPolicies{}},
-		{Name: "MutatingAdmissionWebhook", part: admit.MutatingWebhooks{Deny: deny, ConfigFile: login}},
+		{Name: "MutatingAdmissionWebhook", part: admit.MutatingWebhooks{Deny: deny, Allow: allow, ConfigFile: login}},
 		{Name: "ValidatingAdmissionPolicy", part: admit.ValidatingPolicies{}},
-		{Name: "ValidatingAdmissionWebhook", part: admit.ValidatingWebhooks{Deny: deny, ConfigFile: login}},
+		{Name: "ValidatingAdmissionWebhook", part: admit.ValidatingWebhooks{Deny: deny, Allow: allow, ConfigFile: login}},
 		{Name: "ResourceQuota", part: quota.ResourceQuotas{}},
 	}
 }

@@ -120,7 +120,7 @@ func TestMistakes(t *testing.T) {
 	c.Resources, c.Authorization.Modes, c.Admission.Enable = []string{"pod"}, []string{"Node"}, []string{"PodSecurity"}
 	c.Admission.Disable = []string{"NamespaceLifecycle"}
 	c.Admission.Webhooks.Deny, c.CRDs, c.Serving.CertFile = []string{"here"}, "absent", "a.crt"
-	c.Log.Verbosity, c.Log.Format = 11, "xml"
+	c.Log.Verbosity, c.Log.Format, c.Limits.Mode = 11, "xml", "maybe"
 	c.Services.Addresses = []config.Address{{Service: "a/b", Address: "c:1"}, {Service: "a/b", Address: "d:1"}}
 	_, _, err := Builder("test", NewLive(c, false), field)
 	if err == nil {
@@ -129,7 +129,7 @@ func TestMistakes(t *testing.T) {
 	for _, want := range []string{
 		"listen: ", "storage.url: \"floppy\"", "storage.history: ", "resources: there is no group or resource \"pod\"", "authorization.modes: ",
 		"admission.enable: ", "admission.disable: ", "admission.webhooks.deny: ", "crds: ", "serving.certFile: ", "log.verbosity: ", "log.format: ",
-		"services.addresses: a/b is named twice",
+		"limits.mode: ", "services.addresses: a/b is named twice",
 	} {
 		if !strings.Contains("\n"+err.Error(), "\n"+want) {
 			t.Errorf("%q is missing in:\n%v", want, err)

@@ -45,7 +45,8 @@ of the file without the fields that change while the server runs: one of them re
 {{- range $section, $fields := dict
   "authentication" (list "jwt")
   "authorization" (list "authorizers")
-  "limits" (list "requestsPerSecond" "burst" "requestsAtOnce" "watches" "objectSize" "objectsPerResource") }}
+  "limits" (list "mode" "requestsPerSecond" "burst" "requestsAtOnce" "watches" "writeRate" "writeBurst" "namespaceFactor"
+    "objectSize" "objectsPerResource" "storedSize") }}
 {{- if hasKey $config $section }}
 {{- $rest := omit (get $config $section) "" }}
 {{- range $fields }}{{ $rest = omit $rest . }}{{ end }}

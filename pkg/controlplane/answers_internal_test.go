@@ -1,0 +1,145 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+)
+
+// TestBudget: answers wait for memory in order, a user has a part of it, and what
+// waits too long is refused.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	b := newBudget(AnswerLimits{Bytes: 100, BytesPerUser: 50, Wait: 10 * time.Millisecond}.withDefaults())
+	take := func(user string, bytes int64) (*holding, error) {
+		h := &holding{budget: b, user: user}
+		return h, h.hold(t.Context(), bytes)
+	}
+	refused := func(why string, err error) {
+		t.Helper()
+		if delay, told := apierrors.SuggestsClientDelay(err); !apierrors.IsTooManyRequests(err) || !told || delay == 0 {
+			t.Errorf("%s: %v, want a 429 that says when to come again", why, err)
+		}
+	}
+	first, err := take("a", 40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = take("a", 20)
+	refused("the user has half of it", err)
+	if err := first.hold(t.Context(), 30); err != nil {
+		t.Errorf("it holds that already: %v", err)
+	}
+	other, err := take("b", 50)
+	if err != nil {
+		t.Fatalf("another user has the other half: %v", err)
+	}
+	refused("who holds something does not wait for more", first.hold(t.Context(), 60))
+	_, err = take("c", 20)
+	refused("all is taken", err)
+	other.release()
+	first.release()
+	first.release() // again
+	huge, err := take("c", 1000)
+	if err != nil {
+		t.Fatalf("what is larger than all runs alone: %v", err)
+	}
+	b.wait = time.Minute
+	next := make(chan error, 1)
+	go func() {
+		h, err := take("d", 1)
+		h.release()
+		next <- err
+	}()
+	huge.release()
+	if err := <-next; err != nil {
+		t.Errorf("it waits for its turn: %v", err)
+	}
+	if len(b.users) > 0 {
+		t.Errorf("%d users are remembered who hold nothing", len(b.users))
+	}
+}
+
+// TestBudgetQueue: only so many answers of a user wait.
+func TestBudgetQueue(t *testing.T) {
+	t.Parallel()
+	b := newBudget(AnswerLimits{Bytes: 1}.withDefaults())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 2*maxHolders)
+	for range 2 * maxHolders {
+		h := &holding{budget: b, user: "a"}
+		go func() { ended <- h.hold(ctx, 1) }()
+	}
+	held := 0
+	for n := range 2 * maxHolders {
+		if n == maxHolders { // one holds all, the others wait
+			cancel()
+		}
+		switch err := <-ended; {
+		case err == nil:
+			held++
+		case n < maxHolders && !apierrors.IsTooManyRequests(err):
+			t.Errorf("answer %d: %v", n, err)
+		}
+	}
+	if held != 1 {
+		t.Errorf("%d answers were held, want 1", held)
+	}
+}
+
+func TestFormOf(t *testing.T) {
+	t.Parallel()
+	cases := map[string]struct {
+		accept, query, agent string
+		want                 store.Form
+	}{
+		"JSON":     {accept: "application/json", want: store.Streamed},
+		"Nothing":  {want: store.Streamed},
+		"Protobuf": {accept: "application/vnd.kubernetes.protobuf, */*", want: store.Streamed},
+		"YAML":     {accept: "Application/YAML", want: store.YAML},
+		"Kubectl":  {accept: "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", query: "limit=500", want: store.Rows},
+		"Objects":  {accept: "application/json;as=Table;v=v1;g=meta.k8s.io", query: "includeObject=Object", want: store.Whole},
+		"Metadata": {accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", want: store.Rows},
+		"Pretty":   {accept: "application/json", query: "pretty=1", want: store.Whole},
+		"Curl":     {agent: "curl/8", want: store.Whole},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := httptest.NewRequest("GET", "/?"+c.query, nil)
+			r.Header.Set("Accept", c.accept)
+			r.Header.Set("User-Agent", c.agent)
+			if got := formOf(r); got != c.want {
+				t.Errorf("got %v, want %v: %s", got, c.want, fmt.Sprint(c))
+			}
+		})
+	}
+}
+
+// TestWeights: a list that was large takes the seats of its bytes, and only there.
+func TestWeights(t *testing.T) {
+	t.Parallel()
+	w := &weights{}
+	large, other := httptest.NewRequest("GET", "/large", nil), httptest.NewRequest("GET", "/other", nil)
+	a := &store.Answer{Form: store.Whole, Content: 2_500_000}
+	w.note(large, a)
+	if got := w.known("/large"); got != 2_500_000 {
+		t.Errorf("as YAML: %d bytes", got)
+	}
+	a.Form = store.Streamed
+	w.note(other, a)
+	if got := w.known("/other"); got != streamedBytes {
+		t.Errorf("as JSON: %d bytes", got)
+	}
+	w.note(large, &store.Answer{})
+	if got := w.known("/large"); got != 0 {
+		t.Errorf("when it is small: %d bytes", got)
+	}
+}

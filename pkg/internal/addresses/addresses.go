@@ -1,0 +1,235 @@
+// Package addresses bounds what clients of one address may take of a server before
+// anybody knows who they are: connections, TLS handshakes and failed logins. An address
+// is one of IPv4, or a /64 network of IPv6, which is what one customer gets.
+// https://datatracker.ietf.org/doc/html/rfc6177
+package addresses
+
+import (
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"k8s.io/utils/lru"
+)
+
+// remembered is how many addresses without a connection a table knows, each with some
+// 300 bytes. Those with a connection are as many as there are connections.
+const remembered = 16 << 10
+
+// Limits are those of one address. A negative number is no limit.
+type Limits struct {
+	// Connections may be open at once.
+	Connections int
+	// HandshakesPerSecond may begin, and HandshakeBurst at once.
+	HandshakesPerSecond float64
+	HandshakeBurst      int
+	// FailuresPerSecond is how many requests may fail to authenticate, and FailureBurst
+	// how many at once.
+	FailuresPerSecond float64
+	FailureBurst      int
+	// Trusted are networks without limits.
+	Trusted []netip.Prefix
+}
+
+// Limit is why something was refused, as metrics name it.
+type Limit string
+
+// What the limits are of.
+const (
+	Connections Limit = "connections"
+	Handshakes  Limit = "handshakes"
+	Failures    Limit = "failures"
+)
+
+// Table counts what each address takes.
+type Table struct {
+	limits  Limits
+	now     func() time.Time
+	refused func(Limit)
+
+	mu        sync.Mutex
+	connected map[netip.Prefix]*client
+	idle      *lru.Cache // of *client by netip.Prefix
+}
+
+// client is what is known of one address.
+type client struct {
+	connections          int
+	handshakes, failures *rate.Limiter // nil before the first one
+}
+
+// New returns an empty table. It calls refused for each thing that it refuses.
+func New(limits Limits, now func() time.Time, refused func(Limit)) *Table {
+	return &Table{
+		limits: limits, now: now, refused: refused,
+		connected: map[netip.Prefix]*client{}, idle: lru.New(remembered),
+	}
+}
+
+// Enter counts a new connection of an address, and tells whether it may stay. Then call
+// Leave when it is closed.
+func (t *Table) Enter(a netip.Addr) bool {
+	key, limited := t.key(a)
+	if !limited {
+		return true
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.client(key)
+	limit := Limit("")
+	if most := t.limits.Connections; most >= 0 && c.connections >= most {
+		limit = Connections
+	} else if !take(&c.handshakes, t.limits.HandshakesPerSecond, t.limits.HandshakeBurst, t.now()) {
+		limit = Handshakes
+	}
+	if limit != "" {
+		t.refused(limit)
+		return false
+	}
+	if c.connections++; c.connections == 1 {
+		t.idle.Remove(key)
+		t.connected[key] = c
+	}
+	return true
+}
+
+// Leave forgets a connection that entered.
+func (t *Table) Leave(a netip.Addr) {
+	key, limited := t.key(a)
+	if !limited {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.connected[key]
+	if c == nil {
+		return
+	}
+	if c.connections--; c.connections == 0 {
+		delete(t.connected, key)
+		t.idle.Add(key, c)
+	}
+}
+
+// Fail counts a request of an address that failed to authenticate. If there were too
+// many, it returns when the next one may: in a second or later.
+func (t *Table) Fail(a netip.Addr) (after time.Duration, refused bool) {
+	key, limited := t.key(a)
+	if !limited {
+		return 0, false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.client(key)
+	if take(&c.failures, t.limits.FailuresPerSecond, t.limits.FailureBurst, t.now()) {
+		return 0, false
+	}
+	t.refused(Failures)
+	missing := (1 - c.failures.TokensAt(t.now())) / t.limits.FailuresPerSecond
+	const hour = 3600 // more says nothing to a client
+	return time.Second * time.Duration(math.Ceil(min(max(missing, 1), hour))), true
+}
+
+// Failed tells whether the next failure of an address will be refused.
+func (t *Table) Failed(a netip.Addr) bool {
+	key, limited := t.key(a)
+	if !limited {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.client(key)
+	return c.failures != nil && c.failures.TokensAt(t.now()) < 1
+}
+
+// key is what an address counts as, unless it has no limits.
+func (t *Table) key(a netip.Addr) (netip.Prefix, bool) {
+	if !a.IsValid() {
+		return netip.Prefix{}, false
+	}
+	a = a.Unmap().WithZone("")
+	if slices.ContainsFunc(t.limits.Trusted, func(p netip.Prefix) bool { return p.Contains(a) }) {
+		return netip.Prefix{}, false
+	}
+	bits := 64
+	if a.Is4() {
+		bits = 32
+	}
+	key, err := a.Prefix(bits)
+	return key, err == nil
+}
+
+// client is what is known of an address, which may be nothing. The caller has the lock.
+func (t *Table) client(key netip.Prefix) *client {
+	if c := t.connected[key]; c != nil {
+		return c
+	}
+	if c, found := t.idle.Get(key); found {
+		return c.(*client)
+	}
+	c := &client{}
+	t.idle.Add(key, c)
+	return c
+}
+
+// take takes a token of a bucket, which is made when it is first needed, and full.
+func take(bucket **rate.Limiter, perSecond float64, burst int, now time.Time) bool {
+	if perSecond < 0 || burst < 0 {
+		return true
+	}
+	if *bucket == nil {
+		*bucket = rate.NewLimiter(rate.Limit(perSecond), burst)
+	}
+	return (*bucket).AllowN(now, 1)
+}
+
+// Of is the address of a client: of a host and port, or no valid one if there is none.
+func Of(hostPort string) netip.Addr {
+	a, err := netip.ParseAddrPort(hostPort)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return a.Addr()
+}
+
+// Listen closes what a table refuses before the listener returns it.
+func (t *Table) Listen(l net.Listener) net.Listener { return &listener{l, t} }
+
+type listener struct {
+	net.Listener
+	table *Table
+}
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		a := Of(c.RemoteAddr().String())
+		if l.table.Enter(a) {
+			return &conn{Conn: c, leave: sync.OnceFunc(func() { l.table.Leave(a) })}, nil
+		}
+		if tcp, is := c.(*net.TCPConn); is {
+			_ = tcp.SetLinger(0) // a reset: nothing of it stays here
+		}
+		_ = c.Close()
+	}
+}
+
+// conn is a connection that was counted.
+type conn struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}

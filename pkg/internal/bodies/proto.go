@@ -1,0 +1,360 @@
+package bodies
+
+import (
+	"bytes"
+	"encoding/binary"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Shapes are the messages of Go types, read from their protobuf tags when they are
+// first used. The zero value is ready.
+type Shapes struct {
+	known sync.Map // reflect.Type to *shape
+
+	mu    sync.RWMutex
+	kinds map[string]*shape // by what says the kind in an envelope
+}
+
+// ofKind returns the shape of a kind, nil when it is none of the server's.
+func (s *Shapes) ofKind(typeMeta []byte, typeOf TypeOf) *shape {
+	s.mu.RLock()
+	m := s.kinds[string(typeMeta)]
+	s.mu.RUnlock()
+	if m != nil {
+		return m
+	}
+	const most = 1000 // a kind can be said in many ways
+	t := typeOf(kindOf(typeMeta))
+	if t == nil {
+		return nil
+	}
+	m = s.of(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kinds == nil {
+		s.kinds = map[string]*shape{}
+	}
+	if len(s.kinds) < most && len(typeMeta) < most {
+		s.kinds[string(typeMeta)] = m
+	}
+	return m
+}
+
+// shape is one message.
+type shape struct {
+	from reflect.Type
+	read sync.Once
+	// fields are by number.
+	fields map[uint64]part
+	isMeta bool
+	// recursive is set when it contains itself, once it was looked for.
+	look      sync.Once
+	recursive bool
+}
+
+// part is a field of a message.
+type part struct {
+	// of is the message that it has, nil for others.
+	of *shape
+	// repeated fields are arrays, or objects if they are entries of a map.
+	repeated, entries bool
+	// text is set for bytes that are JSON.
+	text bool
+	name string
+}
+
+// of returns the shape of a struct type. Its fields are read later: types contain
+// themselves.
+func (s *Shapes) of(t reflect.Type) *shape {
+	if found, ok := s.known.Load(t); ok {
+		return found.(*shape)
+	}
+	found, _ := s.known.LoadOrStore(t, &shape{from: t, isMeta: t.Name() == "ObjectMeta"})
+	return found.(*shape)
+}
+
+func (s *Shapes) fieldsOf(m *shape) map[uint64]part {
+	m.read.Do(func() {
+		m.fields = map[uint64]part{}
+		for i := range m.from.NumField() {
+			f := m.from.Field(i)
+			tag := strings.Split(f.Tag.Get("protobuf"), ",")
+			if len(tag) < 3 {
+				continue
+			}
+			if number, err := strconv.ParseUint(tag[1], 10, 32); err == nil {
+				m.fields[number] = s.partOf(f)
+			}
+		}
+	})
+	return m.fields
+}
+
+func (s *Shapes) partOf(f reflect.StructField) part {
+	p := part{text: f.Name == "Raw"}
+	p.name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
+	t := f.Type
+	switch {
+	case t.Kind() == reflect.Slice && t.Elem().Kind() != reflect.Uint8:
+		p.repeated = true
+		t = t.Elem()
+	case t.Kind() == reflect.Map:
+		p.repeated, p.entries = true, true
+		t = t.Elem()
+	}
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t.Kind() == reflect.Struct:
+		p.of = s.of(t)
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.String:
+		// A list with a name is a message of its own, with the items as field 1.
+		p.of = s.of(reflect.TypeFor[items]())
+	}
+	return p
+}
+
+// items is the message that a list with a name is.
+type items struct {
+	Items []string `protobuf:"bytes,1,rep,name=items"`
+}
+
+// entryValue is the number of the value in an entry of a map.
+const entryValue = 2
+
+// prefix is what a body of protobuf begins with.
+const prefix = "k8s\x00"
+
+// TypeOf finds the Go type of a kind, a struct; nil: it is none of the server's.
+type TypeOf func(schema.GroupVersionKind) reflect.Type
+
+// checkProtobuf counts what is in an object in protobuf. Kinds of other servers are
+// not looked at.
+func (s *Shapes) checkProtobuf(body []byte, l Limits, typeOf TypeOf) error {
+	rest, found := bytes.CutPrefix(body, []byte(prefix))
+	if !found {
+		return nil // refused by who decodes it
+	}
+	raw, typeMeta, ok := unwrap(rest)
+	if !ok {
+		return nil // refused by who decodes it
+	}
+	if kind := kindOf(typeMeta); kind.Kind == "" || kind.Version == "" {
+		return malformed("the body is protobuf without an apiVersion and a kind: send both")
+	}
+	m := s.ofKind(typeMeta, typeOf)
+	if m == nil {
+		return nil
+	}
+	w := walk{shapes: s, limits: l}
+	return w.message(raw, m, 1)
+}
+
+// checkDepth checks how deep an object in protobuf nests whose kind may nest without
+// an end.
+func (s *Shapes) checkDepth(value []byte, typeOf TypeOf) error {
+	raw, typeMeta, ok := unwrap(value[len(prefix):])
+	if !ok {
+		return nil
+	}
+	m := s.ofKind(typeMeta, typeOf)
+	if m == nil {
+		return nil
+	}
+	m.look.Do(func() { m.recursive = s.recurses(m, map[*shape]bool{}) })
+	if !m.recursive {
+		return nil
+	}
+	w := walk{shapes: s, limits: Limits{recursion, Unlimited, Unlimited, Unlimited, Unlimited}}
+	return w.message(raw, m, 1)
+}
+
+// recurses tells whether a message, or one in it, contains itself.
+func (s *Shapes) recurses(m *shape, above map[*shape]bool) bool {
+	if above[m] {
+		return true
+	}
+	above[m] = true
+	defer delete(above, m)
+	for _, is := range s.fieldsOf(m) {
+		if is.of != nil && s.recurses(is.of, above) {
+			return true
+		}
+	}
+	return false
+}
+
+// unwrap returns the object in an envelope and what says its kind.
+func unwrap(envelope []byte) (raw, typeMeta []byte, ok bool) {
+	for at := 0; at < len(envelope); {
+		f, ok := nextField(envelope, &at)
+		if !ok {
+			return nil, nil, false
+		}
+		switch f.number {
+		case 1:
+			if typeMeta == nil {
+				typeMeta = f.content
+				continue
+			}
+			typeMeta = append(typeMeta[:len(typeMeta):len(typeMeta)], f.content...) // messages that are repeated are merged
+		case 2:
+			raw = f.content
+		}
+	}
+	return raw, typeMeta, true
+}
+
+func kindOf(typeMeta []byte) schema.GroupVersionKind {
+	var version, kind string
+	for at := 0; at < len(typeMeta); {
+		f, ok := nextField(typeMeta, &at)
+		if !ok {
+			break
+		}
+		switch f.number {
+		case 1:
+			version = string(f.content)
+		case 2:
+			kind = string(f.content)
+		}
+	}
+	return schema.FromAPIVersionAndKind(version, kind)
+}
+
+// protoField is one field on the wire; others than those with a length have no content.
+type protoField struct {
+	number  uint64
+	content []byte
+	sized   bool
+}
+
+// nextField reads a field, and tells whether there is one.
+func nextField(p []byte, at *int) (protoField, bool) {
+	tag, n := binary.Uvarint(p[*at:])
+	if n <= 0 {
+		return protoField{}, false
+	}
+	*at += n
+	f := protoField{number: tag >> 3}
+	switch tag & 7 {
+	case 0:
+		_, n := binary.Uvarint(p[*at:])
+		*at += n
+		return f, n > 0
+	case 1:
+		*at += 8
+	case 2:
+		size, n := binary.Uvarint(p[*at:])
+		if n <= 0 || size > uint64(len(p)-*at-n) {
+			return protoField{}, false
+		}
+		*at += n
+		f.content, f.sized = p[*at:*at+int(size)], true
+		*at += int(size)
+	case 3, 4: // groups, which nothing sends: decoders skip them
+	case 5:
+		*at += 4
+	default:
+		return protoField{}, false
+	}
+	return f, *at <= len(p)
+}
+
+// walk counts what is in messages.
+type walk struct {
+	shapes *Shapes
+	limits Limits
+	values int
+}
+
+// recursion is how deep messages may nest when nothing else bounds them: as deep as
+// the decoders of JSON and CBOR go.
+const recursion = 10_000
+
+// message counts what is in one message. It calls itself, to the depth that is allowed.
+func (w *walk) message(p []byte, m *shape, depth int) error {
+	if above(depth, w.limits.Depth) || depth > recursion {
+		return tooMuch("the body nests deeper than is allowed", min(max(w.limits.Depth, 1), recursion))
+	}
+	fields := w.shapes.fieldsOf(m)
+	var counts [64]int // by number of the field
+	for at := 0; at < len(p); {
+		f, ok := nextField(p, &at)
+		if !ok {
+			return nil // refused by who decodes it
+		}
+		if w.values++; above(w.values, w.limits.Values) {
+			return tooMuch("the body has more values than are allowed", w.limits.Values)
+		}
+		is, known := fields[f.number]
+		if !known {
+			continue
+		}
+		n := &counts[f.number%uint64(len(counts))]
+		*n++
+		if is.repeated {
+			if err := w.repeated(is, m, *n); err != nil {
+				return err
+			}
+		} else if is.of != nil && f.number < uint64(len(counts)) && *n > 1 {
+			// Decoders merge these: their lists would grow.
+			return malformed("the body is protobuf with a field " + is.name + " twice")
+		}
+		if err := w.content(f, is, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// repeated checks how often a field is there.
+func (w *walk) repeated(is part, in *shape, n int) error {
+	if name := inMetadata([]byte(is.name)); in.isMeta && name != "" {
+		if above(n, w.limits.Metadata) {
+			return tooMuch("there are more "+name+" than are allowed", w.limits.Metadata)
+		}
+		return nil
+	}
+	if above(n, w.limits.Members) {
+		return tooMuch("there are more "+is.name+" than are allowed", w.limits.Members)
+	}
+	return nil
+}
+
+// content counts what is in a field.
+func (w *walk) content(f protoField, is part, depth int) error {
+	switch {
+	case !f.sized:
+		return nil
+	case is.text:
+		var s scanner
+		s.start(w.limits, false)
+		s.values = w.values
+		err := s.scan(f.content)
+		w.values = s.values
+		return err
+	case is.entries && is.of != nil:
+		for at := 0; at < len(f.content); {
+			entry, ok := nextField(f.content, &at)
+			if !ok {
+				return nil
+			}
+			if entry.number == entryValue && entry.sized {
+				if err := w.message(entry.content, is.of, depth+1); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	case is.of != nil:
+		return w.message(f.content, is.of, depth+1)
+	}
+	return nil
+}

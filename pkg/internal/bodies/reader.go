@@ -1,0 +1,123 @@
+package bodies
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// readWhole is how much of a body is read before it is looked at, in bytes: the
+// API's own limit. A longer body is passed on, to be refused there.
+const readWhole = 3 << 20
+
+// Checker bounds bodies of requests.
+type Checker struct {
+	Limits Limits
+	// TypeOf finds the types of protobuf.
+	TypeOf TypeOf
+
+	shapes Shapes
+}
+
+// Guard has the body of a request fail while it is read when it is above a bound. The
+// error is a Status, which upstream's handlers answer.
+func (c *Checker) Guard(r *http.Request) {
+	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
+		return
+	}
+	contentType := strings.ToLower(r.Header.Get("Content-Type"))
+	switch {
+	case strings.Contains(contentType, "yaml"):
+		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, check: func(p []byte) error { return checkYAML(p, c.Limits) }}
+	case strings.Contains(contentType, "cbor"):
+		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, check: func(p []byte) error { return checkCBOR(p, c.Limits) }}
+	case strings.Contains(contentType, "protobuf"):
+		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, check: func(p []byte) error {
+			return c.shapes.checkProtobuf(p, c.Limits, c.TypeOf)
+		}}
+	case contentType == "" || strings.Contains(contentType, "json"):
+		b := &passing{ReadCloser: r.Body}
+		b.scanner.start(c.Limits, strings.Contains(contentType, "json-patch"))
+		r.Body = b
+	}
+}
+
+// Object checks an object as it is stored.
+func (c *Checker) Object(value []byte) error {
+	if bytes.HasPrefix(value, []byte(prefix)) {
+		return c.shapes.checkProtobuf(value, c.Limits, c.TypeOf)
+	}
+	if len(value) > 0 && value[0] == '{' {
+		return checkJSON(value, c.Limits)
+	}
+	return nil
+}
+
+// Stored checks that a stored value nests no deeper than its decoder can follow.
+// Those of JSON and CBOR look for themselves, and only messages that contain
+// themselves nest without end.
+func (c *Checker) Stored(value []byte) error {
+	if !bytes.HasPrefix(value, []byte(prefix)) {
+		return nil
+	}
+	return c.shapes.checkDepth(value, c.TypeOf)
+}
+
+// passing is JSON that is looked at as it is read.
+type passing struct {
+	io.ReadCloser
+	scanner scanner
+	err     error
+}
+
+// Read implements io.Reader.
+func (b *passing) Read(p []byte) (int, error) {
+	if b.err != nil {
+		return 0, b.err
+	}
+	n, err := b.ReadCloser.Read(p)
+	if b.err = b.scanner.scan(p[:n]); b.err != nil {
+		return 0, b.err
+	}
+	return n, err
+}
+
+// whole is a body that is looked at before anything of it is read.
+type whole struct {
+	io.ReadCloser
+	length int64
+	check  func([]byte) error
+	read   bool
+	rest   io.Reader
+	err    error
+}
+
+// Read implements io.Reader.
+func (b *whole) Read(p []byte) (int, error) {
+	if !b.read {
+		b.read = true
+		b.fill()
+	}
+	if b.err != nil {
+		return 0, b.err
+	}
+	return b.rest.Read(p)
+}
+
+func (b *whole) fill() {
+	var content bytes.Buffer
+	if b.length > 0 && b.length <= readWhole {
+		content.Grow(int(b.length) + bytes.MinRead)
+	}
+	var n int64
+	if n, b.err = content.ReadFrom(io.LimitReader(b.ReadCloser, readWhole+1)); b.err != nil {
+		return
+	}
+	b.rest = &content
+	if n > readWhole {
+		b.rest = io.MultiReader(&content, b.ReadCloser)
+		return
+	}
+	b.err = b.check(content.Bytes())
+}

@@ -1,0 +1,103 @@
+package pki
+
+import (
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"math/big"
+	"path/filepath"
+	"testing"
+	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+)
+
+func TestRevoke(t *testing.T) {
+	t.Parallel()
+	dir := Dir(t.TempDir())
+	if err := dir.Revoke(t.Context(), big.NewInt(1)); !errors.Is(err, ErrMissing) {
+		t.Fatalf("a folder without an authority: %v", err)
+	}
+	before := mustLoad(t, string(dir), Request{})
+	ann, err := dir.Issue(t.Context(), Request{User: "ann", Lifetime: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bob, err := dir.Issue(t.Context(), Request{User: "bob", Lifetime: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	issued, err := dir.Issued()
+	if err != nil || len(issued) != 2 || issued[0].Subject.CommonName != "ann" || issued[1].Subject.CommonName != "bob" {
+		t.Fatalf("issued: %v, %v", issued, err)
+	}
+	state, err := dir.State()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // once more changes nothing
+		if err := dir.Revoke(t.Context(), issued[0].SerialNumber); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if now, err := dir.State(); err != nil || bytes.Equal(now, state) {
+		t.Errorf("servers do not see it: %v", err)
+	}
+	admin := mustCert(t, before.AdminCert)
+	if err := dir.Revoke(t.Context(), admin.SerialNumber); err != nil {
+		t.Fatal(err)
+	}
+	revoked, err := dir.Revoked()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !revoked.Has(mustCert(t, ann.AdminCert)) || revoked.Has(mustCert(t, bob.AdminCert)) || !revoked.Has(admin) {
+		t.Errorf("revoked: %v", revoked)
+	}
+	lists, err := ParseLists(mustLoad(t, string(dir), Request{}).Revoked)
+	if err != nil || len(lists) != 1 || lists[0].Number.Int64() != 2 {
+		t.Errorf("the list was signed again: %d lists, %v", len(lists), err)
+	}
+	after := mustLoad(t, string(dir), Request{})
+	if bytes.Equal(after.AdminCert, before.AdminCert) || revoked.Has(mustCert(t, after.AdminCert)) {
+		t.Error("an administrator whose certificate was revoked has another")
+	}
+	if !bytes.Equal(after.ServerCert, before.ServerCert) {
+		t.Error("the serving certificate stays")
+	}
+	other := mustLoad(t, "", Request{})
+	if revoked, err := RevokedBy(lists, certsOf(t, other.CA)); err != nil || len(revoked) > 0 {
+		t.Errorf("the list says nothing of other authorities: %v, %v", revoked, err)
+	}
+}
+
+// TestRevokedForged: a list that the authority did not sign is an error, not no list.
+func TestRevokedForged(t *testing.T) {
+	t.Parallel()
+	dir := Dir(t.TempDir())
+	mustLoad(t, string(dir), Request{})
+	if err := dir.Revoke(t.Context(), big.NewInt(7)); err != nil {
+		t.Fatal(err)
+	}
+	lists, err := ParseLists(mustRead(t, string(dir))[revokedFile])
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists[0].Signature[len(lists[0].Signature)-1] ^= 1
+	if _, err := RevokedBy(lists, certsOf(t, mustRead(t, string(dir))[caCert])); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("the signature is wrong: %v", err)
+	}
+	mustWrite(t, []byte("-----BEGIN X509 CRL-----\nAAAA\n-----END X509 CRL-----\n"), filepath.Join(string(dir), revokedFile))
+	if _, err := dir.Load(t.Context(), Request{}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("the file is no list: %v", err)
+	}
+}
+
+func certsOf(t *testing.T, content []byte) []*x509.Certificate {
+	t.Helper()
+	certs, err := certutil.ParseCertsPEM(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return certs
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// measured is what was seen while an attack went on.
+type measured struct {
+	times
+	answers map[string]int
+	cpu     time.Duration // of the server
+	growth  float64       // MiB, from before it to the peak
+}
+
+// result is one attack on one storage.
+type result struct {
+	attack, storage string
+	calm, storm     measured
+}
+
+type results []result
+
+// p99 is the time that all but one of a hundred took at most.
+func p99(all []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[len(sorted)*99/100]
+}
+
+// slower is how many times as long as in the baseline requests took.
+func (r result) slower() (gets, creates float64) {
+	return ratio(r.storm.gets, r.calm.gets), ratio(r.storm.creates, r.calm.creates)
+}
+
+func ratio(storm, calm []time.Duration) float64 { return float64(p99(storm)) / float64(p99(calm)) }
+
+// faults are the goals that a result misses.
+func (r result) faults(o options) []string {
+	var all []string
+	gets, creates := r.slower()
+	if gets > o.slower {
+		all = append(all, "gets")
+	}
+	if creates > o.slower {
+		all = append(all, "creates")
+	}
+	if r.storm.growth > o.growth {
+		all = append(all, "memory")
+	}
+	if r.storm.refused > 0 {
+		all = append(all, fmt.Sprintf("%d of the tenant's requests failed: %v", r.storm.refused, r.storm.why))
+	}
+	return all
+}
+
+// line is a row of the table.
+func (r result) line(o options) string {
+	gets, creates := r.slower()
+	verdict := "holds"
+	if faults := r.faults(o); len(faults) > 0 {
+		verdict = "misses: " + strings.Join(faults, ", ")
+	}
+	round := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseconds())/1000) }
+	return fmt.Sprintf("| %s | %s | %s | %s → %s | %.1f | %s → %s | %.1f | %.0f | %.1f | %s |", r.attack, r.storage, r.storm.said(),
+		round(p99(r.calm.gets)), round(p99(r.storm.gets)), gets, round(p99(r.calm.creates)), round(p99(r.storm.creates)), creates,
+		r.storm.growth, r.storm.cpu.Seconds(), verdict)
+}
+
+// said are the answers that the attackers got, the most frequent first.
+func (m measured) said() string {
+	names := slices.SortedFunc(maps.Keys(m.answers), func(a, b string) int {
+		return cmp.Or(m.answers[b]-m.answers[a], strings.Compare(a, b))
+	})
+	var all []string
+	for _, name := range names {
+		all = append(all, fmt.Sprintf("%d × %s", m.answers[name], name))
+	}
+	return strings.Join(all, ", ")
+}
+
+// table is Markdown.
+func (all results) table(o options) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d connections, %v for each attack and each baseline; times are the 99th percentile in ms, memory in MiB, CPU in seconds of the server.\n\n", o.clients, o.span)
+	b.WriteString("| attack | storage | answers | gets | times | creates | times | memory | CPU | goal |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, r := range all {
+		b.WriteString(r.line(o) + "\n")
+	}
+	return b.String()
+}
+
+// missed is an error when a goal was.
+func (all results) missed(o options) error {
+	var errs []error
+	for _, r := range all {
+		if faults := r.faults(o); len(faults) > 0 {
+			errs = append(errs, fmt.Errorf("%s on %s misses its goal: %s", r.attack, r.storage, strings.Join(faults, ", ")))
+		}
+	}
+	return errors.Join(errs...)
+}
