@@ -116,6 +116,9 @@ func (c *campaign) send(ctx context.Context, s *server) error {
 				}
 				r := s.make(n)
 				a := s.send(ctx, r)
+				if ctx.Err() != nil { // it was cut off, and is sent again by the next run
+					return
+				}
 				c.look(n, r, a)
 			}
 		})
