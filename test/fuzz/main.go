@@ -92,7 +92,7 @@ func run(ctx context.Context, args []string) (err error) {
 		r := s.make(*only)
 		fmt.Printf("%s %s\nContent-Type: %s\nAccept: %s\n\n%s\n\n", r.method, r.path, r.contentType, r.accept, r.body)
 		a := s.send(ctx, r)
-		fmt.Printf("%d\n%s\n", a.code, a.body)
+		fmt.Printf("%d\n%s%s\n", a.code, a.body, a.panicked)
 		return nil
 	}
 	err = c.send(ctx, s)
@@ -141,7 +141,7 @@ func (c *campaign) look(n uint64, r sent, a answer) {
 	c.codes[a.code]++
 	c.mu.Unlock()
 	if what := a.wrong(r); what != "" {
-		c.add(finding{n, what, r.method, r.path, r.contentType, r.accept, r.body, fmt.Sprintf("%d %.2000s", a.code, a.body)})
+		c.add(finding{n, what, r.method, r.path, r.contentType, r.accept, r.body, fmt.Sprintf("%d %.2000s%.2000s", a.code, a.body, a.panicked)})
 	}
 }
 

@@ -146,9 +146,10 @@ const gourds = `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDe
 
 // answer is what came back; code 0 says that none came.
 type answer struct {
-	code   int
-	header http.Header
-	body   []byte
+	code     int
+	header   http.Header
+	body     []byte
+	panicked string
 }
 
 // send has the handler answer a request, or gives up on watches.
@@ -171,10 +172,14 @@ func (s *server) send(ctx context.Context, r sent) answer {
 		}
 	}
 	w := &recorder{httptest.NewRecorder(), make(chan bool)}
-	if cut := served(s.handler, w, request); cut || r.endless() && ctx.Err() != nil {
+	why := served(s.handler, w, request)
+	switch {
+	case why != nil && why != http.ErrAbortHandler: //nolint:errorlint // as Go's server compares it
+		return answer{panicked: fmt.Sprint(why)}
+	case why != nil || r.endless() && ctx.Err() != nil:
 		return answer{}
 	}
-	return answer{w.Code, w.Header(), w.Body.Bytes()}
+	return answer{code: w.Code, header: w.Header(), body: w.Body.Bytes()}
 }
 
 // recorder is a writer as Go's server gives to handlers, which watches need.
@@ -186,23 +191,19 @@ type recorder struct {
 // CloseNotify implements http.CloseNotifier.
 func (r *recorder) CloseNotify() <-chan bool { return r.gone }
 
-// served has a handler answer, and tells whether it gave the answer up, as Go's server
-// lets it.
-func served(h http.Handler, w http.ResponseWriter, r *http.Request) (cut bool) {
-	defer func() {
-		if why := recover(); why == http.ErrAbortHandler { //nolint:errorlint // as Go's server compares it
-			cut = true
-		} else if why != nil {
-			panic(why)
-		}
-	}()
+// served has a handler answer, and returns what it panicked with, as Go's server lets it.
+func served(h http.Handler, w http.ResponseWriter, r *http.Request) (why any) {
+	defer func() { why = recover() }()
 	h.ServeHTTP(w, r)
-	return false
+	return nil
 }
 
 // wrong says what is wrong with an answer; nothing if it is right.
 func (a answer) wrong(r sent) string {
-	if a.code < http.StatusBadRequest {
+	switch {
+	case a.panicked != "":
+		return "panic"
+	case a.code < http.StatusBadRequest:
 		return ""
 	}
 	status, isStatus := metav1.Status{}, false

@@ -89,6 +89,7 @@ func mistakeRows() map[string]row {
 		"strategic: a list the type does not have": bad(strategic(deployments, `{"spec":{"$setElementOrder/nothing":[{"name":"a"}],"nothing":[{"name":"a"}]}}`), ""),
 		"strategic: an order of unknown words":     bad(strategic(deployments, `{"spec":{"$setElementOrder/nothing":["a"],"nothing":["a"]}}`), ""),
 		"strategic: containers by another key":     bad(strategic(deployments, `{"spec":{"template":{"spec":{"containers":[{"image":"x"}]}}}}`), "merge key"),
+		"strategic: finalizers that are objects":   bad(strategic(deployments, `{"metadata":{"$setElementOrder/finalizers":[{}],"finalizers":[{}]}}`), "cannot be merged"),
 		"apply: a list for a map":                  bad(deployments.patch(applyPatch, "&fieldManager=x&force=true", deployments.object("kept", `,"labels":["a"]`, "")), ""),
 		"apply: replicas of words":                 bad(deployments.patch(applyPatch, "&fieldManager=x&force=true", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"kept"},"spec":{"replicas":"many"}}`), ""),
 		"apply: containers without names":          {request: deployments.patch(applyPatch, "&fieldManager=x&force=true", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"kept"},"spec":{"template":{"spec":{"containers":[{"image":"a"}]}}}}`), code: 422, status: metav1.StatusReasonInvalid, message: "name"},

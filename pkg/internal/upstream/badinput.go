@@ -53,11 +53,31 @@ func BadInput(next http.Handler, stored func(schema.GroupResource) bool) http.Ha
 			}
 		}
 		held := &heldError{ResponseWriter: w}
-		next.ServeHTTP(responsewriter.WrapForHTTP1Or2(held), r)
+		if !patched(next, responsewriter.WrapForHTTP1Or2(held), r) {
+			refuse(w, r, apierrors.NewBadRequest("the patch cannot be merged: "+
+				"a list, or the order that the patch gives for it, has values of another type than the resource has there"))
+			return
+		}
 		held.release(r, func() bool {
 			return stored(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource})
 		})
 	})
+}
+
+// patched has the API answer, and returns false when it panics in upstream's merge of
+// a strategic patch: it takes the values of some lists for strings.
+func patched(next http.Handler, w http.ResponseWriter, r *http.Request) (merged bool) {
+	if r.Method == http.MethodPatch {
+		defer func() {
+			why := recover()
+			if text, ok := why.(string); why != nil && (!ok || !strings.Contains(text, "/util/strategicpatch.")) {
+				panic(why) // with the stack that upstream made of it
+			}
+			merged = why == nil
+		}()
+	}
+	next.ServeHTTP(w, r)
+	return true
 }
 
 // scale is the sub-resource.
