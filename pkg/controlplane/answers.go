@@ -16,6 +16,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // AnswerLimits bound what large answers cost: the memory that lists take on their way
@@ -202,6 +203,8 @@ type answer struct {
 	store.Answer
 	holding
 	pace pace
+	ctx  context.Context //nolint:containedctx // that of the request, for what waits in Write
+	turn *turns.Turn     // taken when the answer is a large one
 }
 
 // withAnswers bounds the memory of lists, and cuts off clients that do not take them.
@@ -217,11 +220,15 @@ func (c *chain) withAnswers(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		a := &answer{ResponseWriter: w, Answer: store.Answer{Form: formOf(r)}, holding: holding{budget: c.answers}}
-		if user, ok := request.UserFrom(r.Context()); ok {
-			a.user = user.GetName()
+		a := &answer{ResponseWriter: w, Answer: store.Answer{Form: formOf(r)}, holding: holding{budget: c.answers}, ctx: r.Context()}
+		a.user = userName(r)
+		a.Hold = func(ctx context.Context, bytes int64) error {
+			err := a.hold(ctx, bytes)
+			if a.turn = turns.From(ctx); err == nil {
+				a.turn.Take(ctx)
+			}
+			return err
 		}
-		a.Hold = a.hold
 		a.pace.of(w, c.limits.Answers.Stall)
 		defer func() {
 			a.release()
@@ -239,7 +246,10 @@ func (a *answer) Write(p []byte) (int, error) {
 	if a.purse == nil {
 		return a.ResponseWriter.Write(p)
 	}
-	return a.pace.write(a.ResponseWriter, p)
+	resume := a.turn.Rest()
+	n, err := a.pace.write(a.ResponseWriter, p)
+	resume(a.ctx)
+	return n, err
 }
 
 // formOf is how a list is written. Of several forms that the client takes it is the

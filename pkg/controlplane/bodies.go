@@ -8,21 +8,43 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/bodies"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // withBodyLimits bounds the bodies of requests for resources, but for those of the
-// plane's own clients.
-func withBodyLimits(next http.Handler, checker *bodies.Checker) http.Handler {
+// plane's own clients, and has what is large in the plane's own storage wait for its turn.
+func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodGet && !loopback.From(r.Context()) {
-			if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
-				checker.Guard(r)
+		info, ok := request.RequestInfoFrom(r.Context())
+		if !ok || !info.IsResourceRequest || loopback.From(r.Context()) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		var arrived func(int64)
+		if c.turns != nil && info.Verb != "watch" && c.stored(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}) {
+			turn := c.turns.Of(userName(r))
+			defer turn.End()
+			r = r.WithContext(turn.With(r.Context()))
+			arrived = func(bytes int64) {
+				if bytes >= turns.Large {
+					turn.Take(r.Context())
+				}
 			}
+		}
+		if r.Method != http.MethodGet {
+			c.bodies.Guard(r, arrived)
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// userName is the name of who makes a request, empty if nobody is known.
+func userName(r *http.Request) string {
+	if user, ok := request.UserFrom(r.Context()); ok {
+		return user.GetName()
+	}
+	return ""
 }
 
 // typeOf finds the Go type of a kind that a link of the plane serves.

@@ -20,6 +20,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
@@ -91,6 +92,8 @@ type chain struct {
 	recorder *recorder
 	// answers is the memory of large answers; nil when nothing limits it.
 	answers *budget
+	// turns are for large requests; nil when nothing limits them.
+	turns *turns.Line
 	// weights are the lists that were large.
 	weights *weights
 	// open are the requests that last.
@@ -141,7 +144,7 @@ func (c *chain) slot(slot Slot, h http.Handler) http.Handler {
 
 // build is a genericapiserver.Config.BuildHandlerChainFunc.
 func (c *chain) build(api http.Handler, config *genericapiserver.Config) http.Handler {
-	h := c.slot(Innermost, withBodyLimits(upstream.BadInput(c.routes.wrap(api), c.stored), c.bodies))
+	h := c.slot(Innermost, c.withBodyLimits(upstream.BadInput(c.routes.wrap(api), c.stored)))
 	h = c.permitted(h, config)
 	h = resolved(c.slot(AfterAuthentication, h), config.RequestInfoResolver)
 	h = c.authenticated(h, config)

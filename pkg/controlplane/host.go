@@ -17,6 +17,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // host is what the planes of a running server share, and the planes beside the root
@@ -29,6 +30,7 @@ type host struct {
 	backend *store.Backend
 	stats   *storageStats
 	answers *budget                // nil if nothing limits it
+	turns   *turns.Line            // nil if nothing limits it
 	tracer  tracing.TracerProvider // nil if no part has one
 	// stored are the health checks of the storage and of what transforms stored
 	// values, and living those that fail when only a restart helps.

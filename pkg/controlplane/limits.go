@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
+	goruntime "runtime"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // Unlimited as a field of [Limits] limits nothing.
@@ -58,6 +60,12 @@ type Limits struct {
 	HistoryBytes int
 	// Bodies bound what the body of a request holds.
 	Bodies BodyLimits
+	// LargeRequests is how many requests with bodies or objects of more than 64 KiB, or
+	// with large answers, compute at the same time; the others wait, and each user has
+	// as many turns as the next one. Small requests find a processor meanwhile. Waiting
+	// for the storage, for webhooks or for the client is not counted. Empty: half of the
+	// processors that Go uses, at least one.
+	LargeRequests int
 }
 
 // BodyLimits bound what the body of a request, and an object, hold. What is above a
@@ -103,6 +111,7 @@ func (l Limits) withDefaults() Limits {
 	l.CertificateKeyBits = cmp.Or(l.CertificateKeyBits, 4096)
 	l.HistoryBytes = cmp.Or(l.HistoryBytes, 24<<20)
 	l.Bodies = l.Bodies.withDefaults()
+	l.LargeRequests = cmp.Or(l.LargeRequests, max(goruntime.GOMAXPROCS(0)/2, 1))
 	return l
 }
 
@@ -125,6 +134,7 @@ func (l Limits) check() []error {
 		{"Bodies.Members", l.Bodies.Members},
 		{"Bodies.Metadata", l.Bodies.Metadata},
 		{"Bodies.Operations", l.Bodies.Operations},
+		{"LargeRequests", l.LargeRequests},
 	} {
 		if f.value < Unlimited {
 			errs = append(errs, fmt.Errorf("limits: %s is %d: want a number above 0, 0 for the default, or Unlimited", f.name, f.value))
@@ -142,6 +152,14 @@ func (l Limits) check() []error {
 		}
 	}
 	return append(errs, l.Addresses.check()...)
+}
+
+// newTurns returns nil when nothing is limited.
+func newTurns(n int) *turns.Line {
+	if n == Unlimited {
+		return nil
+	}
+	return turns.New(n)
 }
 
 // withURLLimit refuses long URLs before they are parsed.

@@ -25,9 +25,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
 
-// turns is in how many parts open requests are looked at, one a second: each once a
+// parts is in how many parts open requests are looked at, one a second: each once a
 // minute, and never all at once.
-const turns = 60
+const parts = 60
 
 // RulesChanged has open watches, and other requests that last, authorized again soon: call
 // it in a running plane when the answers of an authorizer may have changed. Without it
@@ -41,7 +41,7 @@ type openRequests struct {
 	added chan struct{} // wakes who looks at them; has room for one
 
 	mu   sync.Mutex
-	all  [turns]map[*openRequest]struct{}
+	all  [parts]map[*openRequest]struct{}
 	next int // turn of the next request
 	n    int
 }
@@ -128,7 +128,7 @@ func (o *openRequests) allowed(h http.Handler, by *inquiry) http.Handler {
 func (o *openRequests) add(one *openRequest) {
 	o.mu.Lock()
 	one.turn = o.next
-	o.next = (o.next + 1) % turns
+	o.next = (o.next + 1) % parts
 	o.all[one.turn][one] = struct{}{}
 	o.n++
 	o.mu.Unlock()
@@ -160,7 +160,7 @@ func (o *openRequests) run(ctx context.Context) {
 	defer func(done <-chan struct{}) { <-done }(background(func() { o.followRules(ctx) }))
 	second := time.NewTicker(time.Second)
 	defer second.Stop()
-	for turn := 0; ; turn = (turn + 1) % turns {
+	for turn := 0; ; turn = (turn + 1) % parts {
 		if o.empty() { // an idle plane does not wake up each second
 			select {
 			case <-o.added:
@@ -189,7 +189,7 @@ func (o *openRequests) followRules(ctx context.Context) {
 		}
 		next = o.rules.Next()
 		began := time.Now()
-		for turn := range turns {
+		for turn := range parts {
 			o.ask(ctx, turn, false)
 		}
 		rest := time.NewTimer(10 * time.Since(began))

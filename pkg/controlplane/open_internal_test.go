@@ -53,12 +53,12 @@ func TestOpenRequestsAreSpread(t *testing.T) {
 	o := newOpenRequests(&signal.Change{})
 	const each = 5
 	var all []*openRequest
-	for range each * turns {
+	for range each * parts {
 		one := &openRequest{}
 		o.add(one)
 		all = append(all, one)
 	}
-	for turn := range turns {
+	for turn := range parts {
 		if got := len(o.of(turn)); got != each {
 			t.Errorf("turn %d has %d requests, want %d", turn, got, each)
 		}

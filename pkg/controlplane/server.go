@@ -251,6 +251,7 @@ func (r *run) host(life context.Context, plan *ServerPlan, listener net.Listener
 	h := &host{
 		server: r.server, log: klog.FromContext(life), plan: plan, address: "localhost:443", backend: o.backend,
 		stored: o.health.Checks(), living: o.living, answers: newBudget(r.server.built.limits.Answers),
+		turns:  newTurns(r.server.built.limits.LargeRequests),
 		planes: map[string]*Plane{}, closing: make(chan struct{}),
 	}
 	h.stats = o.stats(h)

@@ -16,7 +16,7 @@ var mayImport = map[string][]string{
 	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/controlplane": {
 		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/loopback", "pkg/internal/metrics",
-		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/upstream",
+		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream",
 	},
 	"pkg/apis":                   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
 	"pkg/apis/apitest":           {"pkg/controlplane", "pkg/apis"},
@@ -79,12 +79,13 @@ var mayImport = map[string][]string{
 	"pkg/storage/kine/t4":       {"pkg/controlplane", "pkg/storage/kine"},
 
 	// Inside.
-	"pkg/internal/addresses":         {},
+	"pkg/internal/addresses":         {"pkg/internal/turns"},
 	"pkg/internal/catalog":           {},
 	"pkg/internal/check":             {},
 	"pkg/internal/terminator":        {"pkg/internal/catalog", "pkg/feed", "pkg/internal/retry", "pkg/internal/signal"},
-	"pkg/internal/dialing":           {},
+	"pkg/internal/dialing":           {"pkg/internal/turns"},
 	"pkg/internal/etcdclient":        {},
+	"pkg/internal/turns":             {},
 	"pkg/internal/keys":              {},
 	"pkg/internal/stack":             {},
 	"pkg/internal/signal":            {},
@@ -106,7 +107,7 @@ var mayImport = map[string][]string{
 	"pkg/storage/storagetest":        {"pkg/controlplane"},
 	"pkg/internal/store": {
 		"pkg/internal/bodies", "pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal",
-		"pkg/internal/stack", "pkg/internal/upstream",
+		"pkg/internal/stack", "pkg/internal/turns", "pkg/internal/upstream",
 	},
 	"pkg/internal/bodies":   {},
 	"pkg/internal/upstream": {},

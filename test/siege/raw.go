@@ -28,7 +28,7 @@ func (t target) address() string {
 
 // dial opens a connection without TLS.
 func (a *army) dial(ctx context.Context) net.Conn {
-	c, err := (&net.Dialer{Timeout: 10 * time.Second}).DialContext(ctx, "tcp", a.address())
+	c, err := attackersAddress().DialContext(ctx, "tcp", a.address())
 	if err != nil {
 		if ctx.Err() == nil {
 			a.count(said(err))

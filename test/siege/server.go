@@ -29,16 +29,24 @@ type server struct {
 // tokens are the users of the server, with their groups.
 const tokens = "token-of-tenant,tenant,1\ntoken-of-attacker,attacker,2\ntoken-of-definer,definer,3\n"
 
+// configuration has the address of the attackers count: by default, all of loopback is trusted.
+const configuration = `apiVersion: sailplane.dev/v1alpha1
+kind: Server
+limits:
+  addresses:
+    trusted: [127.0.0.1/32]
+`
+
 // start starts a server with the defaults, and waits until it is ready.
 func (o options) start(ctx context.Context, dir, storage string) (*server, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	users := filepath.Join(dir, "tokens.csv")
-	if err := os.WriteFile(users, []byte(tokens), 0o600); err != nil {
+	users, config := filepath.Join(dir, "tokens.csv"), filepath.Join(dir, "config.yaml")
+	if err := errors.Join(os.WriteFile(users, []byte(tokens), 0o600), os.WriteFile(config, []byte(configuration), 0o600)); err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--listen=127.0.0.1:0", "--data-dir=" + dir, "--token-auth-file=" + users}
+	args := []string{"serve", "--config=" + config, "--listen=127.0.0.1:0", "--data-dir=" + dir, "--token-auth-file=" + users}
 	switch storage {
 	case "etcd": // the default
 	case "sqlite":

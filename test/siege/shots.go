@@ -122,7 +122,7 @@ func attacks() map[string]attack {
 		"large updates":      {shots: largeUpdates},
 		"lists as YAML":      {shots: lists(asYAML, false), http1: true},
 		"lists as tables":    {shots: lists(asTable, false), http1: true},
-		"lists, read slowly": {shots: lists(asYAML, true), http1: true},
+		"lists read slowly": {shots: lists(asYAML, true), http1: true},
 		"slow bodies":        {raw: slowBodies},
 		"slow handshakes":    {raw: slowHandshakes},
 		"connections":        {raw: connections},

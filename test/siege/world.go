@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -207,6 +208,11 @@ func breathe(ctx context.Context) {
 	}
 }
 
+// attackersAddress dials from an address that the server does not trust.
+func attackersAddress() *net.Dialer {
+	return &net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+}
+
 // client returns one with a connection of its own.
 func (t target) client(http2 bool, certificate *tls.Certificate) *http.Client {
 	roots := x509.NewCertPool()
@@ -215,7 +221,7 @@ func (t target) client(http2 bool, certificate *tls.Certificate) *http.Client {
 	if certificate != nil {
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate, nil }
 	}
-	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: http2, MaxConnsPerHost: 1}
+	transport := &http.Transport{DialContext: attackersAddress().DialContext, TLSClientConfig: config, ForceAttemptHTTP2: http2, MaxConnsPerHost: 1}
 	if !http2 {
 		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
 	}

@@ -5,15 +5,19 @@
 package addresses
 
 import (
+	"context"
 	"math"
 	"net"
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 	"k8s.io/utils/lru"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // remembered is how many addresses without a connection a table knows, each with some
@@ -155,12 +159,21 @@ func (t *Table) key(a netip.Addr) (netip.Prefix, bool) {
 	if slices.ContainsFunc(t.limits.Trusted, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return netip.Prefix{}, false
 	}
+	key := group(a)
+	return key, key.IsValid()
+}
+
+// group is what an address counts as.
+func group(a netip.Addr) netip.Prefix {
 	bits := 64
-	if a.Is4() {
+	if a = a.Unmap().WithZone(""); a.Is4() {
 		bits = 32
 	}
 	key, err := a.Prefix(bits)
-	return key, err == nil
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return key
 }
 
 // client is what is known of an address, which may be nothing. The caller has the lock.
@@ -196,12 +209,16 @@ func Of(hostPort string) netip.Addr {
 	return a.Addr()
 }
 
-// Listen closes what a table refuses before the listener returns it.
-func (t *Table) Listen(l net.Listener) net.Listener { return &listener{l, t} }
+// Listen closes what a table refuses before the listener returns it. TLS handshakes
+// compute in turns, in which each address has as many as the next one.
+func (t *Table) Listen(l net.Listener, handshakes *turns.Line) net.Listener {
+	return &listener{l, t, handshakes}
+}
 
 type listener struct {
 	net.Listener
-	table *Table
+	table      *Table
+	handshakes *turns.Line
 }
 
 // Accept implements net.Listener.
@@ -213,7 +230,10 @@ func (l *listener) Accept() (net.Conn, error) {
 		}
 		a := Of(c.RemoteAddr().String())
 		if l.table.Enter(a) {
-			return &conn{Conn: c, leave: sync.OnceFunc(func() { l.table.Leave(a) })}, nil
+			return &conn{
+				Conn: c, leave: sync.OnceFunc(func() { l.table.Leave(a) }),
+				turn: l.handshakes.Of(group(a).String()),
+			}, nil
 		}
 		if tcp, is := c.(*net.TCPConn); is {
 			_ = tcp.SetLinger(0) // a reset: nothing of it stays here
@@ -225,11 +245,37 @@ func (l *listener) Accept() (net.Conn, error) {
 // conn is a connection that was counted.
 type conn struct {
 	net.Conn
-	leave func()
+	leave   func()
+	turn    *turns.Turn
+	greeted atomic.Bool
+}
+
+// Read implements net.Conn. What a server makes of the first message of a handshake, it
+// computes in its turn: keys and a signature, the most that a stranger has it compute.
+// https://datatracker.ietf.org/doc/html/rfc8446#section-2
+func (c *conn) Read(p []byte) (int, error) {
+	if c.greeted.Load() {
+		return c.Conn.Read(p)
+	}
+	c.turn.Rest()
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.turn.Take(context.Background()) // turns are short
+	}
+	return n, err
+}
+
+// Write implements net.Conn. The first message of the server ends its turn.
+func (c *conn) Write(p []byte) (int, error) {
+	if !c.greeted.Swap(true) {
+		c.turn.End()
+	}
+	return c.Conn.Write(p)
 }
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
 	defer c.leave()
+	c.turn.End()
 	return c.Conn.Close()
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // fixture is a table whose time stands still, and what it refused.
@@ -214,7 +216,7 @@ func TestListen(t *testing.T) {
 	l := limits()
 	l.Connections, l.HandshakeBurst = 1, 100
 	f := newFixture(l)
-	listener := f.Listen(inner)
+	listener := f.Listen(inner, turns.New(1))
 	defer listener.Close()
 	accepted := make(chan net.Conn, 10)
 	go func() {

@@ -44,7 +44,7 @@ func read(l Limits, contentType, body string, in func(io.Reader) io.Reader) (str
 	r := httptest.NewRequest(http.MethodPost, "/", in(strings.NewReader(body)))
 	r.Header.Set("Content-Type", contentType)
 	r.ContentLength = int64(len(body))
-	(&Checker{Limits: l, TypeOf: typeOf}).Guard(r)
+	(&Checker{Limits: l, TypeOf: typeOf}).Guard(r, nil)
 	content, err := io.ReadAll(r.Body)
 	return string(content), err
 }

@@ -21,23 +21,24 @@ type Checker struct {
 }
 
 // Guard has the body of a request fail while it is read when it is above a bound. The
-// error is a Status, which upstream's handlers answer.
-func (c *Checker) Guard(r *http.Request) {
+// error is a Status, which upstream's handlers answer. A function, if there is one, is
+// called with the size of the body when it has come, before anything is made of it.
+func (c *Checker) Guard(r *http.Request, arrived func(bytes int64)) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return
 	}
 	contentType := strings.ToLower(r.Header.Get("Content-Type"))
 	switch {
 	case strings.Contains(contentType, "yaml"):
-		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, check: func(p []byte) error { return checkYAML(p, c.Limits) }}
+		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, arrived: arrived, check: func(p []byte) error { return checkYAML(p, c.Limits) }}
 	case strings.Contains(contentType, "cbor"):
-		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, check: func(p []byte) error { return checkCBOR(p, c.Limits) }}
+		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, arrived: arrived, check: func(p []byte) error { return checkCBOR(p, c.Limits) }}
 	case strings.Contains(contentType, "protobuf"):
-		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, check: func(p []byte) error {
+		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, arrived: arrived, check: func(p []byte) error {
 			return c.shapes.checkProtobuf(p, c.Limits, c.TypeOf)
 		}}
 	case contentType == "" || strings.Contains(contentType, "json"):
-		b := &passing{ReadCloser: r.Body}
+		b := &passing{ReadCloser: r.Body, arrived: arrived}
 		b.scanner.start(c.Limits, strings.Contains(contentType, "json-patch"))
 		r.Body = b
 	}
@@ -68,6 +69,8 @@ func (c *Checker) Stored(value []byte) error {
 type passing struct {
 	io.ReadCloser
 	scanner scanner
+	arrived func(int64)
+	bytes   int64
 	err     error
 }
 
@@ -80,17 +83,22 @@ func (b *passing) Read(p []byte) (int, error) {
 	if b.err = b.scanner.scan(p[:n]); b.err != nil {
 		return 0, b.err
 	}
+	if b.bytes += int64(n); err == io.EOF && b.arrived != nil { //nolint:errorlint // it is never wrapped
+		b.arrived(b.bytes)
+		b.arrived = nil
+	}
 	return n, err
 }
 
 // whole is a body that is looked at before anything of it is read.
 type whole struct {
 	io.ReadCloser
-	length int64
-	check  func([]byte) error
-	read   bool
-	rest   io.Reader
-	err    error
+	length  int64
+	arrived func(int64)
+	check   func([]byte) error
+	read    bool
+	rest    io.Reader
+	err     error
 }
 
 // Read implements io.Reader.
@@ -118,6 +126,9 @@ func (b *whole) fill() {
 	if n > readWhole {
 		b.rest = io.MultiReader(&content, b.ReadCloser)
 		return
+	}
+	if b.arrived != nil {
+		b.arrived(n)
 	}
 	b.err = b.check(content.Bytes())
 }

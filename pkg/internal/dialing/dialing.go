@@ -17,6 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/connrotation"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // PrivateNetworks are the addresses that are not of the public internet: those
@@ -172,7 +174,9 @@ type strict struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
+	resume := turns.From(r.Context()).Rest()
 	response, err := s.RoundTripper.RoundTrip(r)
+	resume(r.Context())
 	if err == nil && response.StatusCode >= 300 && response.StatusCode < 400 && response.Header.Get("Location") != "" {
 		_ = response.Body.Close()
 		return nil, fmt.Errorf("%s answers with a redirect (%d), which is not followed: name the URL that it leads to",

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // maxObject is the largest size of a stored object in bytes, after encryption:
@@ -32,6 +33,16 @@ type limited struct {
 	sizes *sizes
 }
 
+// Get implements kubernetes.Interface. Whoever reads a large object waits for a turn
+// before it is decoded.
+func (l limited) Get(ctx context.Context, key string, opts kubernetes.GetOptions) (kubernetes.GetResponse, error) {
+	r, err := l.Interface.Get(ctx, key, opts)
+	if err == nil && r.KV != nil && len(r.KV.Value) >= turns.Large {
+		turns.From(ctx).Take(ctx)
+	}
+	return r, err
+}
+
 // OptimisticPut implements kubernetes.Interface.
 func (l limited) OptimisticPut(
 	ctx context.Context, key string, value []byte, expected int64, opts kubernetes.PutOptions,
@@ -40,7 +51,9 @@ func (l limited) OptimisticPut(
 		why := fmt.Sprintf("it takes %d bytes in the storage, and only %d are allowed", len(value), maxObject)
 		return kubernetes.PutResponse{}, tooLarge(why)
 	}
+	resume := turns.From(ctx).Rest()
 	r, err := l.Interface.OptimisticPut(ctx, key, value, expected, opts)
+	resume(ctx)
 	if errors.Is(err, rpctypes.ErrRequestTooLarge) {
 		return r, tooLarge("etcd does not allow such a large request (--max-request-bytes)")
 	}

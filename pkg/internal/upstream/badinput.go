@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/klog/v2"
 )
 
 // BadInput makes a client's mistakes a 4xx where upstream's handlers answer
@@ -53,9 +55,9 @@ func BadInput(next http.Handler, stored func(schema.GroupResource) bool) http.Ha
 			}
 		}
 		held := &heldError{ResponseWriter: w}
-		if !patched(next, responsewriter.WrapForHTTP1Or2(held), r) {
-			refuse(w, r, apierrors.NewBadRequest("the patch cannot be merged: "+
-				"a list, or the order that the patch gives for it, has values of another type than the resource has there"))
+		if why := served(next, responsewriter.WrapForHTTP1Or2(held), r); why != "" {
+			klog.FromContext(r.Context()).Error(nil, "What a client sent was refused because upstream's code panics on it", "panic", why)
+			refuse(w, r, apierrors.NewBadRequest("the server cannot work with what was sent, correct the patch or the object: "+why))
 			return
 		}
 		held.release(r, func() bool {
@@ -64,20 +66,51 @@ func BadInput(next http.Handler, stored func(schema.GroupResource) bool) http.Ha
 	})
 }
 
-// patched has the API answer, and returns false when it panics in upstream's merge of
-// a strategic patch: it takes the values of some lists for strings.
-func patched(next http.Handler, w http.ResponseWriter, r *http.Request) (merged bool) {
-	if r.Method == http.MethodPatch {
-		defer func() {
-			why := recover()
-			if text, ok := why.(string); why != nil && (!ok || !strings.Contains(text, "/util/strategicpatch.")) {
-				panic(why) // with the stack that upstream made of it
+// fragile are packages of upstream that panic on some of what clients send: patches whose
+// lists have values of the wrong type, operations without a value, and definitions
+// without a schema. They work on the request alone, and before anything is stored.
+var fragile = []string{
+	"k8s.io/apimachinery/pkg/util/strategicpatch.",
+	"gopkg.in/evanphx/json-patch%2ev4.",
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.",
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/",
+}
+
+// served has the API answer. If one of the fragile packages panics, it says why and
+// where; nothing was written then. Any other panic goes on.
+func served(next http.Handler, w http.ResponseWriter, r *http.Request) (why string) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			// What is written is made in a goroutine, whose panic has its stack.
+			text, _ := panicked.(string)
+			if why = fragilePanic(text); why == "" {
+				panic(panicked)
 			}
-			merged = why == nil
-		}()
-	}
+		}
+	}()
 	next.ServeHTTP(w, r)
-	return true
+	return ""
+}
+
+// fragilePanic is the message of a panic and the function that panicked, if it is one of
+// the fragile packages.
+func fragilePanic(text string) string {
+	message, stack, _ := strings.Cut(text, "\n")
+	_, stack, _ = strings.Cut(stack, "\npanic(")
+	for line := range strings.SplitSeq(stack, "\n") {
+		if !strings.HasPrefix(line, "k8s.io/") && !strings.HasPrefix(line, "gopkg.in/") {
+			if strings.HasPrefix(line, "github.com/") {
+				return ""
+			}
+			continue
+		}
+		if slices.ContainsFunc(fragile, func(p string) bool { return strings.HasPrefix(line, p) }) {
+			function := line[:max(strings.LastIndexByte(line, '('), 0)] // without its arguments
+			return message + " in " + function[strings.LastIndexByte(function, '/')+1:]
+		}
+		return ""
+	}
+	return ""
 }
 
 // scale is the sub-resource.

@@ -1,0 +1,183 @@
+// Package turns has large requests compute one after another. Go's scheduler gives a
+// goroutine that computes 10 ms before the next: with twenty of them on two processors,
+// a request that needs a tenth of a millisecond waits for a hundred. Those who wait for
+// a turn leave a processor to the others.
+package turns
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Large is how many bytes of a body or an object make a request a large one: they take
+// about a millisecond.
+const Large = 64 << 10
+
+// most is how long a turn takes at most. What takes longer goes on without it, and
+// so does what waits for something that nobody said.
+const most = 250 * time.Millisecond
+
+// Line is where large requests wait for their turn: each user has as many as the next
+// one, however many requests wait. The service accounts of a namespace are one user.
+type Line struct {
+	mu      sync.Mutex
+	free    int
+	waiting map[string][]chan struct{} // closed when it is their turn
+	users   []string                   // who wait, in the order of their turns
+}
+
+// New returns a line in which so many requests have a turn at the same time.
+func New(places int) *Line { return &Line{free: places, waiting: map[string][]chan struct{}{}} }
+
+// take returns true when it is the user's turn, and false when the context ends before.
+func (l *Line) take(ctx context.Context, user string) bool {
+	l.mu.Lock()
+	if l.free > 0 {
+		l.free--
+		l.mu.Unlock()
+		return true
+	}
+	turn := make(chan struct{})
+	if len(l.waiting[user]) == 0 {
+		l.users = append(l.users, user)
+	}
+	l.waiting[user] = append(l.waiting[user], turn)
+	l.mu.Unlock()
+	select {
+	case <-turn:
+		return true
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := slices.Index(l.waiting[user], turn)
+	if at < 0 { // it came just now
+		l.next()
+		return false
+	}
+	l.remove(user, at)
+	return false
+}
+
+// give ends a turn.
+func (l *Line) give() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.next()
+}
+
+func (l *Line) next() {
+	if len(l.users) == 0 {
+		l.free++
+		return
+	}
+	user := l.users[0]
+	close(l.waiting[user][0])
+	l.remove(user, 0)
+	if len(l.waiting[user]) > 0 { // behind the others
+		l.users = append(l.users[1:], user)
+	}
+}
+
+// remove takes a request out of the line.
+func (l *Line) remove(user string, at int) {
+	l.waiting[user] = slices.Delete(l.waiting[user], at, at+1)
+	if len(l.waiting[user]) == 0 {
+		delete(l.waiting, user)
+		l.users = slices.DeleteFunc(l.users, func(u string) bool { return u == user })
+	}
+}
+
+// Turn is that of one request. Nil is a request that needs none.
+type Turn struct {
+	line *Line
+	user string
+
+	mu     sync.Mutex
+	timer  *time.Timer // not nil while it lasts
+	wanted bool
+	ended  bool
+}
+
+// Of returns the turn of a user's request, which begins when it is taken.
+func (l *Line) Of(user string) *Turn {
+	const accounts = "system:serviceaccount:"
+	if rest, ok := strings.CutPrefix(user, accounts); ok {
+		namespace, _, _ := strings.Cut(rest, ":")
+		user = accounts + namespace
+	}
+	return &Turn{line: l, user: user}
+}
+
+type key struct{}
+
+// With returns a context from which the turn can be taken.
+func (t *Turn) With(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, t) }
+
+// From returns the turn of a request, nil if it needs none.
+func From(ctx context.Context) *Turn {
+	t, _ := ctx.Value(key{}).(*Turn)
+	return t
+}
+
+// Take waits for the turn of a request that turned out to be large. It returns at once
+// when the request has its turn, and when the context ends.
+func (t *Turn) Take(ctx context.Context) {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.wanted = true
+	t.take(ctx)
+}
+
+func (t *Turn) take(ctx context.Context) {
+	if t.ended || t.timer != nil || !t.line.take(ctx, t.user) {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(most, func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if t.timer == timer {
+			t.give()
+		}
+	})
+	t.timer = timer
+}
+
+func (t *Turn) give() {
+	t.timer.Stop()
+	t.timer = nil
+	t.line.give()
+}
+
+// Rest ends a turn while the request waits for something else: a storage, a webhook or
+// its client. It goes on, when it is its turn again, when the function is called.
+func (t *Turn) Rest() (resume func(context.Context)) {
+	if t == nil {
+		return func(context.Context) {}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.timer != nil {
+		t.give()
+	}
+	if !t.wanted {
+		return func(context.Context) {}
+	}
+	return t.Take
+}
+
+// End ends the turn of a request for good.
+func (t *Turn) End() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.ended = true; t.timer != nil {
+		t.give()
+	}
+}
