@@ -22,7 +22,7 @@ func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 			return
 		}
 		var arrived func(int64)
-		if c.turns != nil && info.Verb != "watch" && c.stored(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}) {
+		if info.Verb != "watch" && c.stored(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}) {
 			turn := c.turns.Of(userName(r))
 			defer turn.End()
 			r = r.WithContext(turn.With(r.Context()))

@@ -63,8 +63,9 @@ type Limits struct {
 	// LargeRequests is how many requests with bodies or objects of more than 64 KiB, or
 	// with large answers, compute at the same time; the others wait, and each user has
 	// as many turns as the next one. Small requests find a processor meanwhile. Waiting
-	// for the storage, for webhooks or for the client is not counted. Empty: half of the
-	// processors that Go uses, at least one.
+	// for the storage, for webhooks or for the client is not counted. As many TLS
+	// handshakes compute at the same time, and each address has as many as the next one.
+	// Empty: half of the processors that Go uses, at least one.
 	LargeRequests int
 }
 

@@ -10,13 +10,10 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"runtime"
 	"syscall"
 	"time"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
-
-	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // bind opens the listener, first of all: a taken port is the most common
@@ -97,7 +94,8 @@ func (i Identity) trusting(more []named[dynamiccertificates.CAContentProvider]) 
 // serve answers HTTPS at the listener.
 func (r *run) serve(listener net.Listener, server *http.Server) {
 	done := background(func() {
-		if err := server.ServeTLS(coalescingListener{r.server.addresses.Listen(listener, turns.New(max(runtime.GOMAXPROCS(0)/2, 1)))}, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		counted := r.server.addresses.Listen(listener, newTurns(r.server.built.limits.LargeRequests))
+		if err := server.ServeTLS(coalescingListener{counted}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			r.fail(fmt.Errorf("serve at %s: %w", listener.Addr(), err))
 		}
 	})

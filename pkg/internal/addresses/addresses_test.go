@@ -1,9 +1,11 @@
 package addresses
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -249,3 +251,62 @@ func TestListen(t *testing.T) {
 	dial()
 	(<-accepted).Close()
 }
+
+// TestHandshakeTurns: what comes first on a connection is read in turns, until the server
+// answers.
+func TestHandshakeTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner := pipes{make(chan net.Conn)}
+		listener := newFixture(limits()).Listen(inner, turns.New(1))
+		open := func() (client, server net.Conn) {
+			t.Helper()
+			client, far := net.Pipe()
+			go func() { inner.accepted <- far }()
+			server, err := listener.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = errors.Join(client.Close(), server.Close()) })
+			return client, server
+		}
+		hello := func(client, server net.Conn) (read *bool) {
+			read = new(bool)
+			go func() { _, _ = client.Write([]byte("hello")) }()
+			go func() { _, _ = server.Read(make([]byte, 10)); *read = true }()
+			synctest.Wait()
+			return read
+		}
+		oneClient, one := open()
+		twoClient, two := open()
+		if !*hello(oneClient, one) {
+			t.Fatal("the first has no turn")
+		}
+		read := hello(twoClient, two)
+		if *read {
+			t.Error("two connections have a turn")
+		}
+		go func() { _, _ = oneClient.Read(make([]byte, 10)) }()
+		if _, err := one.Write([]byte("hello")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !*read {
+			t.Error("the turn did not end with the answer")
+		}
+		if !*hello(oneClient, one) {
+			t.Error("what comes later waits for a turn")
+		}
+		_ = two.Close()
+		if client, server := open(); !*hello(client, server) {
+			t.Error("the turn of a closed connection did not end")
+		}
+	})
+}
+
+// pipes is a listener of pipes.
+type pipes struct{ accepted chan net.Conn }
+
+func (p pipes) Accept() (net.Conn, error) { return <-p.accepted, nil }
+func (p pipes) Close() error              { return nil }
+func (p pipes) Addr() net.Addr            { return &net.TCPAddr{} }

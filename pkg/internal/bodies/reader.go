@@ -30,13 +30,11 @@ func (c *Checker) Guard(r *http.Request, arrived func(bytes int64)) {
 	contentType := strings.ToLower(r.Header.Get("Content-Type"))
 	switch {
 	case strings.Contains(contentType, "yaml"):
-		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, arrived: arrived, check: func(p []byte) error { return checkYAML(p, c.Limits) }}
+		r.Body = c.whole(r, arrived, checkYAML)
 	case strings.Contains(contentType, "cbor"):
-		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, arrived: arrived, check: func(p []byte) error { return checkCBOR(p, c.Limits) }}
+		r.Body = c.whole(r, arrived, checkCBOR)
 	case strings.Contains(contentType, "protobuf"):
-		r.Body = &whole{ReadCloser: r.Body, length: r.ContentLength, arrived: arrived, check: func(p []byte) error {
-			return c.shapes.checkProtobuf(p, c.Limits, c.TypeOf)
-		}}
+		r.Body = c.whole(r, arrived, func(p []byte, l Limits) error { return c.shapes.checkProtobuf(p, l, c.TypeOf) })
 	case contentType == "" || strings.Contains(contentType, "json"):
 		b := &passing{ReadCloser: r.Body, arrived: arrived}
 		b.scanner.start(c.Limits, strings.Contains(contentType, "json-patch"))
@@ -83,11 +81,18 @@ func (b *passing) Read(p []byte) (int, error) {
 	if b.err = b.scanner.scan(p[:n]); b.err != nil {
 		return 0, b.err
 	}
-	if b.bytes += int64(n); err == io.EOF && b.arrived != nil { //nolint:errorlint // it is never wrapped
+	if b.bytes += int64(n); err == io.EOF && b.arrived != nil {
 		b.arrived(b.bytes)
 		b.arrived = nil
 	}
 	return n, err
+}
+
+func (c *Checker) whole(r *http.Request, arrived func(int64), check func([]byte, Limits) error) *whole {
+	return &whole{
+		ReadCloser: r.Body, length: r.ContentLength, arrived: arrived,
+		check: func(p []byte) error { return check(p, c.Limits) },
+	}
 }
 
 // whole is a body that is looked at before anything of it is read.

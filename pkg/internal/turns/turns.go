@@ -91,7 +91,7 @@ func (l *Line) remove(user string, at int) {
 	}
 }
 
-// Turn is that of one request. Nil is a request that needs none.
+// Turn is that of one request. Nil is that of a request that needs none.
 type Turn struct {
 	line *Line
 	user string
@@ -102,8 +102,12 @@ type Turn struct {
 	ended  bool
 }
 
-// Of returns the turn of a user's request, which begins when it is taken.
+// Of returns the turn of a user's request, which begins when it is taken. It is nil when
+// there is no line.
 func (l *Line) Of(user string) *Turn {
+	if l == nil {
+		return nil
+	}
 	const accounts = "system:serviceaccount:"
 	if rest, ok := strings.CutPrefix(user, accounts); ok {
 		namespace, _, _ := strings.Cut(rest, ":")
@@ -175,6 +179,9 @@ func (t *Turn) Rest() (resume func(context.Context)) {
 
 // End ends the turn of a request for good.
 func (t *Turn) End() {
+	if t == nil {
+		return
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ended = true; t.timer != nil {

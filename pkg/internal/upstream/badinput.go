@@ -66,14 +66,17 @@ func BadInput(next http.Handler, stored func(schema.GroupResource) bool) http.Ha
 	})
 }
 
-// fragile are packages of upstream that panic on some of what clients send: patches whose
-// lists have values of the wrong type, operations without a value, and definitions
-// without a schema. They work on the request alone, and before anything is stored.
-var fragile = []string{
-	"k8s.io/apimachinery/pkg/util/strategicpatch.",
-	"gopkg.in/evanphx/json-patch%2ev4.",
-	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.",
-	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/",
+// fragile says whether a function is of a package of upstream that panics on some of what
+// clients send: patches whose lists have values of the wrong type, operations without a
+// value, and definitions without a schema. These packages work on the request alone, and
+// before anything is stored.
+func fragile(function string) bool {
+	return slices.ContainsFunc([]string{
+		"k8s.io/apimachinery/pkg/util/strategicpatch.",
+		"gopkg.in/evanphx/json-patch%2ev4.",
+		"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation.",
+		"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/",
+	}, func(p string) bool { return strings.HasPrefix(function, p) })
 }
 
 // served has the API answer. If one of the fragile packages panics, it says why and
@@ -84,7 +87,7 @@ func served(next http.Handler, w http.ResponseWriter, r *http.Request) (why stri
 			// What is written is made in a goroutine, whose panic has its stack.
 			text, _ := panicked.(string)
 			if why = fragilePanic(text); why == "" {
-				panic(panicked)
+				panic(panicked) //nolint:forbidigo // somebody else's, which the server recovers
 			}
 		}
 	}()
@@ -104,7 +107,7 @@ func fragilePanic(text string) string {
 			}
 			continue
 		}
-		if slices.ContainsFunc(fragile, func(p string) bool { return strings.HasPrefix(line, p) }) {
+		if fragile(line) {
 			function := line[:max(strings.LastIndexByte(line, '('), 0)] // without its arguments
 			return message + " in " + function[strings.LastIndexByte(function, '/')+1:]
 		}

@@ -1,0 +1,124 @@
+package turns_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
+)
+
+// TestOrder: users take turns, however many requests each has, and the service accounts of
+// a namespace are one user.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const busy, other = "system:serviceaccount:shop:", "jane"
+		line := turns.New(1)
+		first := line.Of(busy + "a")
+		first.Take(t.Context())
+		var mu sync.Mutex
+		var got []string
+		for _, user := range []string{busy + "a", busy + "b", busy + "c", other, other} {
+			go func() {
+				turn := line.Of(user)
+				defer turn.End()
+				turn.Take(t.Context())
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, user)
+			}()
+			synctest.Wait()
+		}
+		if len(got) > 0 {
+			t.Fatalf("%s had a turn while another one lasted", got)
+		}
+		first.End()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{busy + "a", other, busy + "b", other, busy + "c"}, got); diff != "" {
+			t.Errorf("order of turns (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestRest: whoever rests leaves the turn to others, and waits for it again.
+func TestRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		line := turns.New(1)
+		one, two := line.Of("one"), line.Of("two")
+		defer one.End()
+		one.Rest()(t.Context()) // a request that never took a turn needs none
+		two.Take(t.Context())
+		resume := two.Rest()
+		one.Take(t.Context())
+		resumed := false
+		go func() { resume(t.Context()); resumed = true }()
+		synctest.Wait()
+		if resumed {
+			t.Error("a request went on while another had its turn")
+		}
+		one.End()
+		synctest.Wait()
+		if !resumed {
+			t.Error("a request does not go on")
+		}
+		two.End()
+		two.Take(t.Context()) // none is taken after the end
+		three := line.Of("three")
+		three.Take(t.Context())
+		three.End()
+	})
+}
+
+// TestTurnsEnd: a turn ends by itself after a while, and who waits no longer is out of the line.
+func TestTurnsEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		line := turns.New(1)
+		began := time.Now()
+		long, gone, next := line.Of("one"), line.Of("two"), line.Of("two")
+		long.Take(t.Context())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		gone.Take(ctx)
+		if waited := time.Since(began); waited != time.Millisecond {
+			t.Errorf("who gave up waited %s", waited)
+		}
+		next.Take(t.Context())
+		if waited := time.Since(began); waited != 250*time.Millisecond {
+			t.Errorf("the next waited %s", waited)
+		}
+		long.End() // its turn ended long ago, and that of another goes on
+		var none *turns.Turn
+		none.Take(t.Context())
+		none.Rest()(t.Context())
+		three, last := line.Of("three"), false
+		go func() { three.Take(t.Context()); last = true }()
+		synctest.Wait()
+		if last {
+			t.Error("there is a turn more than places")
+		}
+		next.End()
+		synctest.Wait()
+		if !last {
+			t.Error("the place of a turn is lost")
+		}
+		three.End()
+	})
+}
+
+func TestFrom(t *testing.T) {
+	t.Parallel()
+	turn := turns.New(1).Of("jane")
+	if got := turns.From(turn.With(t.Context())); got != turn {
+		t.Errorf("got %v", got)
+	}
+	if got := turns.From(t.Context()); got != nil {
+		t.Errorf("got %v of nothing", got)
+	}
+}
