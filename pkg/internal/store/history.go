@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
+	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
@@ -34,6 +35,8 @@ type History struct {
 	mu    sync.Mutex
 	bytes int64
 	pasts map[*past]struct{}
+
+	unbounded sync.Once // logs
 }
 
 // NewHistory returns one that may have so many bytes.
@@ -66,17 +69,26 @@ type pastEvent struct {
 	bytes   int64
 }
 
-// add takes in a cache.
-func (h *History) add(c *cacher.Cacher) (*past, error) {
+// add takes in a cache. It returns nil when there is nothing to bound: with another
+// version of k8s.io/apiserver in the program, which has its history elsewhere, the server
+// works, and its history has no bound in bytes.
+func (h *History) add(c *cacher.Cacher) *past {
+	if h == nil {
+		return nil
+	}
 	cache, err := upstream.NewCacheHistory(c)
 	if err != nil {
-		return nil, err
+		h.unbounded.Do(func() {
+			klog.Background().Error(err, "The history of watches has no bound in bytes, so large updates can take much memory: "+
+				"use the version of k8s.io/apiserver that this version of Sailplane requires")
+		})
+		return nil
 	}
 	p := &past{all: h, cache: cache}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pasts[p] = struct{}{}
-	return p, nil
+	return p
 }
 
 // remove forgets a cache.

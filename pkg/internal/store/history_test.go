@@ -189,6 +189,20 @@ func TestHistoryIsShared(t *testing.T) {
 	}
 }
 
+// TestHistoryOfAnotherVersion: a cache that has its history elsewhere goes on without a bound.
+func TestHistoryOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	h := NewHistory(512 * kibi)
+	p := h.add(&cacher.Cacher{})
+	if p != nil {
+		t.Fatal("what has no watch cache is counted")
+	}
+	h.remove(p)
+	if got := h.Bytes(); got != 0 {
+		t.Errorf("%d bytes are counted of nothing", got)
+	}
+}
+
 // TestHistoryEnds: a cache keeps little of what the storage has forgotten, though
 // nothing is written any more.
 func TestHistoryEnds(t *testing.T) {

@@ -209,15 +209,7 @@ func (s *spec) open(raw storage.Interface, history *History) (*cached, error) {
 		c.Stop()
 		history.remove(kept.Load())
 	}}
-	if history == nil {
-		return opened, nil
-	}
-	p, err := history.add(c)
-	if err != nil {
-		opened.stop()
-		return nil, err
-	}
-	kept.Store(p)
+	kept.Store(history.add(c))
 	return opened, nil
 }
 
