@@ -24,9 +24,9 @@ import (
 // less than 1 MiB are not counted.
 type AnswerLimits struct {
 	// Bytes is how much memory the lists of all users may hold at once, as estimated
-	// from their objects: JSON and protobuf hold one object at a time, YAML too but for
-	// custom resources, tables the metadata of all, and lists from the storage all
-	// objects. What does not fit waits for its turn. Empty: 256 MiB.
+	// from their objects: lists hold one object at a time, tables the metadata of all,
+	// custom resources all objects when they are YAML or indented, and so do lists from
+	// the storage. What does not fit waits for its turn. Empty: 256 MiB.
 	Bytes int
 	// BytesPerUser is the part of it that one user may hold. A list that needs more
 	// than that runs when the user has no other. Empty: a quarter of Bytes.
@@ -259,18 +259,11 @@ func formOf(r *http.Request) store.Form {
 	has := func(part string) bool { return strings.Contains(accept, part) }
 	switch {
 	case strings.Contains(r.URL.RawQuery, "pretty"), isBrowser(r.UserAgent()):
-		return store.Whole
-	case has("table"):
-		if strings.EqualFold(r.URL.Query().Get("includeObject"), "Object") {
-			return store.Whole
-		}
-		return store.Rows
-	case has("partialobjectmetadata"):
+		return store.Indented
+	case has("table"), has("partialobjectmetadata"):
 		return store.Rows
 	case has("yaml"):
 		return store.YAML
-	case has("cbor"):
-		return store.Whole
 	}
 	return store.Streamed
 }

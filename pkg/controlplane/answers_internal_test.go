@@ -105,10 +105,10 @@ func TestFormOf(t *testing.T) {
 		"Protobuf": {accept: "application/vnd.kubernetes.protobuf, */*", want: store.Streamed},
 		"YAML":     {accept: "Application/YAML", want: store.YAML},
 		"Kubectl":  {accept: "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", query: "limit=500", want: store.Rows},
-		"Objects":  {accept: "application/json;as=Table;v=v1;g=meta.k8s.io", query: "includeObject=Object", want: store.Whole},
+		"Objects":  {accept: "application/json;as=Table;v=v1;g=meta.k8s.io", query: "includeObject=Object", want: store.Rows},
 		"Metadata": {accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", want: store.Rows},
-		"Pretty":   {accept: "application/json", query: "pretty=1", want: store.Whole},
-		"Curl":     {agent: "curl/8", want: store.Whole},
+		"Pretty":   {accept: "application/json", query: "pretty=1", want: store.Indented},
+		"Curl":     {agent: "curl/8", want: store.Indented},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestWeights(t *testing.T) {
 	t.Parallel()
 	w := &weights{}
 	large, other := httptest.NewRequest("GET", "/large", nil), httptest.NewRequest("GET", "/other", nil)
-	a := &store.Answer{Form: store.Whole, Content: 2_500_000}
+	a := &store.Answer{Form: store.Indented, Content: 2_500_000}
 	w.note(large, a)
 	if got := w.known("/large"); got != 2_500_000 {
 		t.Errorf("as YAML: %d bytes", got)

@@ -20,6 +20,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/addresses"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
+	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
 // Server is a listener, an identity, a storage and a root plane, to which others may
@@ -248,6 +249,7 @@ func (r *run) start(ctx, life context.Context) error {
 
 // host starts what all planes need besides the storage.
 func (r *run) host(life context.Context, plan *ServerPlan, listener net.Listener, o *openStorage) (*host, error) {
+	upstream.LeanTables()
 	h := &host{
 		server: r.server, log: klog.FromContext(life), plan: plan, address: "localhost:443", backend: o.backend,
 		stored: o.health.Checks(), living: o.living, answers: newBudget(r.server.built.limits.Answers),

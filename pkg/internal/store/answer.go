@@ -22,8 +22,8 @@ const (
 	YAML
 	// Rows holds the metadata of all objects: a table, or a list of metadata.
 	Rows
-	// Whole holds all objects as they are written: indented JSON, or a table with them.
-	Whole
+	// Indented is JSON that holds custom resources all, and others as Rows: it may be a table.
+	Indented
 )
 
 // Answer accounts for the memory that the answer to one list holds. It travels in the
@@ -63,6 +63,9 @@ const (
 	wholeEncodings = 8
 	// rowBytes is what a row of a table takes besides the metadata of its object.
 	rowBytes = 2 << 10
+	// rowEncodings is how often that metadata is in memory: a list of metadata is made
+	// into protobuf at once.
+	rowEncodings = 3
 	// decodings are how often an object from the storage is in memory: as it was read,
 	// and decoded.
 	decodings = 4
@@ -148,14 +151,14 @@ func (w *weight) add(o runtime.Object) error {
 // in is how many bytes the list takes in a form.
 func (w *weight) in(f Form) int64 {
 	switch {
-	case f == Whole, f == YAML && w.custom:
+	case w.custom && (f == YAML || f == Indented):
 		return w.shallow + w.content*wholeEncodings
-	case f == Rows:
-		return w.shallow + w.count*rowBytes + w.metadata*encodings
 	case f == YAML:
 		return w.shallow + w.largest*yamlEncodings
+	case f == Streamed:
+		return w.shallow + w.largest*encodings
 	}
-	return w.shallow + w.largest*encodings
+	return w.shallow + w.count*rowBytes + w.metadata*rowEncodings + w.largest*encodings
 }
 
 // itemSize is how many bytes each item of a list takes in its slice.
