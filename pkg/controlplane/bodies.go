@@ -17,7 +17,7 @@ import (
 func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
-		if !ok || !info.IsResourceRequest || loopback.From(r.Context()) {
+		if !ok || !info.IsResourceRequest {
 			next.ServeHTTP(w, r)
 			return
 		}
@@ -32,7 +32,7 @@ func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 				}
 			}
 		}
-		if r.Method != http.MethodGet {
+		if r.Method != http.MethodGet && !loopback.From(r.Context()) {
 			c.bodies.Guard(r, arrived)
 		}
 		next.ServeHTTP(w, r)

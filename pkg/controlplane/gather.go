@@ -3,6 +3,7 @@ package controlplane
 import (
 	"net"
 	"runtime"
+	"time"
 )
 
 // coalescingListener is a listener whose connections gather writes that come at about the
@@ -17,20 +18,34 @@ func (l coalescingListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return gatheringConn{c}, nil
+	return &gatheringConn{Conn: c}, nil
 }
 
-type gatheringConn struct{ net.Conn }
+type gatheringConn struct {
+	net.Conn
+	little time.Time // when the last write began if it was a little one; TLS writes one after another
+}
 
-// littleToWrite is the size below which a write waits for more. The HTTP/2 server
-// writes what it gathers at 4 KiB, in a TLS record that is larger.
-const littleToWrite = 4 << 10
+const (
+	// littleToWrite is the size below which a write waits for more. The HTTP/2 server
+	// writes what it gathers at 4 KiB, in a TLS record that is larger.
+	littleToWrite = 4 << 10
+	// soonAfter is how soon after another a write comes at about the same time. What comes
+	// alone does not wait, and nor does the end of what is large: on a busy server that
+	// takes long.
+	soonAfter = time.Millisecond
+)
 
 // Write implements net.Conn. The goroutine that flushes calls it: it lets others
 // run first, and their output is gathered for the next write. When no other can
 // run, that takes no time.
-func (c gatheringConn) Write(b []byte) (int, error) {
-	if len(b) < littleToWrite {
+func (c *gatheringConn) Write(b []byte) (int, error) {
+	if len(b) >= littleToWrite {
+		c.little = time.Time{}
+		return c.Conn.Write(b)
+	}
+	before := c.little
+	if c.little = time.Now(); c.little.Sub(before) < soonAfter {
 		runtime.Gosched()
 	}
 	return c.Conn.Write(b)

@@ -125,6 +125,8 @@ func (r *run) tlsConfig(identity Identity, byName []dynamiccertificates.SNICertK
 		CipherSuites: cipherSuites(),
 		// In the configuration that the controller copies, and in resumed sessions too.
 		VerifyConnection: r.server.built.limits.verifyConnection,
+		// Without it, each kilobyte of what is large is a system call.
+		DynamicRecordSizingDisabled: true,
 	}
 	if identity.ClientCA != nil {
 		// Certificates are asked for, not demanded: authenticators verify them,

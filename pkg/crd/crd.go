@@ -48,6 +48,8 @@ type Definitions struct {
 	Deny []netip.Prefix
 	// Allow are networks in denied ones that webhooks may be in. Empty: none.
 	Allow []netip.Prefix
+	// Limits bound what CRDs cost that come through the API.
+	Limits Limits
 }
 
 // PartName implements the name errors use.
@@ -59,9 +61,14 @@ func (d Definitions) Install(p *controlplane.Plan) error {
 	if err := g.webhooks.Check(); err != nil {
 		return err
 	}
+	limits, err := d.Limits.withDefaults()
+	if err != nil {
+		return err
+	}
 	p.Below("custom resources", g.link)
 	p.Dynamic(g)
 	p.Admit("CRDs are established when they are usable", establishment{g})
+	p.Admit("CRDs are not too large", &limiting{Limits: limits, groups: g})
 	p.Work(controlplane.Work{Name: "establish CRDs", Run: g.establish})
 	p.Wrap(controlplane.Innermost, "no protobuf for custom resources", g.withoutProtobuf)
 	if d.FS != nil {

@@ -18,7 +18,7 @@ const Large = 64 << 10
 
 // most is how long a turn takes at most. What takes longer goes on without it, and
 // so does what waits for something that nobody said.
-const most = 250 * time.Millisecond
+const most = time.Second
 
 // Line is where large requests wait for their turn: each user has as many as the next
 // one, however many requests wait. The service accounts of a namespace are one user.
@@ -33,7 +33,8 @@ type Line struct {
 func New(places int) *Line { return &Line{free: places, waiting: map[string][]chan struct{}{}} }
 
 // take returns true when it is the user's turn, and false when the context ends before.
-func (l *Line) take(ctx context.Context, user string) bool {
+// Among the user's own requests, one that has begun goes first: it holds memory.
+func (l *Line) take(ctx context.Context, user string, begun bool) bool {
 	l.mu.Lock()
 	if l.free > 0 {
 		l.free--
@@ -44,7 +45,11 @@ func (l *Line) take(ctx context.Context, user string) bool {
 	if len(l.waiting[user]) == 0 {
 		l.users = append(l.users, user)
 	}
-	l.waiting[user] = append(l.waiting[user], turn)
+	at := len(l.waiting[user])
+	if begun {
+		at = 0
+	}
+	l.waiting[user] = slices.Insert(l.waiting[user], at, turn)
 	l.mu.Unlock()
 	select {
 	case <-turn:
@@ -53,8 +58,7 @@ func (l *Line) take(ctx context.Context, user string) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	at := slices.Index(l.waiting[user], turn)
-	if at < 0 { // it came just now
+	if at = slices.Index(l.waiting[user], turn); at < 0 { // it came just now
 		l.next()
 		return false
 	}
@@ -99,6 +103,7 @@ type Turn struct {
 	mu     sync.Mutex
 	timer  *time.Timer // not nil while it lasts
 	wanted bool
+	begun  bool // had its turn
 	ended  bool
 }
 
@@ -140,9 +145,10 @@ func (t *Turn) Take(ctx context.Context) {
 }
 
 func (t *Turn) take(ctx context.Context) {
-	if t.ended || t.timer != nil || !t.line.take(ctx, t.user) {
+	if t.ended || t.timer != nil || !t.line.take(ctx, t.user, t.begun) {
 		return
 	}
+	t.begun = true
 	var timer *time.Timer
 	timer = time.AfterFunc(most, func() {
 		t.mu.Lock()

@@ -196,6 +196,14 @@ type Limits struct {
 	BodyTime                    metav1.Duration   `json:"bodyTime"`
 	Addresses                   AddressLimits     `json:"addresses"`
 	AnswerMemory                resource.Quantity `json:"answerMemory"`
+	Definitions                 DefinitionLimits  `json:"definitions"`
+}
+
+// DefinitionLimits bound what CRDs cost that come through the API.
+type DefinitionLimits struct {
+	Schemas    int `json:"schemas"`
+	Rules      int `json:"rules"`
+	AllSchemas int `json:"allSchemas"`
 }
 
 // AddressLimits bound what the clients of one address take before they are known.

@@ -127,7 +127,10 @@ func (b *build) in(name string) string {
 
 // definitions serves CRDs, those of a directory from the start.
 func (b *build) definitions() controlplane.Part {
-	part := crd.Definitions{}
+	l := b.Limits.Definitions
+	part := crd.Definitions{Limits: crd.Limits{
+		Schemas: orUnlimited(l.Schemas), Rules: orUnlimited(l.Rules), AllSchemas: orUnlimited(l.AllSchemas),
+	}}
 	part.Deny, part.Allow = b.reach()
 	if b.CRDs == "" {
 		return part
