@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
@@ -32,6 +33,12 @@ func serve(t *testing.T, parts ...controlplane.Part) *dynamic.DynamicClient {
 
 // serveRecorded also counts the answers of each status.
 func serveRecorded(t *testing.T, parts ...controlplane.Part) (*dynamic.DynamicClient, *answers) {
+	t.Helper()
+	return serveAs(t, "", parts...)
+}
+
+// serveAs returns the client of an administrator, empty for that of the program.
+func serveAs(t *testing.T, user string, parts ...controlplane.Part) (*dynamic.DynamicClient, *answers) {
 	t.Helper()
 	s, err := controlplane.New(t.Name()).Storage(memory.Store{}).With(parts...).Build()
 	if err != nil {
@@ -53,6 +60,9 @@ func serveRecorded(t *testing.T, parts ...controlplane.Part) (*dynamic.DynamicCl
 		t.Fatalf("Run: %v", err)
 	}
 	config, seen := s.ClientConfig(), &answers{counts: map[int]int{}}
+	if user != "" {
+		config.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: []string{"system:masters"}}
+	}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return seen.of(next) })
 	c, err := dynamic.NewForConfig(config)
 	if err != nil {

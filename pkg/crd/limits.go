@@ -139,8 +139,9 @@ func (l *limiting) all(but types.UID) int {
 // sizeOf counts in all versions.
 func sizeOf(crd *apiextensions.CustomResourceDefinition) size {
 	var n size
-	if crd.Spec.Validation != nil {
+	if crd.Spec.Validation != nil { // the same in all versions, which are stored one by one
 		n.add(crd.Spec.Validation.OpenAPIV3Schema)
+		n = size{n.schemas * len(crd.Spec.Versions), n.rules * len(crd.Spec.Versions)}
 	}
 	for i := range crd.Spec.Versions {
 		if v := crd.Spec.Versions[i].Schema; v != nil {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
@@ -53,10 +54,11 @@ func TestLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := serve(t, aggregator.APIServices{}, crd.Definitions{
+	client, _ := serveAs(t, "jane", aggregator.APIServices{}, crd.Definitions{
 		FS:     fstest.MapFS{"given.yaml": {Data: given}},
 		Limits: crd.Limits{Schemas: 50, Rules: 3, AllSchemas: 150},
-	}).Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	})
+	c := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 	create := func(name string, versions, schemas, rules int) error {
 		_, err := c.Create(t.Context(), limitedDefinition(t, name, versions, schemas, rules), metav1.CreateOptions{})
 		return err
@@ -85,30 +87,18 @@ func TestLimits(t *testing.T) {
 	if err := update("givens", "/metadata/labels", `{"a":"b"}`); err != nil {
 		t.Errorf("a CRD that is above the limit: %v", err)
 	}
-	// 110 are there: what an informer does not know yet is not counted.
-	if err := retry(t, func() error {
-		err := create("forbidden", 1, 45, 0)
-		if err == nil {
-			if err := c.Delete(t.Context(), "forbidden.limits.example.com", metav1.DeleteOptions{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return err
-	}, apierrors.IsForbidden); err != nil {
-		says(err, apierrors.IsForbidden, "it has 45 schemas, and all other CRDs of the server have 110: together they may have 150")
+	w, err := c.Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer w.Stop()
+	await(t, w, func(e watch.Event) bool { // then the server has it in memory
+		u := e.Object.(*unstructured.Unstructured)
+		return u.GetName() == "fits.limits.example.com" && established(u)
+	})
+	says(create("forbidden", 1, 45, 0), apierrors.IsForbidden, "it has 45 schemas, and all other CRDs of the server have 110: together they may have 150")
 	if err := create("lasts", 1, 40, 0); err != nil {
 		t.Errorf("what fits: %v", err)
-	}
-}
-
-// retry calls a function until its error is one that was waited for.
-func retry(t *testing.T, call func() error, is func(error) bool) error {
-	t.Helper()
-	for {
-		if err := call(); is(err) || t.Context().Err() != nil {
-			return err
-		}
 	}
 }
 
