@@ -13,7 +13,8 @@ import (
 )
 
 // withBodyLimits bounds the bodies of requests for resources, but for those of the
-// plane's own clients, and has what is large in the plane's own storage wait for its turn.
+// plane's own clients, and has what is large in the plane's own storage wait for its
+// turn, those of the plane's own clients too: controllers compute for who wrote a CRD.
 func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())

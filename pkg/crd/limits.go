@@ -24,7 +24,7 @@ import (
 type Limits struct {
 	// Schemas is how many a CRD may have in all of its versions together: its own, and
 	// one for each property, item and alternative. More is refused with 422. Empty:
-	// 15,000, twice what the largest known CRD has.
+	// 10,000; the largest known CRD has 7,200.
 	Schemas int
 	// Rules is how many x-kubernetes-validations it may have. Kubernetes bounds what
 	// they may cost when they run; they are also compiled. More is refused with 422.
@@ -41,7 +41,7 @@ func (l Limits) withDefaults() (Limits, error) {
 		name  string
 		value *int
 		def   int
-	}{{"Schemas", &l.Schemas, 15_000}, {"Rules", &l.Rules, 1_000}, {"AllSchemas", &l.AllSchemas, 300_000}} {
+	}{{"Schemas", &l.Schemas, 10_000}, {"Rules", &l.Rules, 1_000}, {"AllSchemas", &l.AllSchemas, 300_000}} {
 		switch {
 		case *f.value < controlplane.Unlimited:
 			return l, fmt.Errorf("crds: Limits.%s is %d: want a number above 0, 0 for the default, or Unlimited", f.name, *f.value)

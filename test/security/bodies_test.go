@@ -354,7 +354,7 @@ func refusedBodies() map[string]request {
 		"nested in blocks of YAML":  {as: "definer", path: gourds, contentType: yamlType, body: "apiVersion: security.example.com/v1\nkind: Gourd\nmetadata: {name: a}\nspec:\n  a:\n    " + strings.Repeat("- ", 9_000) + "a\n"},
 		"nested definition":         {as: "definer", path: crds, body: definition("deepbombs", deep(4_900, `{"type":"array","items":`, `{"type":"object","description":"`+strings.Repeat("a", 1<<20)+`"}`, "}"))},
 		"nested definition, binary": {as: "definer", path: crds, contentType: protobufType, body: nestedCRD},
-		"schemas of a definition":   {as: "definer", path: crds, body: definition("widebombs", `{"type":"object","properties":{`+keys(20_000, `"p%07d":{"type":"string"}`)+`}}`)},
+		"schemas of a definition":   {as: "definer", path: crds, body: definition("widebombs", `{"type":"object","properties":{`+keys(120, `"p%d":{"type":"object","properties":{`+strings.ReplaceAll(keys(100, `"p%d":{"type":"string"}`), "%", "%%")+`}}`)+`}}`)},
 		"rules of a definition":     {as: "definer", path: crds, body: definition("rulebombs", `{"type":"object","x-kubernetes-validations":[`+keys(5_000, `{"rule":"self.a%d == 1"}`)+`],"properties":{`+keys(5_000, `"a%d":{"type":"integer"}`)+`}}`)},
 		"values of a resource":      {as: "definer", path: gourds, body: gourd(`"spec":{"a":[` + strings.TrimSuffix(strings.Repeat("0,", 1_400_000), ",") + `]}`)},
 		"options of a deletion":     {as: "editor", method: "DELETE", path: maps + "/none", body: `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":[` + strings.TrimSuffix(strings.Repeat(`"",`, 900_000), ",") + `]}`},

@@ -75,6 +75,41 @@ func TestRest(t *testing.T) {
 	})
 }
 
+// TestBegunFirst: a request that has begun goes on before others of its user begin, and not
+// before those of other users.
+func TestBegunFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		line := turns.New(1)
+		begun, holder := line.Of("one"), line.Of("two")
+		begun.Take(t.Context())
+		resume := begun.Rest()
+		holder.Take(t.Context())
+		var mu sync.Mutex
+		var got []string
+		wait := func(name string, take func(context.Context), turn *turns.Turn) {
+			go func() {
+				defer turn.End()
+				take(t.Context())
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, name)
+			}()
+			synctest.Wait()
+		}
+		other, new1, new2 := line.Of("three"), line.Of("one"), line.Of("one")
+		wait("other", other.Take, other)
+		wait("new", new1.Take, new1)
+		wait("new", new2.Take, new2)
+		wait("begun", resume, begun)
+		holder.End()
+		synctest.Wait()
+		if diff := cmp.Diff([]string{"other", "begun", "new", "new"}, got); diff != "" {
+			t.Errorf("order of turns (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestTurnsEnd: a turn ends by itself after a while, and who waits no longer is out of the line.
 func TestTurnsEnd(t *testing.T) {
 	t.Parallel()
@@ -90,7 +125,7 @@ func TestTurnsEnd(t *testing.T) {
 			t.Errorf("who gave up waited %s", waited)
 		}
 		next.Take(t.Context())
-		if waited := time.Since(began); waited != 250*time.Millisecond {
+		if waited := time.Since(began); waited != time.Second {
 			t.Errorf("the next waited %s", waited)
 		}
 		long.End() // its turn ended long ago, and that of another goes on
