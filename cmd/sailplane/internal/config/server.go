@@ -196,6 +196,10 @@ type Limits struct {
 	BodyTime                    metav1.Duration   `json:"bodyTime"`
 	Addresses                   AddressLimits     `json:"addresses"`
 	AnswerMemory                resource.Quantity `json:"answerMemory"`
+	AnswerMemoryPerUser         resource.Quantity `json:"answerMemoryPerUser"`
+	AnswerWait                  metav1.Duration   `json:"answerWait"`
+	AnswerStall                 metav1.Duration   `json:"answerStall"`
+	LargeRequests               int               `json:"largeRequests"`
 	Definitions                 DefinitionLimits  `json:"definitions"`
 }
 

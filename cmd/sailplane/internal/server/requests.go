@@ -27,7 +27,11 @@ func (b *build) bounds() controlplane.Limits {
 	l := b.Limits
 	return controlplane.Limits{
 		HeaderBytes: orUnlimited(int(l.HeaderSize.Value())), URLBytes: orUnlimited(int(l.URLSize.Value())),
-		Answers:          controlplane.AnswerLimits{Bytes: orUnlimited(int(l.AnswerMemory.Value()))},
+		Answers: controlplane.AnswerLimits{
+			Bytes: orUnlimited(int(l.AnswerMemory.Value())), BytesPerUser: int(l.AnswerMemoryPerUser.Value()),
+			Wait: l.AnswerWait.Duration, Stall: orUnlimited(l.AnswerStall.Duration),
+		},
+		LargeRequests:    l.LargeRequests,
 		HistoryBytes:     orUnlimited(int(l.HistorySize.Value())),
 		CertificateChain: orUnlimited(l.CertificateChain), CertificateKeyBits: orUnlimited(l.CertificateKeyBits),
 		HeaderTime: orUnlimited(l.HeaderTime.Duration), BodyTime: orUnlimited(l.BodyTime.Duration),
