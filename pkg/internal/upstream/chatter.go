@@ -20,6 +20,16 @@ const postTimeout = "Post-timeout activity"
 // https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/filters/wrap.go#L54
 const cutOff = "Timeout or abort while handling"
 
+// ofLease tells whether a message is about a request of a leader election that failed.
+// https://github.com/kubernetes/client-go/blob/v0.37.2/tools/leaderelection/leaderelection.go#L378
+func ofLease(message string) bool {
+	switch message {
+	case "Error retrieving lease lock", "Error initially creating lease lock", "Failed to update lock", "Failed to update lease":
+		return true
+	}
+	return false
+}
+
 // chatter recognises what libraries log as an error although it is none, or is one
 // that was logged before.
 type chatter struct {
@@ -76,6 +86,7 @@ func (c *chatter) repeated(failure string) bool {
 // consequence recognises what is logged because a client went away or the plane is
 // stopping.
 func consequence(text string) bool {
+	message, _, _ := strings.Cut(text, ": ")
 	switch {
 	case text == cutOff:
 		return true
@@ -83,6 +94,9 @@ func consequence(text string) bool {
 		// Said only when the wait for them was ended.
 		// https://github.com/kubernetes/kube-aggregator/blob/v0.37.2/pkg/controllers/cache.go#L35
 		return true
+	case ofLease(message):
+		// A stop ends the request for the Lease that is under way.
+		return strings.HasSuffix(text, "context canceled")
 	case strings.HasPrefix(text, "apiserver was unable to write a "),
 		strings.HasPrefix(text, "apiserver received an error that is not an metav1.Status: "):
 		// The request took too long, or its client went away: its own line, "Post-timeout

@@ -44,7 +44,7 @@ func (p *problems) Handle(ctx context.Context, r slog.Record) error {
 	short := slog.NewRecord(r.Time, r.Level, cut(r.Message, maxMessage), r.PC)
 	r.Attrs(func(a slog.Attr) bool {
 		a = bounded(a)
-		if a.Key == "err" && r.Message == unhandled || a.Key == "result" && r.Message == postTimeout {
+		if a.Key == "err" && (r.Message == unhandled || ofLease(r.Message)) || a.Key == "result" && r.Message == postTimeout {
 			what = strings.TrimPrefix(r.Message+": "+a.Value.String(), unhandled+": ")
 		}
 		short.AddAttrs(a)

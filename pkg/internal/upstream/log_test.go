@@ -114,3 +114,15 @@ func TestValuesOfALogger(t *testing.T) {
 		t.Errorf("%d bytes of values that clients choose", n)
 	}
 }
+
+// TestLeaseOfAStop: a stop ends the request for a Lease that is under way, which is no problem.
+func TestLeaseOfAStop(t *testing.T) {
+	t.Parallel()
+	log := &bytes.Buffer{}
+	l := logr.FromSlogHandler(Problems(slog.NewJSONHandler(log, nil)))
+	l.Error(fmt.Errorf("get: %w", context.Canceled), "Error retrieving lease lock", "lock", "kube-system/quota")
+	l.Error(fmt.Errorf("get: %w", context.DeadlineExceeded), "Error retrieving lease lock", "lock", "kube-system/quota")
+	if lines := objects(t, log); len(lines) != 1 || lines[0]["err"] != "get: context deadline exceeded" {
+		t.Errorf("want the line of the request that took too long, got\n%v", lines)
+	}
+}
