@@ -99,8 +99,8 @@ func (l *limiting) Admit(_ context.Context, a admission.Attributes, _ admission.
 		return nil
 	}
 	if all := l.all(crd.UID); all+now.schemas > l.AllSchemas {
-		return admission.NewForbidden(a, fmt.Errorf("it has %d schemas, and all other CRDs of the server have %d: "+
-			"together they may have %d; delete CRDs that nobody uses, or have the operator raise the limit AllSchemas", now.schemas, all, l.AllSchemas))
+		return admission.NewForbidden(a, fmt.Errorf("it has %d schemas, and all other CRDs of the server have %d: together they may have %d; "+
+			"delete CRDs that nobody uses, or have the operator raise the limit AllSchemas", now.schemas, all, l.AllSchemas))
 	}
 	return nil
 }
@@ -190,7 +190,8 @@ func (n *size) addAll(all []apiextensions.JSONSchemaProps) {
 // schemasOf is how many schemas a CRD has that an informer holds.
 func schemasOf(crd *apiextensionsv1.CustomResourceDefinition) int {
 	internal := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
+	err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil)
+	if err != nil {
 		return 0 // it was converted before
 	}
 	return sizeOf(internal).schemas
