@@ -78,7 +78,7 @@ type BodyLimits struct {
 	// those of large projects up to 40 levels. Empty: 128.
 	Depth int
 	// Values is how many members of objects and items of arrays there may be, all
-	// together. An object of 1 MB has 30,000 of 35 bytes each. Empty: 100,000.
+	// together. An object of 1.5 MB has 50,000 of 30 bytes each. Empty: 50,000.
 	Values int
 	// Members is how many members one object, or items one array, may have. Empty:
 	// 10,000.
@@ -93,7 +93,7 @@ type BodyLimits struct {
 // withDefaults has a value in every field.
 func (l BodyLimits) withDefaults() BodyLimits {
 	l.Depth = cmp.Or(l.Depth, 128)
-	l.Values = cmp.Or(l.Values, 100_000)
+	l.Values = cmp.Or(l.Values, 50_000)
 	l.Members = cmp.Or(l.Members, 10_000)
 	l.Metadata = cmp.Or(l.Metadata, 1_000)
 	l.Operations = cmp.Or(l.Operations, 2_000)

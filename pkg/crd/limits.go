@@ -99,8 +99,8 @@ func (l *limiting) Admit(_ context.Context, a admission.Attributes, _ admission.
 		return nil
 	}
 	if all := l.all(crd.UID); all+now.schemas > l.AllSchemas {
-		return admission.NewForbidden(a, fmt.Errorf("it has %d schemas, and all other CRDs of the server have %d: together they may have %d; "+
-			"delete CRDs that nobody uses, or have the operator raise the limit AllSchemas", now.schemas, all, l.AllSchemas))
+		return admission.NewForbidden(a, fmt.Errorf("it has %d schemas, and all other CRDs of the server have %d: together they may have "+
+			"%d; delete CRDs that nobody uses, or have the operator raise the limit AllSchemas", now.schemas, all, l.AllSchemas))
 	}
 	return nil
 }

@@ -34,9 +34,12 @@ const (
 	yamlType     = "application/yaml"
 	protobufType = "application/vnd.kubernetes.protobuf"
 	strategic    = "application/strategic-merge-patch+json"
-	// cpu is what one request may use, with a wide margin: without a bound each of
-	// these takes several times as much.
-	cpu = 4 * time.Second
+	// cpu is what one request may use: without a bound each of these takes several times
+	// as much.
+	cpu = time.Second
+	// perValue is what a value of a custom resource with a schema may allocate, beyond
+	// what its bytes may: upstream makes a validator for each.
+	perValue = 8 << 10
 )
 
 // used is what the process has used: CPU time, and bytes that were allocated.
@@ -51,21 +54,29 @@ func used(tb testing.TB) (time.Duration, uint64) {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), m.TotalAlloc
 }
 
-// cheap sends a request, and fails when it costs much.
+// cheap sends a request, and fails when it costs much: each of three times, because the
+// process does other things.
 func (w *world) cheap(t *testing.T, r request) answer {
 	t.Helper()
-	runtime.GC()
-	cpuBefore, bytesBefore := used(t)
-	a := w.send(t, r)
-	cpuAfter, bytesAfter := used(t)
-	seconds, allocated := cpuAfter-cpuBefore, bytesAfter-bytesBefore
-	t.Logf("%d: %d bytes sent, %v of CPU, %d MiB allocated", a.code, len(r.body), seconds.Round(time.Millisecond), allocated>>20)
-	if seconds > cpu {
-		t.Errorf("it takes %v of CPU, want at most %v", seconds, cpu)
-	}
 	// What the client allocates is counted with it.
-	if most := uint64(100<<20 + 15*len(r.body)); allocated > most {
-		t.Errorf("%d MiB are allocated for %d bytes", allocated>>20, len(r.body))
+	most := uint64(100<<20 + 10*len(r.body) + perValue*r.values)
+	var a answer
+	for try := range 3 {
+		runtime.GC()
+		cpuBefore, bytesBefore := used(t)
+		answered := w.send(t, r)
+		cpuAfter, bytesAfter := used(t)
+		if try == 0 {
+			a = answered
+		}
+		seconds, allocated := cpuAfter-cpuBefore, bytesAfter-bytesBefore
+		t.Logf("%d: %d bytes sent, %v of CPU, %d MiB allocated", answered.code, len(r.body), seconds.Round(time.Millisecond), allocated>>20)
+		if seconds <= cpu && allocated <= most {
+			break
+		}
+		if try == 2 {
+			t.Errorf("it takes %v of CPU, want at most %v, and allocates %d MiB, want at most %d", seconds, cpu, allocated>>20, most>>20)
+		}
 	}
 	if a.code >= 400 && len(a.body) > 64<<10 {
 		t.Errorf("the answer has %d bytes", len(a.body))
@@ -296,18 +307,20 @@ func TestHonestBodies(t *testing.T) {
 		"text": {method: "POST", path: maps, body: configMap("text", `{"a":"`+text+`"}`)},
 		"text in YAML": {method: "POST", path: maps, contentType: yamlType, body: "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: yaml\ndata:\n  a: |\n" +
 			strings.Repeat("    a line: of [text], with {marks}: - and \"quotes\" | > &a *a\n", 15_000) + "  b: end\n"},
-		"text, applied":   {method: "PATCH", path: maps + "/applied?fieldManager=a", contentType: apply, body: configMap("applied", `{"a":"`+text+`"}`)},
-		"Helm release":    {method: "POST", path: tenant + "/secrets", body: `{"apiVersion":"v1","kind":"Secret","type":"helm.sh/release.v1","metadata":{"name":"release"},"data":{"release":"` + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("release "), 100_000)) + `"}}`},
-		"endpoints":       {method: "POST", path: gourds, body: `{"apiVersion":"security.example.com/v1","kind":"Gourd","metadata":{"name":"endpoints"},"spec":{"endpoints":[` + many(1_000, ",", endpoint) + `]}}`},
-		"custom resource": {method: "POST", path: gourds, body: `{"apiVersion":"security.example.com/v1","kind":"Gourd","metadata":{"name":"honest"},"spec":{"a":[` + many(5_000, ",", func(i int) string { return fmt.Sprintf(`{"name":"n%d","value":%d,"on":true}`, i, i) }) + `]}}`},
-		"list patch":      {method: "PATCH", path: gourds + "/status", contentType: jsonp, body: `[{"op":"add","path":"/spec","value":{"a":[]}},` + many(1_000, ",", func(i int) string { return fmt.Sprintf(`{"op":"add","path":"/spec/a/-","value":{"a":%d}}`, i) }) + "]"},
+		"text, applied":                {method: "PATCH", path: maps + "/applied?fieldManager=a", contentType: apply, body: configMap("applied", `{"a":"`+text+`"}`)},
+		"Helm release":                 {method: "POST", path: tenant + "/secrets", body: `{"apiVersion":"v1","kind":"Secret","type":"helm.sh/release.v1","metadata":{"name":"release"},"data":{"release":"` + base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("release "), 100_000)) + `"}}`},
+		"endpoints":                    {method: "POST", path: gourds, body: `{"apiVersion":"security.example.com/v1","kind":"Gourd","metadata":{"name":"endpoints"},"spec":{"endpoints":[` + many(1_000, ",", endpoint) + `]}}`},
+		"custom resource":              {method: "POST", path: gourds, body: `{"apiVersion":"security.example.com/v1","kind":"Gourd","metadata":{"name":"honest"},"spec":{"a":[` + many(5_000, ",", func(i int) string { return fmt.Sprintf(`{"name":"n%d","value":%d,"on":true}`, i, i) }) + `]}}`},
+		"numbers of a custom resource": {method: "POST", path: melons, values: 50_000, body: `{"apiVersion":"security.example.com/v1","kind":"Melon","metadata":{"name":"numbers"},"spec":{"numbers":[` + many(5, ",", func(int) string { return "[" + many(9_900, ",", func(i int) string { return fmt.Sprint(i) }) + "]" }) + `]}}`},
+		"objects of a custom resource": {method: "POST", path: melons, values: 50_000, body: `{"apiVersion":"security.example.com/v1","kind":"Melon","metadata":{"name":"objects"},"spec":{"seeds":[` + many(4_500, ",", func(int) string { return `{"a":1,"b":1,"c":1,"d":1,"e":1,"f":1,"g":1,"h":1,"i":1,"j":1}` }) + `]}}`},
+		"list patch":                   {method: "PATCH", path: gourds + "/status", contentType: jsonp, body: `[{"op":"add","path":"/spec","value":{"a":[]}},` + many(1_000, ",", func(i int) string { return fmt.Sprintf(`{"op":"add","path":"/spec/a/-","value":{"a":%d}}`, i) }) + "]"},
 		"ConfigMap of many": {method: "POST", path: maps, contentType: protobufType, body: envelope("v1", "ConfigMap", field(1, field(1, "many"))+many(5_000, "", func(i int) string {
 			return field(2, field(1, fmt.Sprintf("k%d", i))+field(2, nested(30, 1)))
 		}))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.as = admin
-			if a := w.send(t, r); a.code != http.StatusCreated && a.code != http.StatusOK {
+			if a := w.cheap(t, r); a.code != http.StatusCreated && a.code != http.StatusOK {
 				t.Errorf("%d %s", a.code, short(a.body))
 			}
 		})
@@ -323,6 +336,12 @@ func refusedBodies() map[string]request {
 	}
 	reversed := `"managedFields":[{"manager":"a","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{"f:data":{` + keys(200_000, `"f:%07d":{}`) + `}}}]`
 	head := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+	melon := func(spec string) string {
+		return `{"apiVersion":"security.example.com/v1","kind":"Melon","metadata":{"name":"wrong"},` + spec + `}`
+	}
+	lists := func(item string) string {
+		return "[" + many(5, ",", func(int) string { return "[" + many(9_900, ",", func(int) string { return item }) + "]" }) + "]"
+	}
 	config := func(raw string) string { return envelope("v1", "ConfigMap", raw) }
 	nestedCRD := envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", field(2, field(7, field(4, field(1, nested(450_000, 28))))))
 	return map[string]request{
@@ -357,6 +376,16 @@ func refusedBodies() map[string]request {
 		"schemas of a definition":   {as: "definer", path: crds, body: definition("widebombs", `{"type":"object","properties":{`+keys(120, `"p%d":{"type":"object","properties":{`+strings.ReplaceAll(keys(100, `"p%d":{"type":"string"}`), "%", "%%")+`}}`)+`}}`)},
 		"rules of a definition":     {as: "definer", path: crds, body: definition("rulebombs", `{"type":"object","x-kubernetes-validations":[`+keys(5_000, `{"rule":"self.a%d == 1"}`)+`],"properties":{`+keys(5_000, `"a%d":{"type":"integer"}`)+`}}`)},
 		"values of a resource":      {as: "definer", path: gourds, body: gourd(`"spec":{"a":[` + strings.TrimSuffix(strings.Repeat("0,", 1_400_000), ",") + `]}`)},
+		"wrong values":              {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"numbers":` + lists(`"a"`) + `}`)},
+		"wrong values in YAML":      {as: "definer", path: melons, contentType: yamlType, values: 50_000, body: melon(`"spec":{"numbers":` + lists(`"a"`) + `}`)},
+		"wrong values, applied":     {as: "definer", method: "PATCH", path: melons + "/wrong?fieldManager=a", contentType: apply, values: 50_000, body: melon(`"spec":{"halves":` + lists(`1`) + `}`)},
+		"wrong values, merged":      {as: "definer", method: "PATCH", path: melons + "/right", contentType: merge, values: 50_000, body: `{"spec":{"numbers":` + lists(`"a"`) + `}}`},
+		"wrong values of keys":      {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"sizes":{` + keys(9_900, `"k%d":"long"`) + `}}`)},
+		"wrong values of a status":  {as: "definer", method: "PUT", path: melons + "/right/status", values: 50_000, body: strings.Replace(melon(`"status":{"numbers":`+lists(`"a"`)+`}`), `"wrong"`, `"right"`, 1)},
+		"wrong types, applied":      {as: "definer", method: "PATCH", path: melons + "/wrong?fieldManager=a", contentType: apply, values: 50_000, body: melon(`"spec":{"numbers":` + lists(`"a"`) + `}`)},
+		"wrong by allOf":            {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"halves":` + lists(`1`) + `}`)},
+		"wrong by anyOf":            {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"rests":` + lists(`1`) + `}`)},
+		"required fields":           {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"seeds":[` + many(9_900, ",", func(int) string { return "{}" }) + `]}`)},
 		"options of a deletion":     {as: "editor", method: "DELETE", path: maps + "/none", body: `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":[` + strings.TrimSuffix(strings.Repeat(`"",`, 900_000), ",") + `]}`},
 		"options, in protobuf":      {as: "editor", method: "DELETE", path: maps + "/none", contentType: protobufType, body: envelope("v1", "DeleteOptions", strings.Repeat(field(5, ""), 1_400_000))},
 		"options, in YAML":          {as: "editor", method: "DELETE", path: maps + "/none", contentType: yamlType, body: "apiVersion: v1\nkind: DeleteOptions\ndryRun:\n" + strings.Repeat("-\n", 900_000)},

@@ -312,6 +312,7 @@ const (
 	vault  = "/api/v1/namespaces/vault"
 	crown  = vault + "/secrets/crown"
 	gourds = "/apis/security.example.com/v1/namespaces/tenant/gourds"
+	melons = "/apis/security.example.com/v1/namespaces/tenant/melons"
 	rbacv1 = "/apis/rbac.authorization.k8s.io/v1"
 )
 
@@ -326,6 +327,8 @@ type request struct {
 	header       map[string]string
 	contentType  string // JSON when there is a body
 	body         string
+	// values is how many values body has of a custom resource with a schema.
+	values int
 }
 
 // answer is what came back.

@@ -2,11 +2,13 @@ package upstream
 
 import (
 	"bytes"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/klauspost/compress/gzip"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -212,16 +214,38 @@ func (h *heldError) release(r *http.Request, own func() bool) {
 	if !h.held {
 		return
 	}
-	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(h.body.Bytes(), nil, nil)
+	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(h.plain(), nil, nil)
 	if status, ok := obj.(*metav1.Status); err == nil && ok && r.Context().Err() == nil {
 		if mistake := mistakeOf(status, own); mistake != nil {
 			h.Header().Del("Content-Length")
+			h.Header().Del("Content-Encoding")
+			mistake.ErrStatus.Message = cut(mistake.ErrStatus.Message, maxMistake)
 			refuse(h.ResponseWriter, r, mistake)
 			return
 		}
 	}
 	h.ResponseWriter.WriteHeader(http.StatusInternalServerError)
 	_, _ = h.ResponseWriter.Write(h.body.Bytes()) // the client is gone when it fails
+}
+
+// maxMistake is how long the message of a mistake may be, in bytes. Some of upstream's have
+// a line for each value that is wrong.
+const maxMistake = 16 << 10
+
+// plain is the body of a held error, which upstream compresses when it is long.
+func (h *heldError) plain() []byte {
+	if h.Header().Get("Content-Encoding") != "gzip" {
+		return h.body.Bytes()
+	}
+	r, err := gzip.NewReader(bytes.NewReader(h.body.Bytes()))
+	if err != nil {
+		return nil
+	}
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil
+	}
+	return b
 }
 
 // mistakeOf is the error of the client that a 500 stands for; nil if there is none.
