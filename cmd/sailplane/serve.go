@@ -17,6 +17,7 @@ import (
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/heap"
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/server"
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/threads"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
@@ -138,6 +139,7 @@ func (s *settings) serve(ctx context.Context, out, log io.Writer) error {
 	running, err := b.With(controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 		p.Work(controlplane.Work{Name: "ready line", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 			context.AfterFunc(ctx, heap.Tune())
+			context.AfterFunc(ctx, threads.Tune())
 			if c.Log.Format == config.JSON { // the log has the line
 				return notify(daemon.SdNotifyReady)
 			}

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
@@ -57,7 +58,7 @@ func (Definitions) PartName() string { return "crds" }
 
 // Install declares the server of custom resources and the CRDs to apply.
 func (d Definitions) Install(p *controlplane.Plan) error {
-	g := &groups{webhooks: dialing.New(d.Deny, d.Allow, p)}
+	g := &groups{webhooks: dialing.New(d.Deny, d.Allow, p), becoming: semaphore.NewWeighted(schemasAtOnce)}
 	if err := g.webhooks.Check(); err != nil {
 		return err
 	}
@@ -118,6 +119,7 @@ type groups struct {
 	plane    *controlplane.Plane
 	informer cache.SharedIndexInformer
 	lister   listers.CustomResourceDefinitionLister
+	becoming *semaphore.Weighted // schemas of the CRDs that become usable
 
 	changed     signal.Change
 	mu          sync.Mutex

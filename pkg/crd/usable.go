@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
@@ -14,10 +15,18 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
-// usablePatience bounds how long the answer to a write of a CRD waits.
-const usablePatience = 10 * time.Second
+const (
+	// usablePatience bounds how long the answer to a write of a CRD waits.
+	usablePatience = 10 * time.Second
+	// schemasAtOnce is how many schemas, in all, CRDs may have that become usable at the
+	// same time: controllers, watch caches and informers compute for them beside each
+	// other, for a quarter of a millisecond each.
+	schemasAtOnce = 1_000
+)
 
 // usable delays the answer to who creates or changes a CRD until what it serves can be
 // used, in the version just written. Upstream answers before, and programs that do not
@@ -53,6 +62,11 @@ func (u usableOptions) GetRESTOptions(resource schema.GroupResource, example run
 
 // Create implements storage.Interface.
 func (u usable) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
+	end, err := u.begin(ctx, object)
+	if err != nil {
+		return err
+	}
+	defer end()
 	if err := u.Interface.Create(ctx, key, object, out, ttl); err != nil {
 		return err
 	}
@@ -67,13 +81,42 @@ func (u usable) GuaranteedUpdate(
 	ctx context.Context, key string, out runtime.Object, ignoreNotFound bool,
 	preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object,
 ) error {
-	if err := u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached); err != nil {
+	info, ok := request.RequestInfoFrom(ctx)
+	if !ok || info.Subresource != "" || info.Verb != "update" && info.Verb != "patch" {
+		return u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
+	}
+	end := func() {}
+	defer func() { end() }()
+	began := false
+	err := u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions,
+		func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			object, ttl, err := update(input, meta)
+			if err == nil && !began { // it is called again after a conflict
+				began = true
+				end, err = u.begin(ctx, object)
+			}
+			return object, ttl, err
+		}, cached)
+	if err != nil {
 		return err
 	}
-	if info, ok := request.RequestInfoFrom(ctx); ok && info.Subresource == "" && (info.Verb == "update" || info.Verb == "patch") {
-		u.await(ctx, out)
-	}
+	u.await(ctx, out)
 	return nil
+}
+
+// begin waits until few enough CRDs become usable that this one may, too.
+func (u usable) begin(ctx context.Context, object runtime.Object) (end func(), err error) {
+	crd, ok := object.(*apiextensions.CustomResourceDefinition)
+	if !ok || crd.DeletionTimestamp != nil {
+		return func() {}, nil
+	}
+	n := min(int64(sizeOf(crd).schemas), schemasAtOnce)
+	resume := turns.From(ctx).Rest()
+	defer resume(ctx)
+	if err := u.groups.becoming.Acquire(ctx, n); err != nil {
+		return func() {}, apierrors.NewTimeoutError("other CRDs become usable, one after another: try again", 1)
+	}
+	return func() { u.groups.becoming.Release(n) }, nil
 }
 
 // await returns when the CRD that was written can be used, will not be, or is waited for
@@ -84,6 +127,8 @@ func (u usable) await(ctx context.Context, out runtime.Object) {
 	if !ok || written.DeletionTimestamp != nil {
 		return
 	}
+	resume := turns.From(ctx).Rest()
+	defer resume(ctx)
 	ctx, cancel := context.WithTimeout(ctx, usablePatience)
 	defer cancel()
 	crd, err := u.groups.await(ctx, written.Name, written.Generation, 0)

@@ -37,7 +37,7 @@ var mayImport = map[string][]string{
 	"pkg/builtin/kube":                  {"pkg/controlplane", "pkg/apis", "pkg/internal/rules/...", "pkg/internal/check"},
 
 	"pkg/crd": {
-		"pkg/controlplane", "pkg/openapi", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream",
+		"pkg/controlplane", "pkg/openapi", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream",
 	},
 	"pkg/aggregator": {
 		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/retry", "pkg/internal/signal", "pkg/internal/store",
@@ -117,6 +117,7 @@ var mayImport = map[string][]string{
 	"cmd/sailplane/internal/config":  {}, // says nothing of parts: server makes them
 	"cmd/sailplane/internal/envtest": {"pkg/...", "cmd/sailplane/internal/config", "cmd/sailplane/internal/server"},
 	"cmd/sailplane/internal/heap":    {},
+	"cmd/sailplane/internal/threads": {},
 	"cmd/sailplane/internal/server":  {"pkg/...", "cmd/sailplane/internal/config"},
 	"examples/...":                   {"pkg/...", "examples/..."},
 	"hack/...":                       {"pkg/internal/openapi/...", "hack/..."},
