@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/test/crds"
 )
@@ -23,7 +25,8 @@ import (
 // TestHonestUse: what honest clients do passes with the limits of "sailplane serve", and nobody has to come back.
 func TestHonestUse(t *testing.T) {
 	t.Parallel()
-	w := serve(t, fairness.Defaults())
+	// Nor does the address count for less than others.
+	w := serveLimited(t, controlplane.Limits{Addresses: controlplane.AddressLimits{Trusted: []netip.Prefix{}}}, fairness.Defaults())
 	for name, use := range map[string]func(*testing.T, *world){
 		"definitions": realDefinitions, "a release of Helm": release, "a long selector": selector, "an apply of 1,000 objects": applyObjects,
 		"300 watches": watches, "a busy controller": controller,
