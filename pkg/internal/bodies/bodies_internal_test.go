@@ -81,6 +81,15 @@ func objectOf(n int) string {
 	return "{" + strings.TrimSuffix(b.String(), ",") + "}"
 }
 
+// tagged nests messages so deep in the field of a tag.
+func tagged(tag string, levels int) string {
+	inner := ""
+	for range levels {
+		inner = tag + string(binary.AppendUvarint(nil, uint64(len(inner)))) + inner
+	}
+	return inner
+}
+
 // TestBounds: what is at a bound passes whole, what is above is refused.
 func TestBounds(t *testing.T) {
 	t.Parallel()
@@ -126,6 +135,16 @@ func TestBounds(t *testing.T) {
 		"protobuf with JSON in it":   {"managed fields are JSON", pb, envelope("v1", "ConfigMap", field(1, field(17, field(7, field(1, objectOf(11)))))), "more members"},
 		"protobuf without a kind":    {"what it is decides what its fields are", pb, envelope("", "", ""), "kind"},
 		"protobuf of other servers":  {"it is not looked at", pb, envelope("example.com/v1", "Any", nested(100, 1)), ""},
+		"parameter of protobuf":      {"parameters do not say what a body is", pb + "; x=cbor", envelope("v1", "Recursive", nested(6, 1)), "nests deeper"},
+		"parameter of JSON":          {"parameters do not say what a body is", js + ";a=protobuf", objectOf(11), "object has more members"},
+		"parameter of a merge patch": {"parameters do not say what a body is", "application/merge-patch+json;a=cbor", objectOf(11), "object has more members"},
+		"parameter of operations":    {"parameters do not say what a body is", jp + ";a=yaml", "[" + listOf(6, `{"op":"add","path":"/a"}`) + "]", "operations"},
+		"type in capitals":           {"types have no case", " Application/YAML ; x=\"", strings.Repeat("a: 1\n", 4) + "b: " + objectOf(11), "more members"},
+		"other than protobuf":        {"what is not understood is refused", pb, objectOf(1), "not protobuf"},
+		"protobuf that ends early":   {"what is not understood is refused", pb, envelope("v1", "Recursive", "\x0a\x05a"), "not protobuf"},
+		"number with too many bits":  {"decoders drop them", pb, envelope("v1", "Recursive", tagged("\x8a\x80\x80\x80\x80\x80\x80\x80\x80\x02", 6)), "nests deeper"},
+		"number above 32 bits":       {"decoders drop them", pb, envelope("v1", "Recursive", tagged("\x8a\x80\x80\x80\x80\x01", 6)), "nests deeper"},
+		"groups of protobuf":         {"nothing sends them", pb, envelope("v1", "Recursive", "\x0b\x0c"), "not protobuf"},
 		"CBOR":                       {"at the bound", cb, "\x8a" + strings.Repeat("\x61a", 10), ""},
 		"CBOR with more items":       {"one more", cb, "\x8b" + strings.Repeat("\x00", 11), "more items"},
 		"CBOR without a length":      {"one more", cb, "\x9f" + strings.Repeat("\x00", 11) + "\xff", "more items"},

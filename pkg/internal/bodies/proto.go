@@ -2,7 +2,6 @@ package bodies
 
 import (
 	"bytes"
-	"encoding/binary"
 	"reflect"
 	"strconv"
 	"strings"
@@ -29,7 +28,11 @@ func (s *Shapes) ofKind(typeMeta []byte, typeOf TypeOf) *shape {
 		return m
 	}
 	const most = 1000 // a kind can be said in many ways
-	t := typeOf(kindOf(typeMeta))
+	kind, ok := kindOf(typeMeta)
+	if !ok {
+		return nil
+	}
+	t := typeOf(kind)
 	if t == nil {
 		return nil
 	}
@@ -134,18 +137,26 @@ const prefix = "k8s\x00"
 // TypeOf finds the Go type of a kind, a struct; nil: it is none of the server's.
 type TypeOf func(schema.GroupVersionKind) reflect.Type
 
+// errNoProtobuf is the error of what is not the API's protobuf. What this package cannot
+// follow is refused, for a decoder may follow it.
+func errNoProtobuf() error { return malformed("the body is not protobuf as the API has it") }
+
 // checkProtobuf counts what is in an object in protobuf. Kinds of other servers are
 // not looked at.
 func (s *Shapes) checkProtobuf(body []byte, l Limits, typeOf TypeOf) error {
 	rest, found := bytes.CutPrefix(body, []byte(prefix))
 	if !found {
-		return nil // refused by who decodes it
+		return errNoProtobuf()
 	}
 	raw, typeMeta, ok := unwrap(rest)
 	if !ok {
-		return nil // refused by who decodes it
+		return errNoProtobuf()
 	}
-	if kind := kindOf(typeMeta); kind.Kind == "" || kind.Version == "" {
+	kind, ok := kindOf(typeMeta)
+	if !ok {
+		return errNoProtobuf()
+	}
+	if kind.Kind == "" || kind.Version == "" {
 		return malformed("the body is protobuf without an apiVersion and a kind: send both")
 	}
 	m := s.ofKind(typeMeta, typeOf)
@@ -161,7 +172,7 @@ func (s *Shapes) checkProtobuf(body []byte, l Limits, typeOf TypeOf) error {
 func (s *Shapes) checkDepth(value []byte, typeOf TypeOf) error {
 	raw, typeMeta, ok := unwrap(value[len(prefix):])
 	if !ok {
-		return nil
+		return errNoProtobuf()
 	}
 	m := s.ofKind(typeMeta, typeOf)
 	if m == nil {
@@ -211,12 +222,12 @@ func unwrap(envelope []byte) (raw, typeMeta []byte, ok bool) {
 	return raw, typeMeta, true
 }
 
-func kindOf(typeMeta []byte) schema.GroupVersionKind {
+func kindOf(typeMeta []byte) (gvk schema.GroupVersionKind, ok bool) {
 	var version, kind string
 	for at := 0; at < len(typeMeta); {
 		f, ok := nextField(typeMeta, &at)
 		if !ok {
-			break
+			return gvk, false
 		}
 		switch f.number {
 		case 1:
@@ -225,7 +236,7 @@ func kindOf(typeMeta []byte) schema.GroupVersionKind {
 			kind = string(f.content)
 		}
 	}
-	return schema.FromAPIVersionAndKind(version, kind)
+	return schema.FromAPIVersionAndKind(version, kind), true
 }
 
 // protoField is one field on the wire; others than those with a length have no content.
@@ -235,36 +246,48 @@ type protoField struct {
 	sized   bool
 }
 
-// nextField reads a field, and tells whether there is one.
+// nextField reads a field as the API's decoders do, and tells whether there is one.
+// Groups, which they skip, are not read: nothing sends them.
 func nextField(p []byte, at *int) (protoField, bool) {
-	tag, n := binary.Uvarint(p[*at:])
-	if n <= 0 {
+	tag, ok := varint(p, at)
+	number := int32(tag >> 3) //nolint:gosec // decoders drop the rest of the number
+	if !ok || number <= 0 {
 		return protoField{}, false
 	}
-	*at += n
-	f := protoField{number: tag >> 3}
+	f := protoField{number: uint64(number)}
 	switch tag & 7 {
 	case 0:
-		_, n := binary.Uvarint(p[*at:])
-		*at += n
-		return f, n > 0
+		_, ok = varint(p, at)
+		return f, ok
 	case 1:
 		*at += 8
 	case 2:
-		size, n := binary.Uvarint(p[*at:])
-		if n <= 0 || size > uint64(len(p)-*at-n) {
+		size, ok := varint(p, at)
+		if !ok || size > uint64(len(p)-*at) {
 			return protoField{}, false
 		}
-		*at += n
 		f.content, f.sized = p[*at:*at+int(size)], true
 		*at += int(size)
-	case 3, 4: // groups, which nothing sends: decoders skip them
 	case 5:
 		*at += 4
 	default:
 		return protoField{}, false
 	}
 	return f, *at <= len(p)
+}
+
+// varint reads a number of at most ten bytes. As in the API's decoders, bits for which it
+// has no room are dropped, which the encoding does not allow.
+// https://github.com/gogo/protobuf/blob/v1.3.2/plugin/unmarshal/unmarshal.go#L338
+func varint(p []byte, at *int) (n uint64, ok bool) {
+	for shift := 0; shift < 64 && *at < len(p); shift += 7 {
+		b := p[*at]
+		*at++
+		if n |= uint64(b&0x7f) << shift; b < 0x80 {
+			return n, true
+		}
+	}
+	return 0, false
 }
 
 // walk counts what is in messages.
@@ -288,7 +311,7 @@ func (w *walk) message(p []byte, m *shape, depth int) error {
 	for at := 0; at < len(p); {
 		f, ok := nextField(p, &at)
 		if !ok {
-			return nil // refused by who decodes it
+			return errNoProtobuf()
 		}
 		if w.values++; above(w.values, w.limits.Values) {
 			return tooMuch("the body has more values than are allowed", w.limits.Values)
@@ -344,7 +367,7 @@ func (w *walk) content(f protoField, is part, depth int) error {
 		for at := 0; at < len(f.content); {
 			entry, ok := nextField(f.content, &at)
 			if !ok {
-				return nil
+				return errNoProtobuf()
 			}
 			if entry.number == entryValue && entry.sized {
 				if err := w.message(entry.content, is.of, depth+1); err != nil {

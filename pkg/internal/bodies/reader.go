@@ -27,17 +27,21 @@ func (c *Checker) Guard(r *http.Request, arrived func(bytes int64)) {
 	if r.Body == nil || r.Body == http.NoBody || r.ContentLength == 0 {
 		return
 	}
-	contentType := strings.ToLower(r.Header.Get("Content-Type"))
+	// As upstream reads it: parameters do not say what a body is. The formats of patches
+	// have longer names, and aggregated servers have some of their own.
+	contentType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	contentType = strings.ToLower(strings.TrimSpace(contentType))
+	is := func(format string) bool { return strings.HasSuffix(contentType, format) }
 	switch {
-	case strings.Contains(contentType, "yaml"):
+	case is("yaml"):
 		r.Body = c.whole(r, arrived, checkYAML)
-	case strings.Contains(contentType, "cbor"):
+	case is("cbor"):
 		r.Body = c.whole(r, arrived, checkCBOR)
-	case strings.Contains(contentType, "protobuf"):
+	case is("protobuf"):
 		r.Body = c.whole(r, arrived, func(p []byte, l Limits) error { return c.shapes.checkProtobuf(p, l, c.TypeOf) })
-	case contentType == "" || strings.Contains(contentType, "json"):
+	case contentType == "" || is("json"):
 		b := &passing{ReadCloser: r.Body, arrived: arrived}
-		b.scanner.start(c.Limits, strings.Contains(contentType, "json-patch"))
+		b.scanner.start(c.Limits, is("json-patch+json"))
 		r.Body = b
 	}
 }

@@ -6,16 +6,31 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/bodies"
 )
 
 // bounded encodes only objects that a client could send: patches make an object grow
 // beyond what is allowed in one body. An object that is being deleted is encoded
-// however large it is, so that it can be deleted.
+// however large it is, so that it can be deleted. What another writer stored is decoded
+// only if it does not nest without end, which would end the process; watches decode with
+// it, and begin again with a list, which has a [decoder].
 type bounded struct {
 	runtime.Codec
 	bodies *bodies.Checker
+}
+
+// Decode implements runtime.Decoder.
+func (c bounded) Decode(
+	value []byte, defaults *schema.GroupVersionKind, into runtime.Object,
+) (runtime.Object, *schema.GroupVersionKind, error) {
+	if c.bodies != nil {
+		if err := c.bodies.Stored(value); err != nil {
+			return nil, nil, err
+		}
+	}
+	return c.Codec.Decode(value, defaults, into)
 }
 
 // Encode implements runtime.Encoder.
