@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
@@ -33,7 +34,11 @@ func (a *authority) remembered(asked func(pki.Revocations) authenticator.Request
 		certs := a.certificates()
 		var revoked pki.Revocations
 		if lists := a.lists.Load(); lists != nil {
-			revoked, _ = pki.RevokedBy(*lists, certs)
+			var err error
+			if revoked, err = pki.RevokedBy(*lists, certs); err != nil {
+				klog.Background().Error(err, "A list of revoked certificates is not of the authority of its name any more, and is left out: "+
+					"write a new one", "authorities", a.what)
+			}
 		}
 		known.Store(remember(asked(revoked), certs))
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"slices"
@@ -58,10 +59,11 @@ func ParseLists(content []byte) ([]*x509.RevocationList, error) {
 // an error of kind [ErrCorrupt]. A list counts also when the next one is overdue.
 func RevokedBy(lists []*x509.RevocationList, authorities []*x509.Certificate) (Revocations, error) {
 	revoked := Revocations{}
+	var errs []error
 	for _, list := range lists {
 		signer, err := signerOf(list, authorities)
 		if err != nil {
-			return nil, err
+			errs = append(errs, err)
 		}
 		if signer == nil {
 			continue
@@ -70,7 +72,7 @@ func RevokedBy(lists []*x509.RevocationList, authorities []*x509.Certificate) (R
 			revoked[revocation(list.RawIssuer, entry.SerialNumber)] = true
 		}
 	}
-	return revoked, nil
+	return revoked, errors.Join(errs...)
 }
 
 // signerOf returns the authority that signed a list, nil when it is another one.

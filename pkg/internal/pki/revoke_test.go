@@ -2,7 +2,12 @@ package pki
 
 import (
 	"bytes"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"errors"
 	"math/big"
 	"path/filepath"
@@ -100,4 +105,56 @@ func certsOf(t *testing.T, content []byte) []*x509.Certificate {
 		t.Fatal(err)
 	}
 	return certs
+}
+
+// TestRevokedByOthers: a list that is of none of the authorities does not take back what
+// others revoke.
+func TestRevokedByOthers(t *testing.T) {
+	t.Parallel()
+	authority := func(name string) (*x509.Certificate, crypto.Signer) {
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		template := &x509.Certificate{
+			SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+			IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+		}
+		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cert, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cert, key
+	}
+	list := func(ca *x509.Certificate, key crypto.Signer) *x509.RevocationList {
+		der, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
+			Number: big.NewInt(1), ThisUpdate: time.Now(), NextUpdate: time.Now().Add(time.Hour),
+			RevokedCertificateEntries: []x509.RevocationListEntry{{SerialNumber: big.NewInt(7), RevocationTime: time.Now()}},
+		}, ca, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := x509.ParseRevocationList(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	one, oneKey := authority("one")
+	two, twoKey := authority("two")
+	again, _ := authority("two")
+	again.SubjectKeyId = nil // as of programs that name no keys
+	for name, authorities := range map[string][]*x509.Certificate{"first": {one, again}, "last": {again, one}} {
+		revoked, err := RevokedBy([]*x509.RevocationList{list(two, twoKey), list(one, oneKey)}, authorities)
+		if !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s: the list of another key: %v", name, err)
+		}
+		if !revoked.Has(&x509.Certificate{RawIssuer: one.RawSubject, SerialNumber: big.NewInt(7)}) {
+			t.Errorf("%s: what the other authority revoked is forgotten", name)
+		}
+	}
 }
