@@ -26,7 +26,8 @@ type AnswerLimits struct {
 	// Bytes is how much memory the lists of all users may hold at once, as estimated
 	// from their objects: lists hold one object at a time, tables the metadata of all,
 	// custom resources all objects when they are YAML or indented, and so do lists from
-	// the storage. What does not fit waits for its turn. Empty: 256 MiB.
+	// the storage. What does not fit waits for its turn. A list that needs more than all
+	// runs alone, and gets 413 if it needs more than four times as much. Empty: 256 MiB.
 	Bytes int
 	// BytesPerUser is the part of it that one user may hold. A list that needs more
 	// than that runs when the user has no other. Empty: a quarter of Bytes.
@@ -89,6 +90,9 @@ type purse struct {
 // Those that wait have seats of their priority level.
 const maxHolders = 32
 
+// tooLarge is how many times the memory of all large answers a list may not take alone.
+const tooLarge = 4
+
 // newBudget returns nil when nothing is limited.
 func newBudget(l AnswerLimits) *budget {
 	if l.Bytes == Unlimited {
@@ -133,11 +137,20 @@ type holding struct {
 	user        string
 	purse       *purse // nil: nothing
 	own, shared int64  // held of the purse, and of the budget
+
+	// The handler of a request that timed out may still compute beside its end.
+	mu    sync.Mutex
+	ended bool
 }
 
 // hold holds so many bytes in all. What exceeds the budget counts as all of it.
 func (h *holding) hold(ctx context.Context, bytes int64) error {
 	own, shared := min(bytes, h.budget.share), min(bytes, h.budget.total)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return h.refuse("the request has ended")
+	}
 	if h.purse != nil {
 		return h.grow(own, shared)
 	}
@@ -186,8 +199,18 @@ func (*holding) refuse(format string, args ...any) error {
 	return apierrors.NewTooManyRequests("no memory is left for this answer: "+fmt.Sprintf(format, args...)+"; try again", retryAfter)
 }
 
-// release gives everything back.
+// holds tells whether the answer is a large one.
+func (h *holding) holds() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.purse != nil
+}
+
+// release gives everything back, for good.
 func (h *holding) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ended = true
 	if h.purse == nil {
 		return
 	}
@@ -221,8 +244,12 @@ func (c *chain) withAnswers(h http.Handler) http.Handler {
 			return
 		}
 		a := &answer{ResponseWriter: w, Answer: store.Answer{Form: formOf(r)}, holding: holding{budget: c.answers}, ctx: r.Context()}
-		a.user = userName(r)
+		a.user = c.caller(r)
 		a.Hold = func(ctx context.Context, bytes int64) error {
+			if most := tooLarge * a.budget.total; bytes > most && info.Verb == "list" {
+				return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the list would take some %d bytes of memory in this form, "+
+					"and may take %d: ask for a part of it (limit=), or for JSON that is not indented", bytes, most))
+			}
 			err := a.hold(ctx, bytes)
 			if a.turn = turns.From(ctx); err == nil {
 				a.turn.Take(ctx)
@@ -243,7 +270,7 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // Write implements http.ResponseWriter. Only a large answer is paced.
 func (a *answer) Write(p []byte) (int, error) {
-	if a.purse == nil {
+	if !a.holds() {
 		return a.ResponseWriter.Write(p)
 	}
 	resume := a.turn.Rest()
@@ -258,7 +285,7 @@ func formOf(r *http.Request) store.Form {
 	accept := strings.ToLower(r.Header.Get("Accept"))
 	has := func(part string) bool { return strings.Contains(accept, part) }
 	switch {
-	case strings.Contains(r.URL.RawQuery, "pretty"), isBrowser(r.UserAgent()):
+	case strings.Contains(r.URL.RawQuery, "pretty"), has("pretty"), isBrowser(r.UserAgent()):
 		return store.Indented
 	case has("table"), has("partialobjectmetadata"):
 		return store.Rows

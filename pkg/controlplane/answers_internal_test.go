@@ -3,11 +3,14 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
@@ -141,5 +144,62 @@ func TestWeights(t *testing.T) {
 	w.note(large, &store.Answer{})
 	if got := w.known("/large"); got != 0 {
 		t.Errorf("when it is small: %d bytes", got)
+	}
+}
+
+// TestCaller: users of two planes are two, and the accounts of a namespace one.
+func TestCaller(t *testing.T) {
+	t.Parallel()
+	of := func(plane, name string) string {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		return (&chain{plane: plane}).caller(r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: name})))
+	}
+	const one, two = "system:serviceaccount:shop:one", "system:serviceaccount:shop:two"
+	for name, tc := range map[string]struct {
+		a, b string
+		same bool
+	}{
+		"one user":             {of("", "jane"), of("", "jane"), true},
+		"users of two planes":  {of("a", "jane"), of("b", "jane"), false},
+		"accounts":             {of("a", one), of("a", two), true},
+		"accounts of two":      {of("a", one), of("b", two), false},
+		"of two namespaces":    {of("a", one), of("a", "system:serviceaccount:other:one"), false},
+		"a user like accounts": {of("a", "system:serviceaccounts:shop:x"), of("a", one), false},
+	} {
+		if (tc.a == tc.b) != tc.same {
+			t.Errorf("%s: %q and %q", name, tc.a, tc.b)
+		}
+	}
+}
+
+// TestFormOf: the form that costs most counts.
+func TestFormOf(t *testing.T) {
+	t.Parallel()
+	for accept, want := range map[string]store.Form{
+		"application/json":                                     store.Streamed,
+		"application/json;pretty=1":                            store.Indented,
+		"application/json, application/yaml":                   store.YAML,
+		"application/json;as=Table;v=v1;g=meta.k8s.io,*/*":     store.Rows,
+		"application/vnd.kubernetes.protobuf,application/json": store.Streamed,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		r.Header.Set("Accept", accept)
+		if got := formOf(r); got != want {
+			t.Errorf("%s: %v, want %v", accept, got, want)
+		}
+	}
+}
+
+// TestEnded: the handler of a request that has ended takes nothing more.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	b := newBudget(AnswerLimits{Bytes: 100}.withDefaults())
+	h := &holding{budget: b, user: "a"}
+	if err := h.hold(t.Context(), 10); err != nil {
+		t.Fatal(err)
+	}
+	h.release()
+	if err := h.hold(t.Context(), 10); err == nil || len(b.users) > 0 {
+		t.Errorf("it holds what nobody gives back: %v", err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
@@ -24,7 +25,7 @@ func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 		}
 		var arrived func(int64)
 		if info.Verb != "watch" && c.stored(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}) {
-			turn := c.turns.Of(userName(r))
+			turn := c.turns.Of(c.caller(r))
 			defer turn.End()
 			r = r.WithContext(turn.With(r.Context()))
 			arrived = func(bytes int64) {
@@ -40,12 +41,18 @@ func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 	})
 }
 
-// userName is the name of who makes a request, empty if nobody is known.
-func userName(r *http.Request) string {
+// caller is who shares with others what the planes of a server have together: a user of
+// a plane, or all service accounts of one of its namespaces, since who may make one may
+// make many. Nobody is known by an empty name.
+func (c *chain) caller(r *http.Request) string {
+	name := ""
 	if user, ok := request.UserFrom(r.Context()); ok {
-		return user.GetName()
+		name = user.GetName()
 	}
-	return ""
+	if namespace, _, err := serviceaccount.SplitUsername(name); err == nil {
+		name = serviceaccount.MakeNamespaceGroupName(namespace)
+	}
+	return c.plane + "/" + name // no plane has a slash in its name
 }
 
 // typeOf finds the Go type of a kind that a link of the plane serves.

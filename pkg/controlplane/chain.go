@@ -81,6 +81,8 @@ type chain struct {
 	tracing bool
 	// lists filters lists; nil when no part filters any.
 	lists *lists
+	// plane is its name.
+	plane string
 	// stored tells which resources the plane keeps in its own storage.
 	stored func(schema.GroupResource) bool
 	// limits have a value in every field.

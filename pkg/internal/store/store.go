@@ -73,6 +73,7 @@ type Stores struct {
 	begun atomic.Uint64 // the revision from which on the plane serves
 	mu    sync.Mutex
 	lazy  map[*lazy]bool
+	has   map[schema.GroupResource]int // how many of them a resource has
 }
 
 // Begin notes the revision before the plane serves. Call it before the plane is
@@ -93,7 +94,9 @@ func (b *Stores) Begin(ctx context.Context) error {
 
 // Has tells whether there is a store of the resource.
 func (b *Stores) Has(resource schema.GroupResource) bool {
-	return slices.ContainsFunc(b.all(), func(l *lazy) bool { return l.resource == resource })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.has[resource] > 0
 }
 
 // all returns the present stores.
@@ -107,13 +110,17 @@ func (b *Stores) add(l *lazy) (remove func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.lazy == nil {
-		b.lazy = map[*lazy]bool{}
+		b.lazy, b.has = map[*lazy]bool{}, map[schema.GroupResource]int{}
 	}
 	b.lazy[l] = true
+	b.has[l.resource]++
 	return func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.lazy, l)
+		if b.has[l.resource]--; b.has[l.resource] == 0 {
+			delete(b.has, l.resource)
+		}
 	}
 }
 

@@ -7,7 +7,6 @@ package turns
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -21,7 +20,7 @@ const Large = 64 << 10
 const most = time.Second
 
 // Line is where large requests wait for their turn: each user has as many as the next
-// one, however many requests wait. The service accounts of a namespace are one user.
+// one, however many requests wait.
 type Line struct {
 	mu      sync.Mutex
 	free    int
@@ -112,11 +111,6 @@ type Turn struct {
 func (l *Line) Of(user string) *Turn {
 	if l == nil {
 		return nil
-	}
-	const accounts = "system:serviceaccount:"
-	if rest, ok := strings.CutPrefix(user, accounts); ok {
-		namespace, _, _ := strings.Cut(rest, ":")
-		user = accounts + namespace
 	}
 	return &Turn{line: l, user: user}
 }
