@@ -342,6 +342,11 @@ func refusedBodies() map[string]request {
 	lists := func(item string) string {
 		return "[" + many(5, ",", func(int) string { return "[" + many(9_900, ",", func(int) string { return item }) + "]" }) + "]"
 	}
+	role := func(kind string, n int, more string) string {
+		list := func(format string) string { return "[" + keys(n, format) + "]" }
+		return `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"cube"},"rules":[{"apiGroups":` + list(`"g%d"`) +
+			`,"resources":` + list(`"r%d"`) + `,"verbs":` + list(`"v%d"`) + more + `}]}`
+	}
 	config := func(raw string) string { return envelope("v1", "ConfigMap", raw) }
 	nestedCRD := envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", field(2, field(7, field(4, field(1, nested(450_000, 28))))))
 	return map[string]request{
@@ -390,6 +395,8 @@ func refusedBodies() map[string]request {
 		"options, in protobuf":      {as: "editor", method: "DELETE", path: maps + "/none", contentType: protobufType, body: envelope("v1", "DeleteOptions", strings.Repeat(field(5, ""), 1_400_000))},
 		"options, in YAML":          {as: "editor", method: "DELETE", path: maps + "/none", contentType: yamlType, body: "apiVersion: v1\nkind: DeleteOptions\ndryRun:\n" + strings.Repeat("-\n", 900_000)},
 		"values of a status":        {as: "outside", method: "PUT", path: gourds + "/status/status", body: gourd(`"status":{"a":[` + strings.TrimSuffix(strings.Repeat("{},", 900_000), ",") + `]}`)},
+		"values of a role":          {as: "chief", path: "/apis/rbac.authorization.k8s.io/v1/namespaces/tenant/roles", body: role("Role", 9_000, "")},
+		"values of a cluster role":  {as: "climber", path: "/apis/rbac.authorization.k8s.io/v1/clusterroles", body: role("ClusterRole", 200, `,"resourceNames":["a","b"]`)},
 		"groups of a review":        {as: "editor", path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body: `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"labelSelector":{"requirements":[` + strings.TrimSuffix(strings.Repeat(`{},`, 900_000), ",") + `]}}}}`},
 		"CBOR":                      {as: "definer", path: gourds, contentType: "application/cbor", body: string(bytes.Repeat([]byte{0x81}, 1<<20)) + "\x00"},
 	}
