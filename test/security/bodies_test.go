@@ -391,6 +391,8 @@ func refusedBodies() map[string]request {
 		"wrong by allOf":            {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"halves":` + lists(`1`) + `}`)},
 		"wrong by anyOf":            {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"rests":` + lists(`1`) + `}`)},
 		"required fields":           {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"seeds":[` + many(9_900, ",", func(int) string { return "{}" }) + `]}`)},
+		"required fields, few":      {as: "definer", path: melons, values: 2_000, body: melon(`"spec":{"seeds":[` + many(1_950, ",", func(int) string { return "{}" }) + `]}`)},
+		"wrong values, few":         {as: "definer", path: melons, values: 2_000, body: melon(`"spec":{"numbers":[[` + many(1_500, ",", func(int) string { return `"a"` }) + `]]}`)},
 		"options of a deletion":     {as: "editor", method: "DELETE", path: maps + "/none", body: `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":[` + strings.TrimSuffix(strings.Repeat(`"",`, 900_000), ",") + `]}`},
 		"options, in protobuf":      {as: "editor", method: "DELETE", path: maps + "/none", contentType: protobufType, body: envelope("v1", "DeleteOptions", strings.Repeat(field(5, ""), 1_400_000))},
 		"options, in YAML":          {as: "editor", method: "DELETE", path: maps + "/none", contentType: yamlType, body: "apiVersion: v1\nkind: DeleteOptions\ndryRun:\n" + strings.Repeat("-\n", 900_000)},
