@@ -347,6 +347,11 @@ func refusedBodies() map[string]request {
 		return `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"cube"},"rules":[{"apiGroups":` + list(`"g%d"`) +
 			`,"resources":` + list(`"r%d"`) + `,"verbs":` + list(`"v%d"`) + more + `}]}`
 	}
+	const policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+	policy := func(validations string) string {
+		return `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"many"},"spec":{"matchConstraints":{"resourceRules":[` +
+			`{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},"validations":[` + validations + `]}}`
+	}
 	config := func(raw string) string { return envelope("v1", "ConfigMap", raw) }
 	nestedCRD := envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", field(2, field(7, field(4, field(1, nested(450_000, 28))))))
 	return map[string]request{
@@ -393,13 +398,18 @@ func refusedBodies() map[string]request {
 		"required fields":           {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"seeds":[` + many(9_900, ",", func(int) string { return "{}" }) + `]}`)},
 		"required fields, few":      {as: "definer", path: melons, values: 2_000, body: melon(`"spec":{"seeds":[` + many(1_950, ",", func(int) string { return "{}" }) + `]}`)},
 		"wrong values, few":         {as: "definer", path: melons, values: 2_000, body: melon(`"spec":{"numbers":[[` + many(1_500, ",", func(int) string { return `"a"` }) + `]]}`)},
-		"options of a deletion":     {as: "editor", method: "DELETE", path: maps + "/none", body: `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":[` + strings.TrimSuffix(strings.Repeat(`"",`, 900_000), ",") + `]}`},
-		"options, in protobuf":      {as: "editor", method: "DELETE", path: maps + "/none", contentType: protobufType, body: envelope("v1", "DeleteOptions", strings.Repeat(field(5, ""), 1_400_000))},
-		"options, in YAML":          {as: "editor", method: "DELETE", path: maps + "/none", contentType: yamlType, body: "apiVersion: v1\nkind: DeleteOptions\ndryRun:\n" + strings.Repeat("-\n", 900_000)},
-		"values of a status":        {as: "outside", method: "PUT", path: gourds + "/status/status", body: gourd(`"status":{"a":[` + strings.TrimSuffix(strings.Repeat("{},", 900_000), ",") + `]}`)},
-		"values of a role":          {as: "chief", path: "/apis/rbac.authorization.k8s.io/v1/namespaces/tenant/roles", body: role("Role", 9_000, "")},
-		"values of a cluster role":  {as: "climber", path: "/apis/rbac.authorization.k8s.io/v1/clusterroles", body: role("ClusterRole", 200, `,"resourceNames":["a","b"]`)},
-		"groups of a review":        {as: "editor", path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body: `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"labelSelector":{"requirements":[` + strings.TrimSuffix(strings.Repeat(`{},`, 900_000), ",") + `]}}}}`},
-		"CBOR":                      {as: "definer", path: gourds, contentType: "application/cbor", body: string(bytes.Repeat([]byte{0x81}, 1<<20)) + "\x00"},
+		"expressions of a policy":   {as: "definer", path: policies, body: policy(keys(5_000, `{"expression":"object.a%d == 1"}`))},
+		"long expressions":          {as: "definer", path: policies, body: policy(keys(10, `{"expression":"%d in [`+strings.Repeat("1,", 40_000)+`1]"}`))},
+		"expressions of webhooks": {as: "definer", path: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", body: `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration",` +
+			`"metadata":{"name":"many"},"webhooks":[` + keys(200, `{"name":"w%d.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://example.com"},"matchConditions":[`+
+			strings.ReplaceAll(keys(60, `{"name":"c%d","expression":"object.a == 1"}`), "%", "%%")+`]}`) + `]}`},
+		"options of a deletion":    {as: "editor", method: "DELETE", path: maps + "/none", body: `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":[` + strings.TrimSuffix(strings.Repeat(`"",`, 900_000), ",") + `]}`},
+		"options, in protobuf":     {as: "editor", method: "DELETE", path: maps + "/none", contentType: protobufType, body: envelope("v1", "DeleteOptions", strings.Repeat(field(5, ""), 1_400_000))},
+		"options, in YAML":         {as: "editor", method: "DELETE", path: maps + "/none", contentType: yamlType, body: "apiVersion: v1\nkind: DeleteOptions\ndryRun:\n" + strings.Repeat("-\n", 900_000)},
+		"values of a status":       {as: "outside", method: "PUT", path: gourds + "/status/status", body: gourd(`"status":{"a":[` + strings.TrimSuffix(strings.Repeat("{},", 900_000), ",") + `]}`)},
+		"values of a role":         {as: "chief", path: "/apis/rbac.authorization.k8s.io/v1/namespaces/tenant/roles", body: role("Role", 9_000, "")},
+		"values of a cluster role": {as: "climber", path: "/apis/rbac.authorization.k8s.io/v1/clusterroles", body: role("ClusterRole", 200, `,"resourceNames":["a","b"]`)},
+		"groups of a review":       {as: "editor", path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body: `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"labelSelector":{"requirements":[` + strings.TrimSuffix(strings.Repeat(`{},`, 900_000), ",") + `]}}}}`},
+		"CBOR":                     {as: "definer", path: gourds, contentType: "application/cbor", body: string(bytes.Repeat([]byte{0x81}, 1<<20)) + "\x00"},
 	}
 }
