@@ -111,6 +111,7 @@ func TestFormOf(t *testing.T) {
 		"Objects":  {accept: "application/json;as=Table;v=v1;g=meta.k8s.io", query: "includeObject=Object", want: store.Rows},
 		"Metadata": {accept: "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io", want: store.Rows},
 		"Pretty":   {accept: "application/json", query: "pretty=1", want: store.Indented},
+		"Indented": {accept: "application/json;pretty=1", want: store.Indented},
 		"Curl":     {agent: "curl/8", want: store.Indented},
 	}
 	for name, c := range cases {
@@ -168,24 +169,6 @@ func TestCaller(t *testing.T) {
 	} {
 		if (tc.a == tc.b) != tc.same {
 			t.Errorf("%s: %q and %q", name, tc.a, tc.b)
-		}
-	}
-}
-
-// TestFormOf: the form that costs most counts.
-func TestFormOf(t *testing.T) {
-	t.Parallel()
-	for accept, want := range map[string]store.Form{
-		"application/json":                                     store.Streamed,
-		"application/json;pretty=1":                            store.Indented,
-		"application/json, application/yaml":                   store.YAML,
-		"application/json;as=Table;v=v1;g=meta.k8s.io,*/*":     store.Rows,
-		"application/vnd.kubernetes.protobuf,application/json": store.Streamed,
-	} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
-		r.Header.Set("Accept", accept)
-		if got := formOf(r); got != want {
-			t.Errorf("%s: %v, want %v", accept, got, want)
 		}
 	}
 }

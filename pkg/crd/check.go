@@ -3,6 +3,7 @@ package crd
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -31,11 +32,27 @@ const (
 	keptSchemas = 16
 )
 
-// checking refuses custom resources with more errors than validation can take. It is
-// upstream's validation, which stops.
+// checking refuses custom resources with more errors than validation can take, and
+// reports the first of many. It is upstream's validation, which stops.
 type checking struct {
+	plugins
 	groups  *groups
-	schemas *lru.Cache // *spec.Schema by schemaKey
+	schemas *lru.Cache // *checked by schemaKey
+}
+
+// plugins are the other admission plugins.
+type plugins interface {
+	admission.MutationInterface
+	admission.ValidationInterface
+}
+
+// checked is what objects of a version are checked with.
+type checked struct {
+	schema *spec.Schema
+	// quick is the schema, to see quickly that there are few errors.
+	quick *node
+	// status says that the status has its own requests, and others do not change it.
+	status bool
 }
 
 // schemaKey is what a schema is of.
@@ -45,68 +62,84 @@ type schemaKey struct {
 	version    string
 }
 
-func newChecking(g *groups) *checking { return &checking{g, lru.New(keptSchemas)} }
-
-// Handles implements admission.Interface.
-func (*checking) Handles(op admission.Operation) bool {
-	return op == admission.Create || op == admission.Update
+// newChecking checks after all other plugins that change objects: they may repair one.
+func newChecking(g *groups, others plugins) *checking {
+	return &checking{others, g, lru.New(keptSchemas)}
 }
 
 // Admit implements admission.MutationInterface: it comes before validation, which a
 // ValidationInterface comes after.
-func (c *checking) Admit(_ context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
-	object, ok := a.GetObject().(*unstructured.Unstructured)
-	if !ok || atMost(object.Object, mostErrors) >= 0 {
+func (c *checking) Admit(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	if err := c.plugins.Admit(ctx, a, o); err != nil {
+		return err
+	}
+	if op := a.GetOperation(); op != admission.Create && op != admission.Update {
 		return nil
 	}
-	s, err := c.schema(a)
+	object, ok := a.GetObject().(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	s, err := c.of(a)
 	if s == nil || err != nil {
 		return err
 	}
+	old, _ := a.GetOldObject().(*unstructured.Unstructured)
+	if errs := s.errors(s.stored(object, old, a.GetSubresource()), old); errs != nil {
+		return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	}
+	return nil
+}
+
+// stored is the content of an object as it would be stored: only requests for the status
+// change that, and nothing else.
+func (s *checked) stored(object, old *unstructured.Unstructured, subresource string) map[string]any {
+	if !s.status {
+		return object.Object
+	}
+	from, status := object, old
+	if subresource == "status" && old != nil {
+		from, status = old, object
+	}
+	content := maps.Clone(from.Object)
+	delete(content, "status")
+	if status != nil && status.Object["status"] != nil {
+		content["status"] = status.Object["status"]
+	}
+	return content
+}
+
+// errors are those that are reported of an object with many; nil: validation says what
+// is wrong.
+func (s *checked) errors(content map[string]any, old *unstructured.Unstructured) field.ErrorList {
+	p := &possible{}
+	if p.reports(s.quick, content) <= reported && p.errors <= mostErrors {
+		return nil
+	}
 	run := &check{}
-	if old, ok := a.GetOldObject().(*unstructured.Unstructured); ok {
+	if old != nil {
 		run.old = old.Object
 	}
-	errs := validation.ValidateCustomResource(nil, object.Object, run.of(s))
-	if !run.over {
-		return nil // validation says what is wrong
+	errs := validation.ValidateCustomResource(nil, content, run.of(s.schema))
+	switch n := len(errs); {
+	case run.over:
+		return append(errs[:min(n, reported)], field.Forbidden(nil, fmt.Sprintf(
+			"more than %d of its values are wrong, or are by one of several alternatives of its schema: no more were looked at", mostErrors)))
+	case n > reported:
+		return append(errs[:reported], field.Forbidden(nil, fmt.Sprintf("%d more errors are not shown", n-reported)))
 	}
-	errs = append(errs[:min(len(errs), reported)], field.Forbidden(nil, fmt.Sprintf(
-		"more than %d of its values are wrong, or are by one of several alternatives of its schema: no more were looked at", mostErrors)))
-	return apierrors.NewInvalid(a.GetKind().GroupKind(), a.GetName(), errs)
+	return nil
 }
 
-// atMost is how many values more than those in one would make n; below 0, it has more.
-func atMost(value any, n int) int {
-	if n--; n < 0 {
-		return n
-	}
-	switch v := value.(type) {
-	case map[string]any:
-		for _, member := range v {
-			if n = atMost(member, n); n < 0 {
-				break
-			}
-		}
-	case []any:
-		for _, item := range v {
-			if n = atMost(item, n); n < 0 {
-				break
-			}
-		}
-	}
-	return n
-}
-
-// schema is that of a request; nil if there is none.
-func (c *checking) schema(a admission.Attributes) (*spec.Schema, error) {
+// of is what the object of a request is checked with; nil if there is nothing.
+func (c *checking) of(a admission.Attributes) (*checked, error) {
 	crd, err := c.groups.lister.Get(a.GetResource().GroupResource().String())
 	if err != nil {
 		return nil, nil //nolint:nilerr // no resource of a CRD, or one that is going
 	}
 	key := schemaKey{crd.UID, crd.Generation, a.GetKind().Version}
 	if s, ok := c.schemas.Get(key); ok {
-		return s.(*spec.Schema), nil
+		return s.(*checked), nil
 	}
 	for i := range crd.Spec.Versions {
 		v := &crd.Spec.Versions[i]
@@ -118,10 +151,11 @@ func (c *checking) schema(a admission.Attributes) (*spec.Schema, error) {
 		if err != nil {
 			return nil, err
 		}
-		_, s, err := validation.NewSchemaValidator(internal)
+		_, schema, err := validation.NewSchemaValidator(internal)
 		if err != nil {
 			return nil, err
 		}
+		s := &checked{schema, newNode(schema), v.Subresources != nil && v.Subresources.Status != nil}
 		c.schemas.Add(key, s)
 		return s, nil
 	}

@@ -70,7 +70,6 @@ func (d Definitions) Install(p *controlplane.Plan) error {
 	p.Dynamic(g)
 	p.Admit("CRDs are established when they are usable", establishment{g})
 	p.Admit("CRDs are not too large", &limiting{Limits: limits, groups: g})
-	p.Admit("custom resources have a limited number of errors", newChecking(g))
 	p.Work(controlplane.Work{Name: "establish CRDs", Run: g.establish})
 	p.Wrap(controlplane.Innermost, "no protobuf for custom resources", g.withoutProtobuf)
 	if d.FS != nil {

@@ -47,6 +47,11 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	generic.LoopbackClientConfig = p.ProtobufConfig()
 	generic.RESTOptionsGetter = usableOptions{p.RESTOptions(stored{codec}, encode), g}
 	generic.MergedResourceConfig = apiextensionsserver.DefaultAPIResourceConfigSource()
+	others, ok := generic.AdmissionControl.(plugins)
+	if !ok {
+		return nil, fmt.Errorf("admission is a %T that does not mutate and validate", generic.AdmissionControl)
+	}
+	generic.AdmissionControl = newChecking(g, others)
 	generic.OpenAPIV3Config = documents.CloneConfig(models())
 	// link.Start does what these hooks do, in order and without polling; the
 	// second also ends the process when the server stops while it starts.

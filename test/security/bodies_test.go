@@ -342,6 +342,16 @@ func refusedBodies() map[string]request {
 	lists := func(item string) string {
 		return "[" + many(5, ",", func(int) string { return "[" + many(9_900, ",", func(int) string { return item }) + "]" }) + "]"
 	}
+	role := func(kind string, n int, more string) string {
+		list := func(format string) string { return "[" + keys(n, format) + "]" }
+		return `{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"` + kind + `","metadata":{"name":"cube"},"rules":[{"apiGroups":` + list(`"g%d"`) +
+			`,"resources":` + list(`"r%d"`) + `,"verbs":` + list(`"v%d"`) + more + `}]}`
+	}
+	const policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+	policy := func(validations string) string {
+		return `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"many"},"spec":{"matchConstraints":{"resourceRules":[` +
+			`{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},"validations":[` + validations + `]}}`
+	}
 	config := func(raw string) string { return envelope("v1", "ConfigMap", raw) }
 	inside := field(7, field(4, field(1, nested(450_000, 28))))
 	nestedCRD := envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", field(2, inside))
@@ -359,6 +369,8 @@ func refusedBodies() map[string]request {
 		"managed fields backwards":        {as: "editor", path: maps, body: metadata(reversed)},
 		"managed fields, in protobuf": {as: "editor", path: maps, contentType: protobufType, body: config(field(1, field(1, "a")+field(17,
 			field(1, "a")+field(2, "Update")+field(3, "v1")+field(6, "FieldsV1")+field(7, field(1, `{"f:data":{`+keys(200_000, `"f:%07d":{}`)+"}}")))))},
+		"nested definition, disguised":   {as: "definer", path: crds, contentType: protobufType + "; a=cbor", body: nestedCRD},
+		"nested definition, odd numbers": {as: "definer", path: crds, contentType: protobufType, body: envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", field(1<<32|2, inside))},
 		"owners":                         {as: "editor", path: maps, body: metadata(`"ownerReferences":[` + strings.TrimSuffix(strings.Repeat(`{},`, 900_000), ",") + `]`)},
 		"labels":                         {as: "editor", path: maps, body: metadata(`"labels":{` + keys(200_000, `"l%06d":""`) + `}`)},
 		"finalizers, in protobuf":        {as: "editor", path: maps, contentType: protobufType, body: config(field(1, strings.Repeat(field(14, ""), 1_400_000)))},
@@ -370,8 +382,6 @@ func refusedBodies() map[string]request {
 		"nested, applied":                {as: "editor", method: "PATCH", path: maps + "/open?fieldManager=a", contentType: apply, body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"open"},"data":` + deep(9_900, `{"a":`, "1", "}") + "}"},
 		"nested, in a JSON patch":        {as: "editor", method: "PATCH", path: maps + "/open", contentType: jsonp, body: `[{"op":"add","path":"/data","value":` + deep(9_900, `{"a":`, "1", "}") + "}]"},
 		"nested custom resource":         {as: "definer", path: gourds, body: gourd(`"spec":` + deep(9_000, `{"a":`, `"`+strings.Repeat("a", 1<<20)+`"`, "}"))},
-		"nested definition, disguised":   {as: "definer", path: crds, contentType: protobufType + "; a=cbor", body: nestedCRD},
-		"nested definition, odd numbers": {as: "definer", path: crds, contentType: protobufType, body: envelope("apiextensions.k8s.io/v1", "CustomResourceDefinition", field(1<<32|2, inside))},
 		"nested in YAML":                 {as: "definer", path: gourds, contentType: yamlType, body: "apiVersion: security.example.com/v1\nkind: Gourd\nmetadata: {name: a}\nspec: {a: " + deep(9_000, "[", "", "]") + "}\n"},
 		"nested in blocks of YAML":       {as: "definer", path: gourds, contentType: yamlType, body: "apiVersion: security.example.com/v1\nkind: Gourd\nmetadata: {name: a}\nspec:\n  a:\n    " + strings.Repeat("- ", 9_000) + "a\n"},
 		"nested definition":              {as: "definer", path: crds, body: definition("deepbombs", deep(4_900, `{"type":"array","items":`, `{"type":"object","description":"`+strings.Repeat("a", 1<<20)+`"}`, "}"))},
@@ -389,11 +399,20 @@ func refusedBodies() map[string]request {
 		"wrong by allOf":                 {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"halves":` + lists(`1`) + `}`)},
 		"wrong by anyOf":                 {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"rests":` + lists(`1`) + `}`)},
 		"required fields":                {as: "definer", path: melons, values: 50_000, body: melon(`"spec":{"seeds":[` + many(9_900, ",", func(int) string { return "{}" }) + `]}`)},
-		"options of a deletion":          {as: "editor", method: "DELETE", path: maps + "/none", body: `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":[` + strings.TrimSuffix(strings.Repeat(`"",`, 900_000), ",") + `]}`},
-		"options, in protobuf":           {as: "editor", method: "DELETE", path: maps + "/none", contentType: protobufType, body: envelope("v1", "DeleteOptions", strings.Repeat(field(5, ""), 1_400_000))},
-		"options, in YAML":               {as: "editor", method: "DELETE", path: maps + "/none", contentType: yamlType, body: "apiVersion: v1\nkind: DeleteOptions\ndryRun:\n" + strings.Repeat("-\n", 900_000)},
-		"values of a status":             {as: "outside", method: "PUT", path: gourds + "/status/status", body: gourd(`"status":{"a":[` + strings.TrimSuffix(strings.Repeat("{},", 900_000), ",") + `]}`)},
-		"groups of a review":             {as: "editor", path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body: `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"labelSelector":{"requirements":[` + strings.TrimSuffix(strings.Repeat(`{},`, 900_000), ",") + `]}}}}`},
-		"CBOR":                           {as: "definer", path: gourds, contentType: "application/cbor", body: string(bytes.Repeat([]byte{0x81}, 1<<20)) + "\x00"},
+		"required fields, few":           {as: "definer", path: melons, values: 2_000, body: melon(`"spec":{"seeds":[` + many(1_950, ",", func(int) string { return "{}" }) + `]}`)},
+		"wrong values, few":              {as: "definer", path: melons, values: 2_000, body: melon(`"spec":{"numbers":[[` + many(1_500, ",", func(int) string { return `"a"` }) + `]]}`)},
+		"expressions of a policy":        {as: "definer", path: policies, body: policy(keys(5_000, `{"expression":"object.a%d == 1"}`))},
+		"long expressions":               {as: "definer", path: policies, body: policy(keys(10, `{"expression":"%d in [`+strings.Repeat("1,", 40_000)+`1]"}`))},
+		"expressions of webhooks": {as: "definer", path: "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", body: `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration",` +
+			`"metadata":{"name":"many"},"webhooks":[` + keys(200, `{"name":"w%d.example.com","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":"https://example.com"},"matchConditions":[`+
+			strings.ReplaceAll(keys(60, `{"name":"c%d","expression":"object.a == 1"}`), "%", "%%")+`]}`) + `]}`},
+		"options of a deletion":    {as: "editor", method: "DELETE", path: maps + "/none", body: `{"apiVersion":"v1","kind":"DeleteOptions","dryRun":[` + strings.TrimSuffix(strings.Repeat(`"",`, 900_000), ",") + `]}`},
+		"options, in protobuf":     {as: "editor", method: "DELETE", path: maps + "/none", contentType: protobufType, body: envelope("v1", "DeleteOptions", strings.Repeat(field(5, ""), 1_400_000))},
+		"options, in YAML":         {as: "editor", method: "DELETE", path: maps + "/none", contentType: yamlType, body: "apiVersion: v1\nkind: DeleteOptions\ndryRun:\n" + strings.Repeat("-\n", 900_000)},
+		"values of a status":       {as: "outside", method: "PUT", path: gourds + "/status/status", body: gourd(`"status":{"a":[` + strings.TrimSuffix(strings.Repeat("{},", 900_000), ",") + `]}`)},
+		"values of a role":         {as: "chief", path: "/apis/rbac.authorization.k8s.io/v1/namespaces/tenant/roles", body: role("Role", 9_000, "")},
+		"values of a cluster role": {as: "climber", path: "/apis/rbac.authorization.k8s.io/v1/clusterroles", body: role("ClusterRole", 200, `,"resourceNames":["a","b"]`)},
+		"groups of a review":       {as: "editor", path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body: `{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"labelSelector":{"requirements":[` + strings.TrimSuffix(strings.Repeat(`{},`, 900_000), ",") + `]}}}}`},
+		"CBOR":                     {as: "definer", path: gourds, contentType: "application/cbor", body: string(bytes.Repeat([]byte{0x81}, 1<<20)) + "\x00"},
 	}
 }

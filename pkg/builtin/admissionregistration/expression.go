@@ -22,16 +22,103 @@ import (
 // expressions are those of a stored object.
 type expressions map[string]bool
 
-func (e expressions) addConditions(conditions []admissionv1.MatchCondition) {
-	for _, c := range conditions {
-		e[c.Expression] = true
+const (
+	// maxExpressions and maxExpressionBytes are what an object may have in all, and
+	// maxExpression is the length of one. To compile one takes 0.3 ms, up to 13 µs for each
+	// byte, and if it is a chain of && a time that grows with the square of its length.
+	maxExpressions     = 300
+	maxExpressionBytes = 32 << 10
+	maxExpression      = 8 << 10
+)
+
+// knownIn are the expressions that may use what the previous version did not know.
+func knownIn(old []string) expressions {
+	known := make(expressions, len(old))
+	for _, e := range old {
+		known[e] = true
 	}
+	return known
 }
 
-func (e expressions) addVariables(variables []admissionv1.Variable) {
-	for _, v := range variables {
-		e[v.Expression] = true
+// tooMany refuses an object with so many expressions that it takes long to compile them,
+// unless the stored one has as many.
+func tooMany(now, old []string, at *field.Path) field.ErrorList {
+	bytes, before := sum(now), sum(old)
+	long := slices.IndexFunc(now, func(e string) bool { return len(e) > maxExpression && !slices.Contains(old, e) })
+	switch {
+	case long >= 0:
+		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("one of its expressions has %d bytes, and at most %d are allowed: "+
+			"split it into several expressions", len(now[long]), maxExpression))}
+	case len(now) > max(maxExpressions, len(old)) || bytes > max(maxExpressionBytes, before):
+		return field.ErrorList{field.Forbidden(at, fmt.Sprintf("it has %d expressions with %d bytes, and at most %d with %d bytes are "+
+			"allowed: split it into several objects", len(now), bytes, maxExpressions, maxExpressionBytes))}
 	}
+	return nil
+}
+
+func sum(all []string) int {
+	n := 0
+	for _, e := range all {
+		n += len(e)
+	}
+	return n
+}
+
+func ofConditions(conditions []admissionv1.MatchCondition) []string {
+	var all []string
+	for _, c := range conditions {
+		all = append(all, c.Expression)
+	}
+	return all
+}
+
+func ofVariables(variables []admissionv1.Variable) []string {
+	var all []string
+	for _, v := range variables {
+		all = append(all, v.Expression)
+	}
+	return all
+}
+
+func ofValidatingPolicy(p *admissionv1.ValidatingAdmissionPolicy) []string {
+	if p == nil {
+		return nil
+	}
+	all := append(ofConditions(p.Spec.MatchConditions), ofVariables(p.Spec.Variables)...)
+	for _, v := range p.Spec.Validations {
+		all = append(all, v.Expression)
+		if v.MessageExpression != "" {
+			all = append(all, v.MessageExpression)
+		}
+	}
+	for _, a := range p.Spec.AuditAnnotations {
+		all = append(all, a.ValueExpression)
+	}
+	return all
+}
+
+func ofMutatingPolicy(p *admissionv1.MutatingAdmissionPolicy) []string {
+	if p == nil {
+		return nil
+	}
+	all := append(ofConditions(p.Spec.MatchConditions), ofVariables(p.Spec.Variables)...)
+	for _, m := range p.Spec.Mutations {
+		if m.JSONPatch != nil {
+			all = append(all, m.JSONPatch.Expression)
+		}
+		if m.ApplyConfiguration != nil {
+			all = append(all, m.ApplyConfiguration.Expression)
+		}
+	}
+	return all
+}
+
+func ofHooks(hooks []hook) []string {
+	var all []string
+	for _, h := range hooks {
+		all = append(all, ofConditions(h.MatchConditions)...)
+	}
+	return all
 }
 
 // plain compiles expressions without variables of their own. Its environments

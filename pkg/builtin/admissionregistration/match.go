@@ -71,11 +71,13 @@ func validateMatch(m *admissionv1.MatchResources, can []admissionv1.OperationTyp
 
 func validateNamedRule(r admissionv1.NamedRuleWithOperations, can []admissionv1.OperationType, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
+	seen := make(map[string]bool, len(r.ResourceNames))
 	for i, name := range r.ResourceNames {
 		errs = append(errs, check.Messages(at.Child("resourceNames").Index(i), name, content.IsPathSegmentName(name))...)
-		if slices.Contains(r.ResourceNames[:i], name) {
+		if seen[name] {
 			errs = append(errs, field.Duplicate(at.Child("resourceNames").Index(i), name))
 		}
+		seen[name] = true
 	}
 	return append(errs, validateRule(r.RuleWithOperations, can, at)...)
 }
@@ -114,7 +116,7 @@ func validateResources(resources []string, at *field.Path) field.ErrorList {
 		return field.ErrorList{field.Required(at, "")}
 	}
 	var errs field.ErrorList
-	plain := false
+	plain, seen := false, make(map[string]bool, len(resources))
 	for i, r := range resources {
 		name, sub, split := strings.Cut(r, "/")
 		switch {
@@ -122,11 +124,12 @@ func validateResources(resources []string, at *field.Path) field.ErrorList {
 			errs = append(errs, field.Required(at.Index(i), ""))
 		case !split:
 			plain = plain || r != "*"
-		case slices.Contains(resources[:i], name+"/*"):
+		case seen[name+"/*"]:
 			errs = append(errs, field.Invalid(at.Index(i), r, "if '"+name+"/*' is present, must not specify "+r))
-		case slices.Contains(resources[:i], "*/"+sub):
+		case seen["*/"+sub]:
 			errs = append(errs, field.Invalid(at.Index(i), r, "if '*/"+sub+"' is present, must not specify "+r))
 		}
+		seen[r] = true
 	}
 	if len(resources) > 1 && slices.Contains(resources, "*/*") {
 		errs = append(errs, field.Invalid(at, resources, "if '*/*' is present, must not specify other resources"))

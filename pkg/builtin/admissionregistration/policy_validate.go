@@ -28,20 +28,14 @@ const (
 )
 
 func validateValidatingPolicy(p, old *admissionv1.ValidatingAdmissionPolicy) field.ErrorList {
-	known := expressions{}
-	if old != nil {
-		if equality.Semantic.DeepEqual(p.Spec, old.Spec) {
-			return nil
-		}
-		known.addConditions(old.Spec.MatchConditions)
-		known.addVariables(old.Spec.Variables)
-		for _, v := range old.Spec.Validations {
-			known[v.Expression], known[v.MessageExpression] = true, true
-		}
-		for _, a := range old.Spec.AuditAnnotations {
-			known[a.ValueExpression] = true
-		}
+	if old != nil && equality.Semantic.DeepEqual(p.Spec, old.Spec) {
+		return nil
 	}
+	now, before := ofValidatingPolicy(p), ofValidatingPolicy(old)
+	if errs := tooMany(now, before, field.NewPath("spec")); errs != nil {
+		return errs
+	}
+	known := knownIn(before)
 	spec, at := &p.Spec, field.NewPath("spec")
 	errs := check.OptionalOneOf(at.Child("failurePolicy"), spec.FailurePolicy, admissionv1.Fail, admissionv1.Ignore)
 	errs = append(errs, validateParamKind(spec.ParamKind, at.Child("paramKind"))...)
@@ -114,22 +108,14 @@ func (c compiler) annotations(policy string, all []admissionv1.AuditAnnotation, 
 }
 
 func validateMutatingPolicy(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
-	known := expressions{}
-	if old != nil {
-		if equality.Semantic.DeepEqual(p.Spec, old.Spec) {
-			return nil
-		}
-		known.addConditions(old.Spec.MatchConditions)
-		known.addVariables(old.Spec.Variables)
-		for _, m := range old.Spec.Mutations {
-			if m.JSONPatch != nil {
-				known[m.JSONPatch.Expression] = true
-			}
-			if m.ApplyConfiguration != nil {
-				known[m.ApplyConfiguration.Expression] = true
-			}
-		}
+	if old != nil && equality.Semantic.DeepEqual(p.Spec, old.Spec) {
+		return nil
 	}
+	now, before := ofMutatingPolicy(p), ofMutatingPolicy(old)
+	if errs := tooMany(now, before, field.NewPath("spec")); errs != nil {
+		return errs
+	}
+	known := knownIn(before)
 	spec, at := &p.Spec, field.NewPath("spec")
 	errs := check.OptionalOneOf(at.Child("failurePolicy"), spec.FailurePolicy, admissionv1.Fail, admissionv1.Ignore)
 	errs = append(errs, validateParamKind(spec.ParamKind, at.Child("paramKind"))...)

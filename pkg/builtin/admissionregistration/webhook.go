@@ -160,10 +160,11 @@ func validateHooks(hooks, old []hook) field.ErrorList {
 	}) {
 		return nil
 	}
-	known := expressions{}
-	for _, h := range old {
-		known.addConditions(h.MatchConditions)
+	now, before := ofHooks(hooks), ofHooks(old)
+	if errs := tooMany(now, before, field.NewPath("webhooks")); errs != nil {
+		return errs
 	}
+	known := knownIn(before)
 	var errs field.ErrorList
 	names := map[string]bool{}
 	for i, h := range hooks {

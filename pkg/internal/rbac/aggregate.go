@@ -1,6 +1,7 @@
 package rbac
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func Aggregate(selectors []metav1.LabelSelector, all []*rbacv1.ClusterRole, self
 	byName := slices.SortedFunc(slices.Values(all), func(a, b *rbacv1.ClusterRole) int {
 		return strings.Compare(a.Name, b.Name)
 	})
-	rules := []rbacv1.PolicyRule{}
+	rules, known := []rbacv1.PolicyRule{}, map[string]bool{}
 	for i := range selectors {
 		chosen, err := metav1.LabelSelectorAsSelector(&selectors[i])
 		if err != nil {
@@ -30,13 +31,27 @@ func Aggregate(selectors []metav1.LabelSelector, all []*rbacv1.ClusterRole, self
 			}
 			for j := range role.Rules {
 				rule := &role.Rules[j]
-				if !slices.ContainsFunc(rules, func(known rbacv1.PolicyRule) bool { return sameRule(&known, rule) }) {
+				if key := keyOf(rule); !known[key] {
+					known[key] = true
 					rules = append(rules, *rule.DeepCopy())
 				}
 			}
 		}
 	}
 	return rules, nil
+}
+
+// keyOf is the same for the same rules: they are not compared with each other, because a
+// role can have ten thousand.
+func keyOf(rule *rbacv1.PolicyRule) string {
+	var key []byte
+	for _, list := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames, rule.NonResourceURLs} {
+		key = binary.AppendUvarint(key, uint64(len(list)))
+		for _, value := range list {
+			key = append(binary.AppendUvarint(key, uint64(len(value))), value...)
+		}
+	}
+	return string(key)
 }
 
 // SameRules compares rules as written, without reflection: planes in tests compare
