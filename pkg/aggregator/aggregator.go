@@ -58,7 +58,7 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	if err := connections.Check(); err != nil {
 		return err
 	}
-	r, check := newRegistration(), &availability{services: connections}
+	r, check := newRegistration(), newAvailability(connections)
 	g := &guard{services: check}
 	p.Above("aggregator", func(plane *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
 		g.plane = plane

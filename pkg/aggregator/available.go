@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"reflect"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,7 @@ import (
 	informers "k8s.io/kube-aggregator/pkg/client/informers/externalversions/apiregistration/v1"
 	listers "k8s.io/kube-aggregator/pkg/client/listers/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/controllers/status/remote"
+	"k8s.io/utils/lru"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
@@ -36,6 +36,9 @@ const (
 	// checkWorkers is how many servers are asked at the same time. One that hangs takes a
 	// worker for as long as the timeout.
 	checkWorkers = 8
+	// seenNames is how many names of remote APIServices are remembered. It only has to be
+	// more than can be deleted in the moment after which the proxy knows of it.
+	seenNames = 1024
 )
 
 // availability asks the servers of remote APIServices for the discovery of their group
@@ -47,7 +50,11 @@ type availability struct {
 	informer cache.SharedIndexInformer
 	lister   listers.APIServiceLister
 	client   *clientset.Clientset
-	seen     sync.Map // names of APIServices that were remote
+	seen     *lru.Cache // names of APIServices that are or lately were remote
+}
+
+func newAvailability(services *connections) *availability {
+	return &availability{services: services, seen: lru.New(seenNames)}
 }
 
 // remoteIndex has the remote APIServices.
@@ -59,7 +66,7 @@ func (a *availability) watch(services informers.APIServiceInformer) error {
 	a.informer, a.lister = services.Informer(), services.Lister()
 	return a.informer.AddIndexers(cache.Indexers{remoteIndex: func(o any) ([]string, error) {
 		if s, ok := o.(*apiregistrationv1.APIService); ok && s.Spec.Service != nil {
-			a.seen.Store(s.Name, true)
+			a.seen.Add(s.Name, true)
 			a.remote.Announce()
 			return []string{s.Name}, nil
 		}

@@ -67,7 +67,7 @@ func (g *guard) remote(path string) bool {
 		return s.Spec.Service != nil
 	}
 	// The proxy learns a moment after the lister that one is deleted.
-	if _, was := g.services.seen.Load(name); !was {
+	if _, was := g.services.seen.Get(name); !was {
 		return false
 	}
 	all := g.plane.GroupVersions()

@@ -106,7 +106,7 @@ func resume(current string, backups []backup) (place link, torn []byte, err erro
 		paths = append(paths, b.name)
 	}
 	for i, path := range paths {
-		content, err := last(path)
+		content, err := last(path, tail)
 		if err != nil {
 			return link{}, nil, err
 		}
@@ -143,8 +143,8 @@ func lastEvent(content []byte) (place link, rest []byte, found bool) {
 	return link{}, content, false
 }
 
-// last is the end of a file.
-func last(path string) ([]byte, error) {
+// last is the end of a file, of so many bytes at most.
+func last(path string, most int64) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
@@ -154,7 +154,7 @@ func last(path string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}
-	content := make([]byte, min(info.Size(), tail))
+	content := make([]byte, min(info.Size(), most))
 	if _, err := f.ReadAt(content, info.Size()-int64(len(content))); err != nil && err != io.EOF {
 		return nil, fmt.Errorf("audit log: %w", err)
 	}

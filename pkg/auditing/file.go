@@ -29,8 +29,9 @@ type file struct {
 	opened  bool
 	out     *os.File // nil: it could not be opened again
 	size    int64
-	place   link     // of the last line, in a chain
-	backups []backup // newest first, as of the last rotation
+	place   link      // of the last line, in a chain
+	backups []backup  // newest first, as of the last rotation
+	retry   time.Time // of a rename that failed
 }
 
 // backup is a renamed file. Its newest event is of the time in its name.
@@ -44,6 +45,9 @@ const (
 	folderMode = 0o700
 	// stamp formats the time a file was renamed, in UTC. Names sort by time.
 	stamp = "2006-01-02T15-04-05.000"
+	// renamePause is the time after a rename that failed before the next one: each begins
+	// the file again.
+	renamePause = time.Second
 )
 
 // open creates the file, or appends to the existing one.
@@ -87,7 +91,11 @@ func (f *file) begin() error {
 // mend ends a last line that has no end, and finds the place of the chain. What was
 // not written to its end is followed by a line that says so.
 func (f *file) mend() error {
-	content, err := last(f.path)
+	most := int64(1)
+	if f.chained {
+		most = tail
+	}
+	content, err := last(f.path, most)
 	if err != nil && f.chained {
 		return err
 	}
@@ -145,8 +153,8 @@ func (f *file) Write(p []byte) (int, error) {
 		}
 	}
 	var late error
-	if f.maxSize > 0 && f.size > 0 && f.size+int64(len(p)) > f.maxSize {
-		late = f.rotate()
+	if now := time.Now(); f.maxSize > 0 && f.size > 0 && f.size+int64(len(p)) > f.maxSize && !now.Before(f.retry) {
+		late = f.rotate(now)
 	}
 	if f.out == nil {
 		return 0, late
@@ -180,12 +188,16 @@ func (f *file) room(keep time.Duration, now time.Time) int64 {
 }
 
 // rotate renames the file and opens another. When the rename fails, the old file
-// is opened again; when that fails too, the next write tries again.
-func (f *file) rotate() error {
+// is opened again, and grows until a later write renames it; when that fails too, the
+// next write tries again.
+func (f *file) rotate(now time.Time) error {
 	closed := f.out.Close()
 	f.out = nil
-	renamed := os.Rename(f.path, f.renamed(time.Now()))
-	return errors.Join(closed, renamed, f.begin(), f.prune(time.Now()))
+	renamed := os.Rename(f.path, f.renamed(now))
+	if renamed != nil {
+		f.retry = now.Add(renamePause)
+	}
+	return errors.Join(closed, renamed, f.begin(), f.prune(now))
 }
 
 // renamed is the new name of the file. Its time moves on while a file of that name

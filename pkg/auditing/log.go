@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	auditinternal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 	"k8s.io/apiserver/plugin/pkg/audit/log"
@@ -89,8 +90,9 @@ func (l Log) Install(p *controlplane.Plan) error {
 			return err
 		}
 		// A file gains nothing from batches: the buffer only keeps requests from waiting.
-		b := mode.wrap(newBook(l, format), bound(l.MaxEvent), buffered.BatchConfig{BufferSize: bufferSize, MaxBatchSize: 1})
-		p.Audit(name, b, rules)
+		b := newBook(l, format)
+		unplaced := func(e *auditinternal.Event, why reason) { b.skip(e, weigh(e)+frame, why) }
+		p.Audit(name, mode.wrap(b, bound(l.MaxEvent), buffered.BatchConfig{MaxBatchSize: 1}, unplaced), rules)
 		return nil
 	})
 	return errors.Join(mode.check(), l.check(format))

@@ -13,8 +13,10 @@ import (
 type Mode string
 
 const (
-	// Batch delivers events later, several at once. Events are lost, and counted
-	// in a metric, while the buffer of 10,000 is full.
+	// Batch delivers events later, several at once. A buffer holds 10,000: one user, or the
+	// service accounts of one namespace, may have as many places as are free, half of them
+	// alone, and who did not log in a tenth together. Events beyond that are lost, and
+	// counted in a metric.
 	Batch Mode = "batch"
 	// Blocking delivers before a request is answered. A request whose event
 	// cannot be delivered is answered all the same.
@@ -39,11 +41,15 @@ func (m Mode) check() error {
 	return fmt.Errorf("mode %q: want %s, %s or %s", m, Batch, Blocking, BlockingStrict)
 }
 
-// wrap delivers to a back end in this mode.
-func (m Mode) wrap(b audit.Backend, most bound, config buffered.BatchConfig) audit.Backend {
+// wrap delivers to a back end in this mode. Skip counts what gets no place in the buffer.
+func (m Mode) wrap(
+	b audit.Backend, most bound, config buffered.BatchConfig, skip func(*auditinternal.Event, reason),
+) audit.Backend {
 	switch m {
 	case Batch:
-		return cutting{buffered.NewBackend(b, config), most}
+		s := newShares(bufferSize, skip)
+		config.BufferSize = bufferSize
+		return cutting{entrance{buffered.NewBackend(exit{b, s}, config), s}, most}
 	case Blocking:
 		return lenient{b}
 	default:

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/plugin/pkg/audit/buffered"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
 // Webhook sends audit events to another server, as an audit.k8s.io/v1 EventList
@@ -113,9 +114,10 @@ type sender struct {
 // deliver makes the back end. The rate is that of kube-apiserver: it bounds the
 // requests to the other server.
 func (s *sender) deliver(mode Mode, most bound, config buffered.BatchConfig) {
-	config.BufferSize, config.AsyncDelegate = bufferSize, true
+	config.AsyncDelegate = true
 	config.ThrottleEnable, config.ThrottleQPS, config.ThrottleBurst = true, 10, 15
-	s.Backend = mode.wrap(cutting{&sink{s.client, s.ended}, most}, most, config)
+	s.Backend = mode.wrap(cutting{&sink{s.client, s.ended}, most}, most, config,
+		func(_ *auditinternal.Event, why reason) { metrics.Unwritten(string(why)) })
 }
 
 // Shutdown implements audit.Backend.

@@ -3,7 +3,9 @@ package authn
 import (
 	"context"
 	"crypto/x509"
+	"maps"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -21,8 +23,11 @@ import (
 type authority struct {
 	what, file string
 	now        atomic.Pointer[dynamiccertificates.CAContentProvider]
-	lists      atomic.Pointer[[]*x509.RevocationList]
+	revoked    atomic.Pointer[pki.Revocations]
 	notifier
+
+	changes sync.Mutex
+	lists   []*x509.RevocationList
 }
 
 // remembered remembers what an authenticator says of the certificates of the
@@ -33,12 +38,8 @@ func (a *authority) remembered(asked func(pki.Revocations) authenticator.Request
 		// Contents were checked when they came into effect. Without any there are no certificates.
 		certs := a.certificates()
 		var revoked pki.Revocations
-		if lists := a.lists.Load(); lists != nil {
-			var err error
-			if revoked, err = pki.RevokedBy(*lists, certs); err != nil {
-				klog.Background().Error(err, "A list of revoked certificates is not of the authority of its name any more, and is left out: "+
-					"write a new one", "authorities", a.what)
-			}
+		if now := a.revoked.Load(); now != nil {
+			revoked = *now
 		}
 		known.Store(remember(asked(revoked), certs))
 	}
@@ -95,19 +96,39 @@ func (a *authority) certificates() []*x509.Certificate {
 }
 
 // revoke puts revocation lists into effect.
-func (a *authority) revoke(_ context.Context, lists []*x509.RevocationList) error {
+func (a *authority) revoke(ctx context.Context, lists []*x509.RevocationList) error {
+	a.changes.Lock()
+	defer a.changes.Unlock()
 	if _, err := pki.RevokedBy(lists, a.certificates()); err != nil {
 		return err
 	}
-	a.lists.Store(&lists)
-	a.notify()
+	a.lists = lists
+	a.changed(ctx)
 	return nil
 }
 
-func (a *authority) use(_ context.Context, next dynamiccertificates.CAContentProvider) error {
+func (a *authority) use(ctx context.Context, next dynamiccertificates.CAContentProvider) error {
+	a.changes.Lock()
+	defer a.changes.Unlock()
 	a.now.Store(&next)
-	a.notify()
+	a.changed(ctx)
 	return nil
+}
+
+// changed puts what the lists revoke of the authorities into effect. A list that does not fit
+// an authority any more, such as one that has the same name and another key, revokes
+// nothing, and takes nothing from the others.
+func (a *authority) changed(ctx context.Context) {
+	certs, all := a.certificates(), pki.Revocations{}
+	for _, list := range a.lists {
+		revoked, err := pki.RevokedBy([]*x509.RevocationList{list}, certs)
+		if err != nil {
+			klog.FromContext(ctx).Error(err, "A revocation list has no effect: its authority did not sign it", "authorities", a.Name())
+		}
+		maps.Copy(all, revoked)
+	}
+	a.revoked.Store(&all)
+	a.notify()
 }
 
 // Name implements dynamiccertificates.CAContentProvider.

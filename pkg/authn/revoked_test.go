@@ -105,6 +105,47 @@ func TestClientCARevoked(t *testing.T) {
 	}
 }
 
+// TestClientCARekeyed: a list that does not fit an authority which has another key now takes
+// nothing from the lists of other authorities.
+func TestClientCARekeyed(t *testing.T) {
+	t.Parallel()
+	one, two := newCA(t), newCA(t)
+	again := one.rekeyed(t)
+	ann := call{cert: one.sign(t, soon(), "ann")}
+	bob, joe := call{cert: two.sign(t, soon(), "bob")}, call{cert: two.sign(t, soon(), "joe")}
+	dir := t.TempDir()
+	authorities, lists := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "revoked.crl")
+	replace(t, authorities, append(one.pem(), two.pem()...), 0o644)
+	replace(t, lists, append(one.revoke(t, ann.cert), two.revoke(t, bob.cert)...), 0o600)
+	url := serve(t, authn.ClientCA{File: authorities, RevokedFile: lists})
+	eventually(t, "joe is not revoked", url, joe, named("joe"))
+	eventually(t, "bob is revoked", url, bob, refused)
+	replace(t, authorities, append(again.pem(), two.pem()...), 0o644)
+	eventually(t, "the authority has another key", url, call{cert: again.sign(t, soon(), "eve")}, named("eve"))
+	if got := bob.do(t, url); !refused(got) {
+		t.Errorf("bob is good again: %d", got.status)
+	}
+	if got := ann.do(t, url); !refused(got) {
+		t.Errorf("ann is good again: %d", got.status)
+	}
+}
+
+// rekeyed is an authority of the same name, and identifier of its key, with another key.
+func (c *ca) rekeyed(t *testing.T) *ca {
+	t.Helper()
+	next := newCA(t)
+	template := *c.cert
+	template.PublicKey = next.key.Public()
+	der, err := x509.CreateCertificate(rand.Reader, &template, &template, next.key.Public(), next.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next.cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
 // revoke is a list with a certificate, in PEM.
 func (c *ca) revoke(t *testing.T, cert *tls.Certificate) []byte {
 	t.Helper()

@@ -3,10 +3,12 @@ package fairness
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -43,7 +45,9 @@ func (j *judge) refuses(ctx context.Context, l Limits, e *exceeded) bool {
 		return true
 	}
 	if j.tell(report{e.who, e.limit}, time.Now()) {
-		klog.FromContext(ctx).Info("A request is over a limit, and would be refused", "limit", e.limit, "caller", e.who, "cause", e.Error())
+		// logr knows no warnings, and information of libraries is left out by default.
+		slog.New(logr.ToSlogHandler(klog.FromContext(ctx))).WarnContext(ctx, "A request is over a limit, and would be refused",
+			"limit", e.limit, "caller", e.who, "cause", e.Error())
 	}
 	return false
 }

@@ -2,12 +2,15 @@ package fairness_test
 
 import (
 	"context"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
@@ -37,14 +40,24 @@ type server struct {
 // and with X-Group when they are in a group; everybody may do everything.
 func serve(t *testing.T, parts ...controlplane.Part) *server {
 	t.Helper()
-	s, err := builder(parts...).Build()
+	return serveLogging(t, slog.Default(), parts...)
+}
+
+// serveLogging is serve with a logger, which requests have as with a listener of the server.
+func serveLogging(t *testing.T, logger *slog.Logger, parts ...controlplane.Part) *server {
+	t.Helper()
+	s, err := builder(parts...).Log(logger).Build()
 	if err != nil {
 		t.Fatalf("build: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	front := httptest.NewServer(s.Handler())
+	front := httptest.NewUnstartedServer(s.Handler())
+	front.Config.BaseContext = func(net.Listener) context.Context {
+		return logr.NewContextWithSlogLogger(context.Background(), controlplane.LibraryLog(logger))
+	}
+	front.Start()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {

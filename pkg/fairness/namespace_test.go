@@ -2,8 +2,10 @@ package fairness_test
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -183,10 +185,13 @@ func TestStoredBytesOfManyWriters(t *testing.T) {
 	}
 }
 
-// TestWarn: who is over a limit is counted, and not refused.
+// TestWarn: who is over a limit is counted and logged, and not refused.
 func TestWarn(t *testing.T) {
 	t.Parallel()
-	s := serve(t, fairness.Limits{
+	var log lines
+	// As the binary logs by default.
+	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s := serveLogging(t, logger, fairness.Limits{
 		Mode: fairness.Warn, RequestsPerSecond: 0.001, Burst: 1, WatchesPerUser: 1, RequestsAtOncePerUser: 1, ObjectBytes: 10, ObjectsPerResource: 1,
 		StoredBytesPerNamespace: 10, WriteBytesPerSecond: 10, NamespaceFactor: 1,
 	})
@@ -205,7 +210,29 @@ func TestWarn(t *testing.T) {
 		if n <= before[limit] {
 			t.Errorf("nobody was over %s, by the metric", limit)
 		}
+		if !strings.Contains(log.String(), "level=WARN msg=\"A request is over a limit, and would be refused\"") ||
+			!strings.Contains(log.String(), " limit="+limit+" caller=") {
+			t.Errorf("the log says nothing of %s: %s", limit, log.String())
+		}
 	}
+}
+
+// lines is a log that may be read while it is written.
+type lines struct {
+	mu sync.Mutex
+	strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.Builder.String()
 }
 
 // exceeded is how many requests were over which limits, by the metric.

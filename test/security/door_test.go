@@ -328,7 +328,7 @@ func (w *world) allocated(t *testing.T, selector string) uint64 {
 // longLines sends what upstream logs: a query that is malformed, and one at which the
 // server panics.
 func longLines(t *testing.T, w *world) {
-	const size, most = 15_000, 2 << 10 // of the query: in several values, each of 512 bytes
+	const size, most = 15_000, 512
 	logs.longest()
 	bad := strings.Repeat("!", size)
 	w.send(t, request{as: "chief", method: "GET", path: tenant + "/configmaps?labelSelector=" + bad})

@@ -194,6 +194,7 @@ type Limits struct {
 	CertificateKeyBits          int               `json:"certificateKeyBits"`
 	HeaderTime                  metav1.Duration   `json:"headerTime"`
 	BodyTime                    metav1.Duration   `json:"bodyTime"`
+	Bodies                      BodyLimits        `json:"bodies"`
 	Addresses                   AddressLimits     `json:"addresses"`
 	AnswerMemory                resource.Quantity `json:"answerMemory"`
 	AnswerMemoryPerUser         resource.Quantity `json:"answerMemoryPerUser"`
@@ -208,6 +209,15 @@ type DefinitionLimits struct {
 	Schemas    int `json:"schemas"`
 	Rules      int `json:"rules"`
 	AllSchemas int `json:"allSchemas"`
+}
+
+// BodyLimits bound what the body of a request holds.
+type BodyLimits struct {
+	Depth      int `json:"depth"`
+	Values     int `json:"values"`
+	Members    int `json:"members"`
+	Metadata   int `json:"metadata"`
+	Operations int `json:"operations"`
 }
 
 // AddressLimits bound what the clients of one address take before they are known.

@@ -35,7 +35,17 @@ func (b *build) bounds() controlplane.Limits {
 		HistoryBytes:     orUnlimited(int(l.HistorySize.Value())),
 		CertificateChain: orUnlimited(l.CertificateChain), CertificateKeyBits: orUnlimited(l.CertificateKeyBits),
 		HeaderTime: orUnlimited(l.HeaderTime.Duration), BodyTime: orUnlimited(l.BodyTime.Duration),
+		Bodies:    b.bodies(),
 		Addresses: b.addresses(),
+	}
+}
+
+// bodies are the limits of what a body holds.
+func (b *build) bodies() controlplane.BodyLimits {
+	l := b.Limits.Bodies
+	return controlplane.BodyLimits{
+		Depth: orUnlimited(l.Depth), Values: orUnlimited(l.Values), Members: orUnlimited(l.Members),
+		Metadata: orUnlimited(l.Metadata), Operations: orUnlimited(l.Operations),
 	}
 }
 

@@ -193,6 +193,22 @@ func TestChange(t *testing.T) {
 	}
 }
 
+// TestBodies: the fields have the defaults of the library, and 0 is no limit.
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	c := defaults(t)
+	want := controlplane.BodyLimits{Depth: 128, Values: 50_000, Members: 10_000, Metadata: 1000, Operations: 2000}
+	if got := newBuild(NewLive(c, false), field).bounds().Bodies; got != want {
+		t.Errorf("by default: %+v, want %+v", got, want)
+	}
+	c.Limits.Bodies = config.BodyLimits{Values: 7}
+	const none = controlplane.Unlimited
+	want = controlplane.BodyLimits{Depth: none, Values: 7, Members: none, Metadata: none, Operations: none}
+	if got := newBuild(NewLive(c, false), field).bounds().Bodies; got != want {
+		t.Errorf("with 0: %+v, want %+v", got, want)
+	}
+}
+
 func loginOf(user, address string) authn.Login {
 	return authn.Login{User: user, Groups: []string{"system:authenticated"}, Server: "https://" + address}
 }
