@@ -125,8 +125,8 @@ func revokeCommand() *cobra.Command {
 		Short: "Take back the certificate of a user",
 		Long: `Take back a client certificate that the server's own authority signed: by its serial
 number, as "sailplane pki" shows it, or by a kubeconfig or a certificate file. A running
-server refuses it within seconds, also on open connections; watches end by themselves,
-within the hour. The list is revoked.crl in folder pki of the data directory.
+server refuses it within seconds, also on open connections, and ends watches within a
+minute. The list is revoked.crl in folder pki of the data directory.
 
   sailplane pki revoke ann.kubeconfig`,
 		Args: cobra.ExactArgs(1),

@@ -34,8 +34,8 @@ const parts = 60
 // they are each minute, when their credentials are looked at again, too.
 func (p *Plan) RulesChanged() { p.rules.Announce() }
 
-// openRequests are the requests of a plane that last: watches, followed logs, proxied
-// streams. What allowed one may be taken back while it runs.
+// openRequests are the requests of a plane that last: watches. What allowed one may be
+// taken back while it runs.
 type openRequests struct {
 	rules *signal.Change
 	added chan struct{} // wakes who looks at them; has room for one

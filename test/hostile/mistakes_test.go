@@ -100,6 +100,7 @@ func mistakeRows() map[string]row {
 		"apply: to secrets without keys":            bad(serviceAccounts.patch(applyPatch, "&fieldManager=x&force=true", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"keyless","labels":{"a":"b"}}}`), "secrets"),
 		"get scale: no replicas":                    {request: request{method: "GET", path: scaleds.one() + "/scale"}, code: 404, status: metav1.StatusReasonNotFound, message: ".spec.replicas"},
 		"create as a list":                          forms("POST", configMaps.collection, configMaps.object("fresh", "", "")),
+		"create as a list, spaced":                  {request: request{method: "POST", path: configMaps.collection + dry, accept: strings.Replace(list, ";as=", "; as = ", 1), body: configMaps.object("fresh", "", "")}, code: 406, status: metav1.StatusReasonNotAcceptable},
 		"update as a list":                          forms("PUT", configMaps.one(), configMaps.object("kept", "", "")),
 		"patch as a list":                           forms("PATCH", configMaps.one(), `{}`),
 		"delete as a list":                          forms("DELETE", configMaps.one(), ""),

@@ -80,6 +80,8 @@ func clientCertificateAttempts() map[string]attempt {
 		"certificate for a server": {reason: "a signer for clients signs no servers", try: func(t *testing.T, w *world) {
 			body := strings.Replace(asking(t, "shop-server", shopSigner, ""), `"client auth"`, `"server auth"`, 1)
 			w.refusesToSign(t, "shop-server", body, "does not sign the usage")
+			body = strings.Replace(asking(t, "shop-all", shopSigner, ""), `"client auth"`, `"digital signature"`, 1)
+			w.refusesToSign(t, "shop-all", body, "what it is for")
 		}},
 		"old kubeconfig of the administrator": {reason: "a lost copy ends soon", try: func(t *testing.T, w *world) {
 			block, _ := pem.Decode(w.admin.CertData)

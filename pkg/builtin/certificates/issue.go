@@ -173,6 +173,14 @@ func (s Signer) checkAllowed(r *csr, parsed *x509.CertificateRequest) error {
 			return fmt.Errorf("the signer %s does not sign the usage %q: "+remedy, s.Name, name, "Usages")
 		}
 	}
+	// Programs accept a certificate without any extended usage for all of them
+	// (RFC 5280, section 4.2.1.12).
+	extended := func(u certificatesv1.KeyUsage) bool { return len(known[u].extended) > 0 }
+	said := func(u certificatesv1.KeyUsage) bool { _, ok := known[u]; return !ok || extended(u) } // what is unknown is refused later
+	if slices.ContainsFunc(s.Usages, extended) && !slices.ContainsFunc(r.Spec.Usages, said) {
+		return fmt.Errorf("the signer %s signs nothing that says not what it is for: ask for one of its extended usages, "+
+			"such as %q", s.Name, s.Usages[slices.IndexFunc(s.Usages, extended)])
+	}
 	return nil
 }
 
@@ -192,11 +200,11 @@ func (s Signer) checkRequest(r *csr, parsed *x509.CertificateRequest) error {
 			}
 		}
 	}
+	if client && !slices.Contains(r.Spec.Usages, certificatesv1.UsageClientAuth) {
+		return fmt.Errorf("missing required usage for client certificate: %s", certificatesv1.UsageClientAuth)
+	}
 	if err := s.checkAllowed(r, parsed); err != nil || !client {
 		return err
-	}
-	if !slices.Contains(r.Spec.Usages, certificatesv1.UsageClientAuth) {
-		return fmt.Errorf("missing required usage for client certificate: %s", certificatesv1.UsageClientAuth)
 	}
 	if slices.Contains(parsed.Subject.Organization, user.SystemPrivilegedGroup) {
 		return errors.New("a client certificate must not name the group " + user.SystemPrivilegedGroup)

@@ -184,6 +184,11 @@ func TestIssueRefused(t *testing.T) {
 			[]certificatesv1.KeyUsage{"client auth"},
 			`the signer example.com/any does not sign the organization "system:nodes": ask for another, or have it added to field Organizations of the signer`,
 		},
+		"no usage": {
+			"without an extended usage it would be good for all", "example.com/any", nil,
+			[]certificatesv1.KeyUsage{"digital signature"},
+			`the signer example.com/any signs nothing that says not what it is for: ask for one of its extended usages, such as "client auth"`,
+		},
 		"usage": {
 			"a client is no server", "example.com/any", nil,
 			[]certificatesv1.KeyUsage{"client auth", "server auth"},

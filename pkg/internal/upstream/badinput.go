@@ -139,13 +139,17 @@ func badRequest(info *request.RequestInfo, r *http.Request) error {
 
 // listOfOne takes the list of metadata from the forms that a client accepts of what is no list.
 func listOfOne(info *request.RequestInfo, r *http.Request) error {
-	const list = "as=PartialObjectMetadataList"
+	const list = "PartialObjectMetadataList"
 	if info.Verb == "list" || info.Verb == "deletecollection" || !strings.Contains(r.Header.Get("Accept"), list) {
 		return nil
 	}
+	isList := func(parameter string) bool { // there may be spaces
+		key, value, _ := strings.Cut(parameter, "=")
+		return strings.TrimSpace(key) == "as" && strings.TrimSpace(value) == list
+	}
 	var others []string
 	for form := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
-		if !strings.Contains(form, list) {
+		if !slices.ContainsFunc(strings.Split(form, ";"), isList) {
 			others = append(others, form)
 		}
 	}
