@@ -144,6 +144,7 @@ func TestBounds(t *testing.T) {
 		"protobuf that ends early":   {"what is not understood is refused", pb, envelope("v1", "Recursive", "\x0a\x05a"), "not protobuf"},
 		"number with too many bits":  {"decoders drop them", pb, envelope("v1", "Recursive", tagged("\x8a\x80\x80\x80\x80\x80\x80\x80\x80\x02", 6)), "nests deeper"},
 		"number above 32 bits":       {"decoders drop them", pb, envelope("v1", "Recursive", tagged("\x8a\x80\x80\x80\x80\x01", 6)), "nests deeper"},
+		"no protobuf":                {"deletions have no options", pb, "", ""},
 		"groups of protobuf":         {"nothing sends them", pb, envelope("v1", "Recursive", "\x0b\x0c"), "not protobuf"},
 		"CBOR":                       {"at the bound", cb, "\x8a" + strings.Repeat("\x61a", 10), ""},
 		"CBOR with more items":       {"one more", cb, "\x8b" + strings.Repeat("\x00", 11), "more items"},

@@ -144,6 +144,9 @@ func errNoProtobuf() error { return malformed("the body is not protobuf as the A
 // checkProtobuf counts what is in an object in protobuf. Kinds of other servers are
 // not looked at.
 func (s *Shapes) checkProtobuf(body []byte, l Limits, typeOf TypeOf) error {
+	if len(body) == 0 {
+		return nil // a deletion without options
+	}
 	rest, found := bytes.CutPrefix(body, []byte(prefix))
 	if !found {
 		return errNoProtobuf()
