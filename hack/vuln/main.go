@@ -3,7 +3,7 @@
 //	vuln -with golang.org/x/vuln/cmd/govulncheck@v1.9.0 . test
 //
 // Arguments are the directories of the modules. The database is that of GOVULNDB, or
-// Go's own. Where it cannot be reached nothing is checked: the command says so and
+// Go's own. Where Go's own cannot be reached nothing is checked: the command says so and
 // why, and succeeds. Otherwise it fails when the code calls what is vulnerable.
 package main
 
@@ -45,12 +45,16 @@ func run(ctx context.Context, with string, modules []string) error {
 		return errors.New("usage: vuln -with golang.org/x/vuln/cmd/govulncheck@VERSION DIRECTORY-OF-A-MODULE")
 	}
 	from := os.Getenv("GOVULNDB")
-	if from == "" {
+	named := from != ""
+	if !named {
 		from = database
 	}
 	if err := reachable(ctx, from); err != nil {
 		if ctx.Err() != nil {
 			return ctx.Err()
+		}
+		if named {
+			return fmt.Errorf("GOVULNDB names %s, which cannot be reached: %w", from, err)
 		}
 		fmt.Printf("skipped, nothing was checked: the database of vulnerabilities cannot be reached: %v\n", err)
 		return nil

@@ -52,3 +52,12 @@ func TestUsage(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedDatabase: a database that was named has to be there; Go's own may be out of reach.
+func TestNamedDatabase(t *testing.T) {
+	t.Setenv("GOVULNDB", "file:///there/is/none")
+	err := run(t.Context(), "golang.org/x/vuln/cmd/govulncheck@v1.0.0", []string{"."})
+	if err == nil || !strings.Contains(err.Error(), "GOVULNDB") {
+		t.Errorf("got %v, want an error that names GOVULNDB", err)
+	}
+}
