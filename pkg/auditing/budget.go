@@ -8,11 +8,11 @@ import (
 
 	"golang.org/x/time/rate"
 	auditinternal "k8s.io/apiserver/pkg/apis/audit"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/utils/lru"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/callers"
 )
 
 const (
@@ -103,8 +103,8 @@ func (b *budget) admits(e *auditinternal.Event, n int, now time.Time) reason {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	u := &usage{at: now}
-	if known, ok := b.callers.Get(callerOf(e)); ok {
+	u, who := &usage{at: now}, callerOf(e)
+	if known, ok := b.callers.Get(who); ok {
 		u, _ = known.(*usage)
 	}
 	u.bytes *= math.Exp(-max(0, now.Sub(u.at).Seconds()) / b.keep.Seconds())
@@ -113,7 +113,7 @@ func (b *budget) admits(e *auditinternal.Event, n int, now time.Time) reason {
 		return caller
 	}
 	u.bytes += float64(n)
-	b.callers.Add(callerOf(e), u)
+	b.callers.Add(who, u)
 	return admitted
 }
 
@@ -129,11 +129,7 @@ func isStranger(e *auditinternal.Event) bool {
 	return false
 }
 
-// callerOf is whose budget an event is of: that of a user, and one for all service
-// accounts of a namespace, since who may make one may make many.
+// callerOf is whose budget an event is of, without the event.
 func callerOf(e *auditinternal.Event) string {
-	if namespace, _, err := serviceaccount.SplitUsername(e.User.Username); err == nil {
-		return serviceaccount.MakeNamespaceGroupName(namespace)
-	}
-	return strings.Clone(short(e.User.Username, 256))
+	return strings.Clone(short(callers.Of(e.User.Username), 256))
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -226,8 +227,8 @@ type answer struct {
 	store.Answer
 	holding
 	pace pace
-	ctx  context.Context //nolint:containedctx // that of the request, for what waits in Write
-	turn *turns.Turn     // taken when the answer is a large one
+	ctx  context.Context            //nolint:containedctx // that of the request, for what waits in Write
+	turn atomic.Pointer[turns.Turn] // taken when the answer is a large one
 }
 
 // withAnswers bounds the memory of lists, and cuts off clients that do not take them.
@@ -250,9 +251,11 @@ func (c *chain) withAnswers(h http.Handler) http.Handler {
 				return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the list would take some %d bytes of memory in this form, "+
 					"and may take %d: ask for a part of it (limit=), or for JSON that is not indented", bytes, most))
 			}
+			turn := turns.From(ctx)
+			a.turn.Store(turn)
 			err := a.hold(ctx, bytes)
-			if a.turn = turns.From(ctx); err == nil {
-				a.turn.Take(ctx)
+			if err == nil {
+				turn.Take(ctx)
 			}
 			return err
 		}
@@ -273,7 +276,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	if !a.holds() {
 		return a.ResponseWriter.Write(p)
 	}
-	resume := a.turn.Rest()
+	resume := a.turn.Load().Rest()
 	n, err := a.pace.write(a.ResponseWriter, p)
 	resume(a.ctx)
 	return n, err

@@ -132,7 +132,8 @@ func TestWeights(t *testing.T) {
 	t.Parallel()
 	w := &weights{}
 	large, other := httptest.NewRequest("GET", "/large", nil), httptest.NewRequest("GET", "/other", nil)
-	a := &store.Answer{Form: store.Indented, Content: 2_500_000}
+	a := &store.Answer{Form: store.Indented}
+	a.Content.Store(2_500_000)
 	w.note(large, a)
 	if got := w.known("/large"); got != 2_500_000 {
 		t.Errorf("as YAML: %d bytes", got)

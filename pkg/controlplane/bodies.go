@@ -5,10 +5,10 @@ import (
 	"reflect"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/callers"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
@@ -42,17 +42,13 @@ func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 }
 
 // caller is who shares with others what the planes of a server have together: a user of
-// a plane, or all service accounts of one of its namespaces, since who may make one may
-// make many. Nobody is known by an empty name.
+// a plane, or all service accounts of one of its namespaces. Nobody is known by an empty name.
 func (c *chain) caller(r *http.Request) string {
 	name := ""
 	if user, ok := request.UserFrom(r.Context()); ok {
 		name = user.GetName()
 	}
-	if namespace, _, err := serviceaccount.SplitUsername(name); err == nil {
-		name = serviceaccount.MakeNamespaceGroupName(namespace)
-	}
-	return c.plane + "/" + name // no plane has a slash in its name
+	return c.plane + "/" + callers.Of(name) // no plane has a slash in its name
 }
 
 // typeOf finds the Go type of a kind that a link of the plane serves.

@@ -32,7 +32,7 @@ const (
 
 // note remembers how large a list was.
 func (w *weights) note(r *http.Request, a *store.Answer) {
-	bytes := a.Content
+	bytes := a.Content.Load()
 	if a.Form == store.Streamed {
 		bytes = min(bytes, streamedBytes)
 	}

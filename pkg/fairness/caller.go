@@ -4,12 +4,11 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 
-	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/callers"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 )
 
@@ -35,10 +34,7 @@ func identify(next http.Handler) http.Handler {
 		ctx := req.Context()
 		u, ok := request.UserFrom(ctx)
 		if ok && !loopback.From(ctx) && !slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
-			c := &caller{name: u.GetName()}
-			if account, ok := strings.CutPrefix(c.name, serviceaccount.ServiceAccountUsernamePrefix); ok {
-				c.namespace, _, _ = strings.Cut(account, serviceaccount.ServiceAccountUsernameSeparator)
-			}
+			c := &caller{name: u.GetName(), namespace: callers.Namespace(u.GetName())}
 			req = req.WithContext(context.WithValue(ctx, callerKey{}, c))
 		}
 		next.ServeHTTP(w, req)

@@ -15,7 +15,7 @@ var mayImport = map[string][]string{
 	"pkg/openapi": {},
 	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/controlplane": {
-		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/loopback", "pkg/internal/metrics",
+		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/loopback", "pkg/internal/metrics",
 		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream",
 	},
 	"pkg/apis":                   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
@@ -46,9 +46,9 @@ var mayImport = map[string][]string{
 	"pkg/authn":          {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki", "pkg/internal/check"},
 	"pkg/authz":          {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac", "pkg/internal/signal"},
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
-	"pkg/auditing":       {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/metrics"},
+	"pkg/auditing":       {"pkg/controlplane", "pkg/internal/callers", "pkg/internal/follow", "pkg/internal/metrics"},
 	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
-	"pkg/fairness":       {"pkg/controlplane", "pkg/feed", "pkg/internal/loopback", "pkg/internal/metrics", "pkg/internal/signal"},
+	"pkg/fairness":       {"pkg/controlplane", "pkg/feed", "pkg/internal/callers", "pkg/internal/loopback", "pkg/internal/metrics", "pkg/internal/signal"},
 	"pkg/insight":        {"pkg/controlplane", "pkg/feed", "pkg/internal/signal"},
 	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/feed", "pkg/internal/retry"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
@@ -80,6 +80,7 @@ var mayImport = map[string][]string{
 
 	// Inside.
 	"pkg/internal/addresses":         {"pkg/internal/turns"},
+	"pkg/internal/callers":           {},
 	"pkg/internal/catalog":           {},
 	"pkg/internal/check":             {},
 	"pkg/internal/terminator":        {"pkg/internal/catalog", "pkg/feed", "pkg/internal/retry", "pkg/internal/signal"},

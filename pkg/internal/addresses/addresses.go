@@ -5,7 +5,9 @@
 package addresses
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"math"
 	"net"
 	"net/netip"
@@ -247,12 +249,12 @@ type conn struct {
 	net.Conn
 	leave   func()
 	turn    *turns.Turn
-	greeted atomic.Bool
+	greeted atomic.Bool // the server sent its part of the handshake
 }
 
-// Read implements net.Conn. What a server makes of the first message of a handshake, it
-// computes in its turn: keys and a signature, the most that a stranger has it compute.
-// https://datatracker.ietf.org/doc/html/rfc8446#section-2
+// Read implements net.Conn. What a server makes of the client's first messages in a
+// handshake, it computes in its turn: keys and a signature, the most that a stranger has
+// it compute. https://datatracker.ietf.org/doc/html/rfc8446#section-2
 func (c *conn) Read(p []byte) (int, error) {
 	if c.greeted.Load() {
 		return c.Conn.Read(p)
@@ -260,17 +262,42 @@ func (c *conn) Read(p []byte) (int, error) {
 	c.turn.Rest()
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.turn.Take(context.Background()) // turns are short
+		c.turn.Take(context.Background()) // Close ends the wait
 	}
 	return n, err
 }
 
-// Write implements net.Conn. The first message of the server ends its turn.
+// Write implements net.Conn. The first message of the server ends its turn, unless it asks
+// for another first message: that one is what costs.
 func (c *conn) Write(p []byte) (int, error) {
-	if !c.greeted.Swap(true) {
-		c.turn.End()
+	if !c.greeted.Load() {
+		if asksAgain(p) {
+			c.turn.Rest()
+		} else {
+			c.greeted.Store(true)
+			c.turn.End()
+		}
 	}
 	return c.Conn.Write(p)
+}
+
+// asksAgain tells whether the server asks for a second ClientHello: its record is a
+// HelloRetryRequest, which is a ServerHello with a certain random value, or the
+// ChangeCipherSpec that follows it and says nothing.
+// https://datatracker.ietf.org/doc/html/rfc8446#section-4.1.3
+func asksAgain(record []byte) bool {
+	const (
+		changeCipherSpec, handshake = 20, 22 // types of records
+		serverHello                 = 2      // type of the message
+		header                      = 5      // of the record
+		random                      = header + 6
+	)
+	if len(record) > 0 && record[0] == changeCipherSpec {
+		return true
+	}
+	again := sha256.Sum256([]byte("HelloRetryRequest"))
+	return len(record) >= random+len(again) && record[0] == handshake && record[header] == serverHello &&
+		bytes.Equal(record[random:random+len(again)], again[:])
 }
 
 // Close implements net.Conn.

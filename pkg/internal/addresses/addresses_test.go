@@ -1,7 +1,14 @@
 package addresses
 
 import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"math/big"
 	"net"
 	"net/netip"
 	"testing"
@@ -302,6 +309,128 @@ func TestHandshakeTurns(t *testing.T) {
 			t.Error("the turn of a closed connection did not end")
 		}
 	})
+}
+
+// TestSecondHello: a server that asks for another key computes what it makes of that one in
+// a second turn, and has none while it waits for it.
+func TestSecondHello(t *testing.T) {
+	t.Parallel()
+	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}, CurvePreferences: []tls.CurveID{tls.CurveP384}}
+	synctest.Test(t, func(t *testing.T) {
+		inner, line := pipes{make(chan net.Conn)}, turns.New(1)
+		listener := newFixture(limits()).Listen(inner, line)
+		near, far := net.Pipe()
+		go func() { inner.accepted <- far }()
+		accepted, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server := &gated{Conn: near, messages: make(chan []byte, 100), gate: make(chan bool)}, tls.Server(accepted, config)
+		go client.write()
+		ended := make(chan error, 1)
+		go func() { ended <- server.HandshakeContext(t.Context()) }()
+		go func() {
+			_ = tls.Client(client, &tls.Config{
+				InsecureSkipVerify: true, //nolint:gosec // it is about the messages
+				CurvePreferences:   []tls.CurveID{tls.X25519, tls.CurveP384},
+			}).HandshakeContext(t.Context())
+		}()
+		other, began := line.Of("other"), time.Now()
+		synctest.Wait()
+		other.Take(t.Context())
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("a server that asked for a second hello has the turn for %s", waited)
+		}
+		close(client.gate)
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Errorf("the second hello is read without a turn: %v", err)
+		default:
+		}
+		other.End()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		last := line.Of("last")
+		last.Take(t.Context())
+		last.End()
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the turn lasts longer than the handshake: %s", waited)
+		}
+		close(client.messages)
+		_ = errors.Join(near.Close(), accepted.Close())
+	})
+}
+
+// TestCloseEndsTheWait: closing a connection that waits for its turn blocks nobody.
+func TestCloseEndsTheWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		inner, line := pipes{make(chan net.Conn)}, turns.New(1)
+		other := line.Of("other")
+		other.Take(t.Context())
+		defer other.End()
+		listener := newFixture(limits()).Listen(inner, line)
+		near, far := net.Pipe()
+		go func() { inner.accepted <- far }()
+		c, err := listener.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, read := time.Now(), make(chan error, 1)
+		go func() { _, _ = near.Write([]byte("hello")) }()
+		go func() {
+			_, err := c.Read(make([]byte, 10))
+			read <- err
+		}()
+		synctest.Wait()
+		_ = c.Close()
+		<-read
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("closing takes %s", waited)
+		}
+	})
+}
+
+// gated is a client's connection that writes without waiting, and all but the first
+// message when the gate opens.
+type gated struct {
+	net.Conn
+	messages chan []byte
+	gate     chan bool
+}
+
+// Write implements net.Conn.
+func (g *gated) Write(p []byte) (int, error) {
+	g.messages <- bytes.Clone(p)
+	return len(p), nil
+}
+
+func (g *gated) write() {
+	first := true
+	for m := range g.messages {
+		if !first {
+			<-g.gate
+		}
+		first = false
+		_, _ = g.Conn.Write(m)
+	}
+}
+
+// certificate is one that signed itself.
+func certificate(t *testing.T) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 // pipes is a listener of pipes.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -172,17 +173,41 @@ func WithoutRedirects(way http.RoundTripper) http.RoundTripper { return strict{w
 
 type strict struct{ http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
+// RoundTrip implements http.RoundTripper. A large request whose webhook is called rests
+// until the answer is read: it waits for its turn when nobody measures the webhook's time.
 func (s strict) RoundTrip(r *http.Request) (*http.Response, error) {
-	resume := turns.From(r.Context()).Rest()
+	turn := turns.From(r.Context())
+	rested := turn.Rest()
+	// The call's deadline is the webhook's. Turns end with the request that has them.
+	resume := func() { rested(context.WithoutCancel(r.Context())) }
 	response, err := s.RoundTripper.RoundTrip(r)
-	resume(r.Context())
-	if err == nil && response.StatusCode >= 300 && response.StatusCode < 400 && response.Header.Get("Location") != "" {
+	if err != nil {
+		resume()
+		return response, err
+	}
+	if response.StatusCode >= 300 && response.StatusCode < 400 && response.Header.Get("Location") != "" {
 		_ = response.Body.Close()
+		resume()
 		return nil, fmt.Errorf("%s answers with a redirect (%d), which is not followed: name the URL that it leads to",
 			r.URL.Host, response.StatusCode)
 	}
-	return response, err
+	if turn != nil {
+		response.Body = &restful{response.Body, resume}
+	}
+	return response, nil
+}
+
+// restful is the body of an answer to a request that rests until it is closed.
+type restful struct {
+	io.ReadCloser
+	resume func()
+}
+
+// Close implements io.Closer.
+func (b *restful) Close() error {
+	err := b.ReadCloser.Close()
+	b.resume()
+	return err
 }
 
 // WrappedRoundTripper implements net.RoundTripperWrapper.

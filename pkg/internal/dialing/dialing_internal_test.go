@@ -1,6 +1,8 @@
 package dialing
 
 import (
+	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -8,8 +10,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 func TestDeniedAddresses(t *testing.T) {
@@ -123,3 +131,72 @@ func TestRedirects(t *testing.T) {
 		t.Error("a redirect was followed")
 	}
 }
+
+// TestTurnsAreNoWebhooksTime: a large request that waits for its turn behind others reads
+// the answer of a webhook that came in time, and goes on in its turn.
+func TestTurnsAreNoWebhooksTime(t *testing.T) {
+	t.Parallel()
+	const answer = `{"allowed":true}`
+	config := &rest.Config{Host: "http://webhook", Transport: answering(answer)}
+	config.ContentConfig = rest.ContentConfig{NegotiatedSerializer: scheme.Codecs, GroupVersion: &corev1.SchemeGroupVersion}
+	New(nil, nil, nil).Configure(config)
+	config.Dial, config.Proxy = nil, nil // there is a transport
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		line := turns.New(1)
+		turn, other := line.Of("one"), line.Of("two")
+		ctx := turn.With(t.Context())
+		turn.Take(ctx)
+		defer turn.End()
+		go func() { // the line is longer than the webhook's time
+			other.Take(t.Context())
+			time.Sleep(900 * time.Millisecond)
+			other.End()
+		}()
+		began := time.Now()
+		call, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+		defer cancel()
+		body, err := client.Post().Body([]byte("{}")).Do(call).Raw()
+		if err != nil || string(body) != answer {
+			t.Errorf("got %q, %v", body, err)
+		}
+		if waited := time.Since(began); waited != 900*time.Millisecond {
+			t.Errorf("the request goes on after %s: want that of its turn", waited)
+		}
+	})
+}
+
+// answering is a webhook that takes a while, and whose answer is read while its call lasts.
+type answering string
+
+// RoundTrip implements http.RoundTripper.
+func (a answering) RoundTrip(r *http.Request) (*http.Response, error) {
+	time.Sleep(100 * time.Millisecond)
+	return &http.Response{
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}},
+		Body: lasting{r.Context(), strings.NewReader(string(a))}, Request: r,
+	}, nil
+}
+
+// lasting is a body that can be read while a context lasts.
+type lasting struct {
+	ctx context.Context //nolint:containedctx // that of the call
+	*strings.Reader
+}
+
+// Read implements io.Reader.
+func (l lasting) Read(p []byte) (int, error) {
+	if err := l.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return l.Reader.Read(p)
+}
+
+// WriteTo implements io.WriterTo: io.Copy would not Read.
+func (l lasting) WriteTo(w io.Writer) (int64, error) { return io.Copy(w, struct{ io.Reader }{l}) }
+
+// Close implements io.Closer.
+func (lasting) Close() error { return nil }

@@ -36,7 +36,7 @@ type Answer struct {
 	Hold func(ctx context.Context, bytes int64) error
 
 	// Content is set to how many bytes of objects the list has, if they are many.
-	Content int64
+	Content atomic.Int64
 }
 
 type answerKey struct{}
@@ -103,7 +103,7 @@ func (s *sizes) account(ctx context.Context, list runtime.Object) error {
 		return err
 	}
 	if w.content > smallAnswer {
-		a.Content = w.content
+		a.Content.Store(w.content)
 	}
 	if bytes := w.in(a.Form); bytes > smallAnswer {
 		return a.Hold(ctx, bytes)

@@ -31,9 +31,11 @@ type Line struct {
 // New returns a line in which so many requests have a turn at the same time.
 func New(places int) *Line { return &Line{free: places, waiting: map[string][]chan struct{}{}} }
 
-// take returns true when it is the user's turn, and false when the context ends before.
-// Among the user's own requests, one that has begun goes first: it holds memory.
-func (l *Line) take(ctx context.Context, user string, begun bool) bool {
+// take returns true when it is the turn of a request, and false when the context or the
+// request ends before. Among the user's own requests, one that has begun goes first: it
+// holds memory.
+func (l *Line) take(ctx context.Context, t *Turn, begun bool) bool {
+	user := t.user
 	l.mu.Lock()
 	if l.free > 0 {
 		l.free--
@@ -54,6 +56,8 @@ func (l *Line) take(ctx context.Context, user string, begun bool) bool {
 	case <-turn:
 		return true
 	case <-ctx.Done():
+	case <-t.request:
+	case <-t.over:
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,31 +98,42 @@ func (l *Line) remove(user string, at int) {
 	}
 }
 
-// Turn is that of one request. Nil is that of a request that needs none.
+// Turn is that of one request, which may have several goroutines. Nil is that of a request
+// that needs none.
 type Turn struct {
-	line *Line
-	user string
+	line    *Line
+	user    string
+	request <-chan struct{} // closed when the request ends, nil if nobody knows
+	over    chan struct{}   // closed by End
 
-	mu     sync.Mutex
-	timer  *time.Timer // not nil while it lasts
-	wanted bool
-	begun  bool // had its turn
-	ended  bool
+	mu      sync.Mutex
+	timer   *time.Timer   // not nil while it lasts
+	waiting chan struct{} // not nil while one waits in the line; closed when it does not
+	resting int           // how many rest
+	wanted  bool
+	begun   bool // had its turn
+	ended   bool
 }
 
 // Of returns the turn of a user's request, which begins when it is taken. It is nil when
-// there is no line.
+// there is no line. Whoever is to have one share of the turns has one name.
 func (l *Line) Of(user string) *Turn {
 	if l == nil {
 		return nil
 	}
-	return &Turn{line: l, user: user}
+	return &Turn{line: l, user: user, over: make(chan struct{})}
 }
 
 type key struct{}
 
-// With returns a context from which the turn can be taken.
-func (t *Turn) With(ctx context.Context) context.Context { return context.WithValue(ctx, key{}, t) }
+// With returns a context of the request from which the turn can be taken. Nobody waits for
+// the turn after the end of the given context. Call it before the turn is taken.
+func (t *Turn) With(ctx context.Context) context.Context {
+	if t != nil {
+		t.request = ctx.Done()
+	}
+	return context.WithValue(ctx, key{}, t)
+}
 
 // From returns the turn of a request, nil if it needs none.
 func From(ctx context.Context) *Turn {
@@ -127,19 +142,45 @@ func From(ctx context.Context) *Turn {
 }
 
 // Take waits for the turn of a request that turned out to be large. It returns at once
-// when the request has its turn, and when the context ends.
+// when the request has its turn, and when the context, the request or its turn ends.
 func (t *Turn) Take(ctx context.Context) {
 	if t == nil {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.wanted = true
-	t.take(ctx)
+	for ctx.Err() == nil {
+		t.mu.Lock()
+		t.wanted = true
+		if t.ended || t.timer != nil {
+			t.mu.Unlock()
+			return
+		}
+		waiting, begun := t.waiting, t.begun
+		if waiting == nil {
+			t.waiting = make(chan struct{})
+		}
+		t.mu.Unlock()
+		if waiting == nil {
+			t.begin(t.line.take(ctx, t, begun))
+			return
+		}
+		select { // another goroutine waits for the same turn
+		case <-waiting:
+		case <-ctx.Done():
+		}
+	}
 }
 
-func (t *Turn) take(ctx context.Context) {
-	if t.ended || t.timer != nil || !t.line.take(ctx, t.user, t.begun) {
+// begin ends the wait in the line, and begins the turn if it came.
+func (t *Turn) begin(came bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.waiting)
+	t.waiting = nil
+	if !came {
+		return
+	}
+	if t.ended {
+		t.line.give()
 		return
 	}
 	t.begun = true
@@ -161,7 +202,8 @@ func (t *Turn) give() {
 }
 
 // Rest ends a turn while the request waits for something else: a storage, a webhook or
-// its client. It goes on, when it is its turn again, when the function is called.
+// its client. It goes on, when it is its turn again, when the function is called: of
+// goroutines that rest at the same time, the last one waits for the turn.
 func (t *Turn) Rest() (resume func(context.Context)) {
 	if t == nil {
 		return func(context.Context) {}
@@ -174,17 +216,33 @@ func (t *Turn) Rest() (resume func(context.Context)) {
 	if !t.wanted {
 		return func(context.Context) {}
 	}
-	return t.Take
+	t.resting++
+	woke := sync.OnceValue(func() (last bool) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.resting--
+		return t.resting == 0
+	})
+	return func(ctx context.Context) {
+		if woke() {
+			t.Take(ctx)
+		}
+	}
 }
 
-// End ends the turn of a request for good.
+// End ends the turn of a request for good, and the wait for it.
 func (t *Turn) End() {
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.ended = true; t.timer != nil {
+	if t.ended {
+		return
+	}
+	t.ended = true
+	close(t.over)
+	if t.timer != nil {
 		t.give()
 	}
 }

@@ -146,6 +146,86 @@ func TestTurnsEnd(t *testing.T) {
 	})
 }
 
+// TestWaitingHoldsNobodyUp: while one goroutine of a request waits for the turn, others of it
+// rest and end the turn, which ends the wait.
+func TestWaitingHoldsNobodyUp(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(turn *turns.Turn, cancel func()){
+		"the turn ends":    func(turn *turns.Turn, _ func()) { turn.End() },
+		"the request ends": func(_ *turns.Turn, cancel func()) { cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				line := turns.New(1)
+				holder, turn := line.Of("one"), line.Of("two")
+				holder.Take(t.Context())
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				ctx = turn.With(ctx)
+				began := time.Now()
+				var waits sync.WaitGroup
+				for range 3 {
+					waits.Go(func() { turn.Take(context.WithoutCancel(ctx)) })
+				}
+				synctest.Wait()
+				turn.Rest()
+				end(turn, cancel)
+				waits.Wait()
+				turn.End()
+				turn.End()
+				if waited := time.Since(began); waited > 0 {
+					t.Errorf("waited for %s", waited)
+				}
+				holder.End()
+				next := line.Of("three")
+				next.Take(t.Context())
+				next.End()
+				if waited := time.Since(began); waited > 0 {
+					t.Errorf("who comes next waits for %s: the place is lost", waited)
+				}
+			})
+		})
+	}
+}
+
+// TestGoroutinesShareATurn: those of a request have one turn together, and when all of
+// them rested, the last one to go on takes it.
+func TestGoroutinesShareATurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		line := turns.New(1)
+		shared, other := line.Of("one"), line.Of("two")
+		shared.Take(t.Context())
+		first, second := shared.Rest(), shared.Rest()
+		other.Take(t.Context())
+		began := time.Now()
+		first(t.Context())
+		first(t.Context()) // once too often
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("the first waits for %s while the second rests", waited)
+		}
+		var waits sync.WaitGroup
+		waits.Go(func() { second(t.Context()) })
+		waits.Go(func() { shared.Take(t.Context()) })
+		time.Sleep(time.Millisecond)
+		other.End()
+		waits.Wait()
+		if waited := time.Since(began); waited != time.Millisecond {
+			t.Errorf("they waited for %s", waited)
+		}
+		next := line.Of("two")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if next.Take(ctx); ctx.Err() == nil {
+			t.Error("they have no turn")
+		}
+		shared.End()
+		next.Take(t.Context()) // there is one place, and it is free
+		next.End()
+	})
+}
+
 func TestFrom(t *testing.T) {
 	t.Parallel()
 	turn := turns.New(1).Of("jane")
