@@ -124,7 +124,7 @@ func (s *checked) errors(content map[string]any, old *unstructured.Unstructured)
 	switch n := len(errs); {
 	case run.over:
 		return append(errs[:min(n, reported)], field.Forbidden(nil, fmt.Sprintf(
-			"more than %d of its values are wrong, or are by one of several alternatives of its schema: no more were looked at", mostErrors)))
+			"more than %d of its values are wrong, or are by an alternative of its schema: no more were looked at", mostErrors)))
 	case n > reported:
 		return append(errs[:reported], field.Forbidden(nil, fmt.Sprintf("%d more errors are not shown", n-reported)))
 	}

@@ -12,7 +12,7 @@ var (
 	unwrittenRegistered sync.Once
 	unwritten           = metrics.NewCounterVec(&metrics.CounterOpts{
 		Namespace: "sailplane", Subsystem: "audit", Name: "events_not_written_total", StabilityLevel: metrics.ALPHA,
-		Help: "Audit events that were counted and not written to a log or not sent to a webhook, by whose budget was spent: stranger, caller",
+		Help: "Audit events that were counted and not written or sent, by whose budget was spent: stranger, caller",
 	}, []string{"budget"})
 )
 
