@@ -100,7 +100,7 @@ func (of series) run(ctx context.Context, admin kubernetes.Interface) error {
 	}
 	defer watch.Stop()
 	go func() {
-		for range watch.ResultChan() { //nolint:revive // what comes is of no interest
+		for range watch.ResultChan() { // what comes is of no interest
 		}
 	}()
 	var next atomic.Int64
