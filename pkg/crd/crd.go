@@ -58,7 +58,7 @@ func (Definitions) PartName() string { return "crds" }
 
 // Install declares the server of custom resources and the CRDs to apply.
 func (d Definitions) Install(p *controlplane.Plan) error {
-	g := &groups{webhooks: dialing.New(d.Deny, d.Allow, p), becoming: semaphore.NewWeighted(schemasAtOnce)}
+	g := &groups{webhooks: dialing.New(d.Deny, d.Allow, p), becoming: semaphore.NewWeighted(schemasAtOnce), naming: newNaming()}
 	if err := g.webhooks.Check(); err != nil {
 		return err
 	}
@@ -119,6 +119,7 @@ type groups struct {
 	informer cache.SharedIndexInformer
 	lister   listers.CustomResourceDefinitionLister
 	becoming *semaphore.Weighted // schemas of the CRDs that become usable
+	naming   *naming
 
 	changed     signal.Change
 	mu          sync.Mutex

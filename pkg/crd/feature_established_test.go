@@ -2,6 +2,7 @@ package crd_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -132,6 +133,29 @@ func TestWrittenIsUsable(t *testing.T) {
 	found, err := discovery.NewDiscoveryClientForConfigOrDie(p.config).ServerResourcesForGroupVersion("example.com/v2")
 	if err != nil || len(found.APIResources) == 0 {
 		t.Errorf("discovery has %v of the new version, %v", found, err)
+	}
+}
+
+// TestFewWrites: a new CRD is written twice, with its names and when it is usable: of a
+// large one each write takes a second.
+func TestFewWrites(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	w, err := p.Resource(crds).Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	var got []string
+	p.define(t, definition(t, "widgets", "Widget", plain))
+	await(t, w, func(e watch.Event) bool {
+		u := e.Object.(*unstructured.Unstructured)
+		got = append(got, fmt.Sprintf("%s %v %t", e.Type, at(u, "status.acceptedNames.kind"), established(u)))
+		return established(u)
+	})
+	want := []string{"ADDED Widget false", "MODIFIED Widget true"}
+	if !slices.Equal(got, want) {
+		t.Errorf("written: %q, want %q", got, want)
 	}
 }
 

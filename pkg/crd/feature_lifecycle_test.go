@@ -141,6 +141,52 @@ func TestNameConflict(t *testing.T) {
 	}
 }
 
+// TestNameRace: of many CRDs with the same short name that are created at the same time,
+// and of some that are changed to have it, one has it.
+func TestNameRace(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for round := range 5 {
+		short := fmt.Sprint("cup", round)
+		var group errgroup.Group
+		var names []string
+		for i := range 8 {
+			def := definition(t, fmt.Sprintf("cups%d-%d", round, i), fmt.Sprintf("Cup%d-%d", round, i), plain)
+			names = append(names, def.GetName())
+			if i%2 == 0 {
+				p.define(t, def)
+			}
+			patch := fmt.Appendf(nil, `{"spec": {"names": {"shortNames": [%q]}}}`, short)
+			group.Go(func() error {
+				if i%2 == 0 {
+					_, err := p.Resource(crds).Patch(t.Context(), def.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+					return err
+				}
+				_, err := p.Resource(crds).Create(t.Context(), set(t, def, "spec.names.shortNames", []any{short}), metav1.CreateOptions{})
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "all are judged, and one has the name", func() error {
+			var have []string
+			for _, name := range names {
+				u := get(t, p.Resource(crds), name)
+				if at(u, "status.acceptedNames.shortNames") != nil {
+					have = append(have, name)
+				} else if text := fmt.Sprint(at(u, "status.conditions")); !strings.Contains(text, "already in use") {
+					return fmt.Errorf("%s was not refused: %s", name, text)
+				}
+			}
+			if len(have) != 1 {
+				t.Fatalf("%q have the name %s", have, short)
+			}
+			return nil
+		})
+	}
+}
+
 // TestGroupOfBuiltin: a group that a part serves answers for itself, as in
 // kube-apiserver: a CRD in it is established and not reachable, and what the
 // part serves works as before, also when the CRD goes.

@@ -18,7 +18,7 @@ import (
 )
 
 // Limits bound what CRDs cost that come through the API. A schema takes some two
-// kilobytes of memory as long as its CRD is there, and 0.3 ms of a processor when it is
+// kilobytes of memory as long as its CRD is there, and 0.2 ms of a processor when it is
 // written, however short its text. A zero field stands for a default, controlplane.Unlimited
 // limits nothing. A CRD that is there may always be updated to one that is not larger.
 type Limits struct {

@@ -62,15 +62,20 @@ func (u usableOptions) GetRESTOptions(resource schema.GroupResource, example run
 
 // Create implements storage.Interface.
 func (u usable) Create(ctx context.Context, key string, object, out runtime.Object, ttl uint64) error {
-	end, err := u.begin(ctx, object)
-	if err != nil {
+	crd, ok := object.(*apiextensions.CustomResourceDefinition)
+	if !ok {
+		return u.Interface.Create(ctx, key, object, out, ttl)
+	}
+	b := &becoming{groups: u.groups}
+	defer b.end()
+	if err := b.begin(ctx, crd, true); err != nil {
 		return err
 	}
-	defer end()
+	u.groups.accept(crd)
 	if err := u.Interface.Create(ctx, key, object, out, ttl); err != nil {
 		return err
 	}
-	u.await(ctx, out)
+	b.await(ctx, out)
 	return nil
 }
 
@@ -85,55 +90,88 @@ func (u usable) GuaranteedUpdate(
 	if !ok || info.Subresource != "" || info.Verb != "update" && info.Verb != "patch" {
 		return u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions, update, cached)
 	}
-	end := func() {}
-	defer func() { end() }()
+	b := &becoming{groups: u.groups}
+	defer b.end()
 	began := false
 	err := u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions,
 		func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 			object, ttl, err := update(input, meta)
-			if err == nil && !began { // it is called again after a conflict
-				began = true
-				end, err = u.begin(ctx, object)
+			crd, ok := object.(*apiextensions.CustomResourceDefinition)
+			if err != nil || !ok || began { // it is called again after a conflict
+				return object, ttl, err
 			}
-			return object, ttl, err
+			began = true
+			before, ok := input.(*apiextensions.CustomResourceDefinition)
+			return object, ttl, b.begin(ctx, crd, !ok || takesNames(before, crd))
 		}, cached)
 	if err != nil {
 		return err
 	}
-	u.await(ctx, out)
+	b.await(ctx, out)
 	return nil
 }
 
-// begin waits until few enough CRDs become usable that this one may, too.
-func (u usable) begin(ctx context.Context, object runtime.Object) (end func(), err error) {
-	crd, ok := object.(*apiextensions.CustomResourceDefinition)
-	if !ok || crd.DeletionTimestamp != nil {
-		return func() {}, nil
+// becoming is a write of a CRD, until what it serves can be used.
+type becoming struct {
+	groups  *groups
+	schemas int64  // of those that may become usable at once
+	named   func() // ends that it takes names; nil if it does not
+}
+
+// begin waits until few enough CRDs become usable that this one may, too, and until no
+// other takes names in its group.
+func (b *becoming) begin(ctx context.Context, crd *apiextensions.CustomResourceDefinition, named bool) error {
+	if crd.DeletionTimestamp != nil {
+		return nil
 	}
-	n := min(int64(sizeOf(crd).schemas), schemasAtOnce)
 	resume := turns.From(ctx).Rest()
 	defer resume(ctx)
-	if err := u.groups.becoming.Acquire(ctx, n); err != nil {
-		return func() {}, apierrors.NewTimeoutError("other CRDs become usable, one after another: try again", 1)
+	n := min(int64(sizeOf(crd).schemas), schemasAtOnce)
+	err := b.groups.becoming.Acquire(ctx, n)
+	if err == nil {
+		b.schemas = n
+		if named {
+			b.named, err = b.groups.naming.lock(ctx, crd.Spec.Group)
+		}
 	}
-	return func() { u.groups.becoming.Release(n) }, nil
+	if err != nil {
+		return apierrors.NewTimeoutError("other CRDs become usable, one after another: try again", 1)
+	}
+	return nil
+}
+
+// end lets others begin.
+func (b *becoming) end() {
+	if b.named != nil {
+		b.named()
+		b.named = nil
+	}
+	b.groups.becoming.Release(b.schemas)
+	b.schemas = 0
 }
 
 // await returns when the CRD that was written can be used, will not be, or is waited for
 // in vain. What is answered stays as it was written: a client may watch from its version
 // on until the CRD is established.
-func (u usable) await(ctx context.Context, out runtime.Object) {
+func (b *becoming) await(ctx context.Context, out runtime.Object) {
 	written, ok := out.(*apiextensions.CustomResourceDefinition)
 	if !ok || written.DeletionTimestamp != nil {
 		return
 	}
 	resume := turns.From(ctx).Rest()
 	defer resume(ctx)
+	if b.named != nil { // who takes names next has to see these, even if this caller has gone
+		patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), usablePatience)
+		_ = b.groups.changed.Await(patient, func() bool { return b.groups.hasSeen(written) })
+		cancel()
+		b.named()
+		b.named = nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, usablePatience)
 	defer cancel()
-	crd, err := u.groups.await(ctx, written.Name, written.Generation, 0)
+	crd, err := b.groups.await(ctx, written.Name, written.Generation, 0)
 	if err == nil && crd != nil {
-		err = u.groups.plane.AwaitDiscovery(ctx, served(crd))
+		err = b.groups.plane.AwaitDiscovery(ctx, served(crd))
 	}
 	if err != nil || crd == nil {
 		klog.FromContext(ctx).V(1).Info("Answered the write of a CRD that cannot be used yet", "name", written.Name, "reason", err)

@@ -1,0 +1,95 @@
+package crd
+
+import (
+	"context"
+	"hash/maphash"
+	"reflect"
+	"slices"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// naming has one CRD of a group at a time take names. Upstream has a controller
+// accept them, one CRD after another, with a write of its own; of a large CRD each write
+// costs as much as its creation. Here the names of a new CRD are accepted as it is
+// created, where no other CRD of its group is about to take or to give up any. What is
+// left, such as every conflict, is left to the controller.
+type naming struct {
+	seed   maphash.Seed
+	groups [64]*semaphore.Weighted // several groups share one
+}
+
+func newNaming() *naming {
+	n := &naming{seed: maphash.MakeSeed()}
+	for i := range n.groups {
+		n.groups[i] = semaphore.NewWeighted(1)
+	}
+	return n
+}
+
+// lock returns when no other write takes names in the group, or why the context ended.
+func (n *naming) lock(ctx context.Context, group string) (unlock func(), err error) {
+	one := n.groups[maphash.String(n.seed, group)%uint64(len(n.groups))]
+	if err := one.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	return func() { one.Release(1) }, nil
+}
+
+// accept accepts the names of a new CRD, if that is all that happens to names in its
+// group. The caller has locked it, until the informer has the CRD.
+func (g *groups) accept(crd *apiextensions.CustomResourceDefinition) {
+	wanted := crd.Spec.Names
+	resources := append(slices.Clone(wanted.ShortNames), wanted.Plural, wanted.Singular)
+	kinds := []string{wanted.Kind, wanted.ListKind}
+	all, err := g.lister.List(labels.Everything())
+	if err != nil {
+		return // a lister over a synced informer does not fail
+	}
+	for _, other := range all {
+		if other.Spec.Group != crd.Spec.Group || other.Name == crd.Name {
+			continue
+		}
+		has := other.Status.AcceptedNames
+		taken := append(slices.Clone(has.ShortNames), has.Plural, has.Singular)
+		if !sameNames(other.Spec.Names, has) || slices.ContainsFunc(taken, in(resources)) || in(kinds)(has.Kind) || in(kinds)(has.ListKind) {
+			return
+		}
+	}
+	now := metav1.Now()
+	crd.Status.AcceptedNames = *wanted.DeepCopy()
+	crd.Status.Conditions = append(crd.Status.Conditions,
+		apiextensions.CustomResourceDefinitionCondition{
+			Type: apiextensions.NamesAccepted, Status: apiextensions.ConditionTrue, LastTransitionTime: now,
+			Reason: "NoConflicts", Message: "no conflicts found",
+		},
+		apiextensions.CustomResourceDefinitionCondition{
+			Type: apiextensions.Established, Status: apiextensions.ConditionFalse, LastTransitionTime: now,
+			Reason: "Installing", Message: "the initial names have been accepted",
+		})
+}
+
+func in(all []string) func(string) bool {
+	return func(one string) bool { return slices.Contains(all, one) }
+}
+
+// sameNames compares as upstream's controller does, for which nothing and empty are the same.
+func sameNames(a, b apiextensionsv1.CustomResourceDefinitionNames) bool {
+	return a.Plural == b.Plural && a.Singular == b.Singular && a.Kind == b.Kind && a.ListKind == b.ListKind &&
+		slices.Equal(a.ShortNames, b.ShortNames) && slices.Equal(a.Categories, b.Categories)
+}
+
+// takesNames tells whether a write of a CRD changes its names.
+func takesNames(before, after *apiextensions.CustomResourceDefinition) bool {
+	return !reflect.DeepEqual(before.Spec.Names, after.Spec.Names)
+}
+
+// hasSeen tells whether the informer has a CRD as it was written, or later.
+func (g *groups) hasSeen(written *apiextensions.CustomResourceDefinition) bool {
+	crd, err := g.lister.Get(written.Name)
+	return err == nil && crd.UID == written.UID && crd.Generation >= written.Generation
+}
