@@ -56,7 +56,8 @@ func (g *groups) accept(crd *apiextensions.CustomResourceDefinition) {
 		}
 		has := other.Status.AcceptedNames
 		taken := append(slices.Clone(has.ShortNames), has.Plural, has.Singular)
-		if !sameNames(other.Spec.Names, has) || slices.ContainsFunc(taken, in(resources)) || in(kinds)(has.Kind) || in(kinds)(has.ListKind) {
+		if !sameNames(other.Spec.Names, has) || slices.ContainsFunc(taken, in(resources)) ||
+			slices.ContainsFunc([]string{has.Kind, has.ListKind}, in(kinds)) {
 			return
 		}
 	}
