@@ -3,14 +3,14 @@ package crd
 import (
 	"context"
 	"hash/maphash"
-	"reflect"
-	"slices"
+	"sync"
 
 	"golang.org/x/sync/semaphore"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 // naming has one CRD of a group at a time take names. Upstream has a controller
@@ -32,20 +32,20 @@ func newNaming() *naming {
 }
 
 // lock returns when no other write takes names in the group, or why the context ended.
+// unlock may be called again.
 func (n *naming) lock(ctx context.Context, group string) (unlock func(), err error) {
 	one := n.groups[maphash.String(n.seed, group)%uint64(len(n.groups))]
 	if err := one.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	return func() { one.Release(1) }, nil
+	return sync.OnceFunc(func() { one.Release(1) }), nil
 }
 
 // accept accepts the names of a new CRD, if that is all that happens to names in its
 // group. The caller has locked it, until the informer has the CRD.
 func (g *groups) accept(crd *apiextensions.CustomResourceDefinition) {
 	wanted := crd.Spec.Names
-	resources := append(slices.Clone(wanted.ShortNames), wanted.Plural, wanted.Singular)
-	kinds := []string{wanted.Kind, wanted.ListKind}
+	resources, kinds := sets.New(wanted.ShortNames...).Insert(wanted.Plural, wanted.Singular), sets.New(wanted.Kind, wanted.ListKind)
 	all, err := g.lister.List(labels.Everything())
 	if err != nil {
 		return // a lister over a synced informer does not fail
@@ -55,9 +55,8 @@ func (g *groups) accept(crd *apiextensions.CustomResourceDefinition) {
 			continue
 		}
 		has := other.Status.AcceptedNames
-		taken := append(slices.Clone(has.ShortNames), has.Plural, has.Singular)
-		if !sameNames(other.Spec.Names, has) || slices.ContainsFunc(taken, in(resources)) ||
-			slices.ContainsFunc([]string{has.Kind, has.ListKind}, in(kinds)) {
+		if resources.HasAny(has.ShortNames...) || resources.HasAny(has.Plural, has.Singular) || kinds.HasAny(has.Kind, has.ListKind) ||
+			!equality.Semantic.DeepEqual(other.Spec.Names, has) { // the controller will have it take names
 			return
 		}
 	}
@@ -72,21 +71,6 @@ func (g *groups) accept(crd *apiextensions.CustomResourceDefinition) {
 			Type: apiextensions.Established, Status: apiextensions.ConditionFalse, LastTransitionTime: now,
 			Reason: "Installing", Message: "the initial names have been accepted",
 		})
-}
-
-func in(all []string) func(string) bool {
-	return func(one string) bool { return slices.Contains(all, one) }
-}
-
-// sameNames compares as upstream's controller does, for which nothing and empty are the same.
-func sameNames(a, b apiextensionsv1.CustomResourceDefinitionNames) bool {
-	return a.Plural == b.Plural && a.Singular == b.Singular && a.Kind == b.Kind && a.ListKind == b.ListKind &&
-		slices.Equal(a.ShortNames, b.ShortNames) && slices.Equal(a.Categories, b.Categories)
-}
-
-// takesNames tells whether a write of a CRD changes its names.
-func takesNames(before, after *apiextensions.CustomResourceDefinition) bool {
-	return !reflect.DeepEqual(before.Spec.Names, after.Spec.Names)
 }
 
 // hasSeen tells whether the informer has a CRD as it was written, or later.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -68,7 +69,10 @@ func (u usable) Create(ctx context.Context, key string, object, out runtime.Obje
 	}
 	b := &becoming{groups: u.groups}
 	defer b.end()
-	if err := b.begin(ctx, crd, true); err != nil {
+	if err := b.begin(ctx, crd); err != nil {
+		return err
+	}
+	if err := b.takeNames(ctx, crd); err != nil {
 		return err
 	}
 	u.groups.accept(crd)
@@ -92,17 +96,20 @@ func (u usable) GuaranteedUpdate(
 	}
 	b := &becoming{groups: u.groups}
 	defer b.end()
-	began := false
 	err := u.Interface.GuaranteedUpdate(ctx, key, out, ignoreNotFound, preconditions,
 		func(input runtime.Object, meta storage.ResponseMeta) (runtime.Object, *uint64, error) {
 			object, ttl, err := update(input, meta)
 			crd, ok := object.(*apiextensions.CustomResourceDefinition)
-			if err != nil || !ok || began { // it is called again after a conflict
+			if err != nil || !ok {
 				return object, ttl, err
 			}
-			began = true
-			before, ok := input.(*apiextensions.CustomResourceDefinition)
-			return object, ttl, b.begin(ctx, crd, !ok || takesNames(before, crd))
+			if err = b.begin(ctx, crd); err == nil {
+				before, ok := input.(*apiextensions.CustomResourceDefinition)
+				if !ok || !equality.Semantic.DeepEqual(before.Spec.Names, crd.Spec.Names) {
+					err = b.takeNames(ctx, crd)
+				}
+			}
+			return object, ttl, err
 		}, cached)
 	if err != nil {
 		return err
@@ -114,40 +121,50 @@ func (u usable) GuaranteedUpdate(
 // becoming is a write of a CRD, until what it serves can be used.
 type becoming struct {
 	groups  *groups
-	schemas int64  // of those that may become usable at once
-	named   func() // ends that it takes names; nil if it does not
+	schemas int64  // of those that may become usable at once; 0 until it has begun
+	unlock  func() // ends that it takes names; nil if it does not
 }
 
-// begin waits until few enough CRDs become usable that this one may, too, and until no
-// other takes names in its group.
-func (b *becoming) begin(ctx context.Context, crd *apiextensions.CustomResourceDefinition, named bool) error {
-	if crd.DeletionTimestamp != nil {
+// begin waits until few enough CRDs become usable that this one may, too. It may be
+// called again, after a conflict.
+func (b *becoming) begin(ctx context.Context, crd *apiextensions.CustomResourceDefinition) error {
+	if b.schemas > 0 || crd.DeletionTimestamp != nil {
 		return nil
 	}
 	resume := turns.From(ctx).Rest()
 	defer resume(ctx)
 	n := min(int64(sizeOf(crd).schemas), schemasAtOnce)
-	err := b.groups.becoming.Acquire(ctx, n)
-	if err == nil {
-		b.schemas = n
-		if named {
-			b.named, err = b.groups.naming.lock(ctx, crd.Spec.Group)
-		}
+	if err := b.groups.becoming.Acquire(ctx, n); err != nil {
+		return errBusy()
 	}
-	if err != nil {
-		return apierrors.NewTimeoutError("other CRDs become usable, one after another: try again", 1)
+	b.schemas = n
+	return nil
+}
+
+// takeNames waits until no other takes names in the group of the CRD. It may be called
+// again, as begin.
+func (b *becoming) takeNames(ctx context.Context, crd *apiextensions.CustomResourceDefinition) (err error) {
+	if b.unlock != nil {
+		return nil
+	}
+	resume := turns.From(ctx).Rest()
+	defer resume(ctx)
+	if b.unlock, err = b.groups.naming.lock(ctx, crd.Spec.Group); err != nil {
+		return errBusy()
 	}
 	return nil
 }
 
+func errBusy() error {
+	return apierrors.NewTimeoutError("other CRDs become usable, one after another: try again", 1)
+}
+
 // end lets others begin.
 func (b *becoming) end() {
-	if b.named != nil {
-		b.named()
-		b.named = nil
+	if b.unlock != nil {
+		b.unlock()
 	}
 	b.groups.becoming.Release(b.schemas)
-	b.schemas = 0
 }
 
 // await returns when the CRD that was written can be used, will not be, or is waited for
@@ -160,12 +177,11 @@ func (b *becoming) await(ctx context.Context, out runtime.Object) {
 	}
 	resume := turns.From(ctx).Rest()
 	defer resume(ctx)
-	if b.named != nil { // who takes names next has to see these, even if this caller has gone
+	if b.unlock != nil { // who takes names next has to see these, even if this caller has gone
 		patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), usablePatience)
 		_ = b.groups.changed.Await(patient, func() bool { return b.groups.hasSeen(written) })
 		cancel()
-		b.named()
-		b.named = nil
+		b.unlock()
 	}
 	ctx, cancel := context.WithTimeout(ctx, usablePatience)
 	defer cancel()
