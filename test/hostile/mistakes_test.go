@@ -99,6 +99,8 @@ func mistakeRows() map[string]row {
 		"apply: a quantity that is none":            bad(deployments.patch(applyPatch, "&fieldManager=x&force=true", `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"kept"},"spec":{"template":{"spec":{"containers":[{"name":"a","image":"b","resources":{"limits":{"cpu":"much"}}}]}}}}`), ""),
 		"apply: to secrets without keys":            bad(serviceAccounts.patch(applyPatch, "&fieldManager=x&force=true", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"keyless","labels":{"a":"b"}}}`), "secrets"),
 		"get scale: no replicas":                    {request: request{method: "GET", path: scaleds.one() + "/scale"}, code: 404, status: metav1.StatusReasonNotFound, message: ".spec.replicas"},
+		"put scale: no replicas":                    {request: request{method: "PUT", path: scaleds.one() + "/scale" + dry, body: `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"kept","namespace":"hostile"},"spec":{"replicas":2}}`}, code: 200},
+		"patch scale: no replicas":                  {request: request{method: "PATCH", path: scaleds.one() + "/scale" + dry, contentType: mergePatch, body: `{"spec":{"replicas":2}}`}, code: 200},
 		"create as a list":                          forms("POST", configMaps.collection, configMaps.object("fresh", "", "")),
 		"create as a list, spaced":                  {request: request{method: "POST", path: configMaps.collection + dry, accept: strings.Replace(list, ";as=", "; as = ", 1), body: configMaps.object("fresh", "", "")}, code: 406, status: metav1.StatusReasonNotAcceptable},
 		"update as a list":                          forms("PUT", configMaps.one(), configMaps.object("kept", "", "")),

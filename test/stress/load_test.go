@@ -80,7 +80,7 @@ func awaitEvent(t *testing.T, seen *atomic.Int64) {
 	t.Helper()
 	for begun := time.Now(); seen.Load() == 0; time.Sleep(time.Millisecond) {
 		if time.Since(begun) > limit {
-			t.Errorf("no watch saw an event in %v", limit)
+			t.Errorf("no watch saw an event in %v\n%s", limit, stacks())
 			return
 		}
 	}

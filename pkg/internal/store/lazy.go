@@ -172,7 +172,10 @@ func (l *lazy) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 		floor = c.floor.Load()
 	}
 	if !l.isBetween(floor, opts) {
-		return c.Watch(ctx, key, opts)
+		return resumed(ctx, opts, resumable{
+			open: func(opts storage.ListOptions) (watch.Interface, error) { return c.Watch(ctx, key, opts) },
+			now:  func() (uint64, error) { return l.GetCurrentResourceVersion(ctx) },
+		})
 	}
 	opts.ProgressNotify = opts.Predicate.AllowWatchBookmarks
 	w, err := l.Interface.Watch(ctx, key, opts)
