@@ -119,6 +119,11 @@ func clientCertificateAttempts() map[string]attempt {
 			if got := code(); got != http.StatusOK {
 				t.Fatalf("before: %d", got)
 			}
+			open, err := client.Get(w.base + watched)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer open.Body.Close()
 			if err := part.Revoke(t.Context(), certificate.Leaf.SerialNumber); err != nil {
 				t.Fatal(err)
 			}
@@ -126,6 +131,9 @@ func clientCertificateAttempts() map[string]attempt {
 				if time.Now().After(end) {
 					t.Fatal("the open connection is still good")
 				}
+			}
+			if code := ends(t, open.Body); code != http.StatusUnauthorized {
+				t.Errorf("an open watch ends with %d", code)
 			}
 		}},
 		"chain that leads nowhere": {reason: "strangers choose no keys to verify with", try: func(t *testing.T, w *world) {
