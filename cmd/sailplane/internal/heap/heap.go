@@ -4,7 +4,8 @@
 // objects has little live data, so under load it would collect many times a
 // second, which was a sixth of its CPU time. So the heap may always have a certain
 // size: the more of it is alive, the less is garbage, and the process does not grow
-// with the history that it keeps.
+// with the history that it keeps. When little is allocated any more, the garbage is
+// collected and its memory given back to the system.
 package heap
 
 import (
@@ -13,14 +14,24 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"time"
 )
 
 // Size is how many bytes the heap may have, however little of it is live.
 const Size = 128 << 20
 
+const (
+	// quiet is how long little is allocated before memory is given back,
+	quiet = 3 * time.Second
+	// little is how many bytes are little in that time,
+	little = 4 << 20
+	// worthwhile is how many bytes have to be there to give back.
+	worthwhile = 32 << 20
+)
+
 // Tune returns free memory to the system, and from then on lets garbage
 // accumulate up to the size of the live heap, as Go does, but at least until the
-// heap has Size. It does nothing if the environment has GOGC or GOMEMLIMIT. end
+// heap has Size. When the process is quiet it returns memory again. It does nothing if the environment has GOGC or GOMEMLIMIT. end
 // undoes it.
 func Tune() (end func()) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
@@ -30,14 +41,17 @@ func Tune() (end func()) {
 	}
 	debug.FreeOSMemory() // collects, so that live is known
 	t := &tuner{}
+	t.idle = time.AfterFunc(quiet, t.rest)
 	t.adjust()
 	return t.end
 }
 
-// tuner sets the percentage after each collection.
+// tuner sets the percentage after each collection, and then waits for quiet.
 type tuner struct {
-	mu    sync.Mutex
-	ended bool
+	mu        sync.Mutex
+	ended     bool
+	idle      *time.Timer
+	allocated uint64 // when the timer was set
 }
 
 // collected is unreachable from the start: its cleanup runs after a collection.
@@ -49,8 +63,34 @@ func (t *tuner) adjust() {
 	if t.ended {
 		return
 	}
-	debug.SetGCPercent(percent(live()))
+	debug.SetGCPercent(percent(read("/gc/heap/live:bytes")))
+	t.await()
 	runtime.AddCleanup(&collected{}, (*tuner).adjust, t)
+}
+
+// await has the tuner look again when it may be quiet. The caller holds the lock.
+func (t *tuner) await() {
+	t.allocated = read("/gc/heap/allocs:bytes")
+	t.idle.Reset(quiet)
+}
+
+// rest gives memory back if it is quiet and that is worthwhile. The next look is after
+// the next collection.
+func (t *tuner) rest() {
+	t.mu.Lock()
+	if t.ended {
+		t.mu.Unlock()
+		return
+	}
+	if read("/gc/heap/allocs:bytes")-t.allocated > little {
+		t.await()
+		t.mu.Unlock()
+		return
+	}
+	t.mu.Unlock()
+	if spare() > worthwhile {
+		debug.FreeOSMemory() // collects, after which adjust waits for the lock
+	}
 }
 
 // end goes back to Go's default.
@@ -58,6 +98,7 @@ func (t *tuner) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = true
+	t.idle.Stop()
 	debug.SetGCPercent(standard)
 }
 
@@ -72,9 +113,15 @@ func percent(live uint64) int {
 	return int((Size - live) * 100 / live)
 }
 
-// live returns how many bytes the last collection found in use.
-func live() uint64 {
-	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+// spare is how many bytes are garbage, or free and not given back.
+func spare() uint64 {
+	used := read("/memory/classes/heap/objects:bytes") + read("/memory/classes/heap/free:bytes")
+	return used - min(used, read("/gc/heap/live:bytes"))
+}
+
+// read returns a number of the runtime.
+func read(name string) uint64 {
+	samples := []metrics.Sample{{Name: name}}
 	metrics.Read(samples)
 	return samples[0].Value.Uint64()
 }

@@ -3,8 +3,8 @@ package heap
 import (
 	"os"
 	"runtime"
-	"runtime/metrics"
 	"testing"
+	"time"
 )
 
 func TestPercent(t *testing.T) {
@@ -30,11 +30,7 @@ func TestPercent(t *testing.T) {
 // TestTune: the percentage follows what is alive from one collection to the
 // next, and is Go's again in the end.
 func TestTune(t *testing.T) {
-	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
-		if os.Getenv(name) != "" {
-			t.Skipf("the environment has %s", name)
-		}
-	}
+	skipIfSet(t)
 	end := Tune()
 	defer end()
 	before := gogc()
@@ -58,6 +54,25 @@ func TestTune(t *testing.T) {
 	}
 }
 
+// TestRest: memory that was used goes back to the system when the process is quiet.
+func TestRest(t *testing.T) {
+	skipIfSet(t)
+	defer Tune()()
+	func() {
+		used := make([]byte, 3*worthwhile)
+		for i := range used {
+			used[i] = 1
+		}
+	}()
+	runtime.GC()
+	if spare() <= worthwhile {
+		t.Fatalf("%d bytes are spare right after %d were used", spare(), 3*worthwhile)
+	}
+	for spare() > worthwhile { // the test's time limit ends it
+		time.Sleep(quiet / 10)
+	}
+}
+
 func TestTuneLeavesSettingsAlone(t *testing.T) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		t.Run(name, func(t *testing.T) {
@@ -72,8 +87,13 @@ func TestTuneLeavesSettingsAlone(t *testing.T) {
 	}
 }
 
-func gogc() int {
-	samples := []metrics.Sample{{Name: "/gc/gogc:percent"}}
-	metrics.Read(samples)
-	return int(samples[0].Value.Uint64())
+func skipIfSet(t *testing.T) {
+	t.Helper()
+	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
+		if os.Getenv(name) != "" {
+			t.Skipf("the environment has %s", name)
+		}
+	}
 }
+
+func gogc() int { return int(read("/gc/gogc:percent")) }
