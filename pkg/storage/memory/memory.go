@@ -18,14 +18,14 @@ import (
 const engine = "memory"
 
 // defaultHistoryBytes is how much history is kept unless told otherwise.
-const defaultHistoryBytes = 24 << 20
+const defaultHistoryBytes = 32 << 20
 
 // Store is an empty storage in memory. Every Open makes another one, and its
 // content is gone when it is stopped.
 type Store struct {
 	// HistoryBytes is how many bytes of old versions and deleted objects are
 	// kept at most, for reads and watches of the past. A watch that is further
-	// behind lists again. 0: 24 MiB.
+	// behind lists again. 0: 32 MiB.
 	HistoryBytes int64
 }
 
