@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +129,31 @@ func watchAttempts() map[string]attempt {
 			w.must(t, request{method: "DELETE", path: rbacv1 + "/clusterrolebindings/mask"}, http.StatusOK)
 			if code := ends(t, stream); code != http.StatusForbidden {
 				t.Errorf("the watch ends with %d", code)
+			}
+		}},
+		"one who outruns watches": {reason: "who writes much ends no watches of others", try: func(t *testing.T, w *world) {
+			const updates = 200
+			w.must(t, request{method: "POST", path: tenant + "/configmaps", body: `{"metadata":{"name":"busy"}}`}, http.StatusCreated)
+			stream := w.stream(t, request{as: "watcher", path: watched + "&fieldSelector=metadata.name%3Dbusy"})
+			filling := strings.Repeat("a", 60<<10)
+			for n := range updates { // more than client and server have room for on the way
+				w.must(t, request{
+					method: "PATCH", path: tenant + "/configmaps/busy", contentType: "application/merge-patch+json",
+					body: fmt.Sprintf(`{"data":{"n":"%d","filling":%q}}`, n, filling),
+				}, http.StatusOK)
+			}
+			var event struct {
+				Type   string
+				Object struct{ Data struct{ N string } }
+			}
+			events := json.NewDecoder(stream)
+			for n := range updates + 1 { // the first is the object as it was
+				if err := events.Decode(&event); err != nil {
+					t.Fatalf("after %d of %d events: %v", n, updates+1, err)
+				}
+				if n > 0 && (event.Type != "MODIFIED" || event.Object.Data.N != strconv.Itoa(n-1)) {
+					t.Fatalf("event %d is %s of update %s", n, event.Type, event.Object.Data.N)
+				}
 			}
 		}},
 		"watch behind a login that is gone": {reason: "credentials are asked for each minute", try: func(t *testing.T, w *world) {

@@ -29,6 +29,7 @@ type resuming struct {
 	// Only the goroutine that runs the watch uses the rest.
 	options storage.ListOptions // to go on with
 	state   resumeState
+	marked  bool   // a bookmark marks the end of the present objects, and was not sent
 	present uint64 // no present object has a higher version
 	ended   bool   // by an ERROR event
 	idle    wait.Backoff
@@ -69,16 +70,18 @@ func resumed(ctx context.Context, opts storage.ListOptions, of resumable) (watch
 		idle: wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Steps: 8, Cap: time.Second},
 	}
 	r.stop = sync.OnceFunc(func() { close(r.done) })
-	switch anywhere := opts.ResourceVersion == "" || opts.ResourceVersion == "0"; {
-	case opts.SendInitialEvents != nil && *opts.SendInitialEvents:
-	case !anywhere:
-		r.state = at
-	case opts.SendInitialEvents != nil:
-		r.state = unknown
-	default:
+	asked, anywhere := opts.SendInitialEvents != nil, opts.ResourceVersion == "" || opts.ResourceVersion == "0"
+	switch present := asked && *opts.SendInitialEvents; {
+	case present && opts.Predicate.AllowWatchBookmarks:
+		r.marked = true
+	case present || anywhere && !asked:
 		if now, err := of.now(); err == nil {
 			r.present = now
 		}
+	case anywhere:
+		r.state = unknown
+	default:
+		r.state = at
 	}
 	go r.run(ctx, w)
 	return r, nil
@@ -145,8 +148,8 @@ func (r *resuming) rest(ctx context.Context, d time.Duration) bool {
 	return false
 }
 
-// note keeps how far the watch is. Present objects come first, as ADDED; where the
-// client asked for their end, a bookmark marks it.
+// note keeps how far the watch is. Present objects come first, as ADDED; what comes
+// after them is a change, or the bookmark that marks their end.
 func (r *resuming) note(e watch.Event) {
 	if e.Type == watch.Error {
 		r.ended = true
@@ -160,12 +163,12 @@ func (r *resuming) note(e watch.Event) {
 		r.state = unknown
 		return
 	}
-	isChange := r.options.SendInitialEvents == nil && (e.Type != watch.Added || version > r.present)
+	isChange := !r.marked && (e.Type != watch.Added || version > r.present)
 	if r.state != at && e.Type != watch.Bookmark && !isChange {
 		r.state = among
 		return
 	}
-	r.state = at
+	r.state, r.marked = at, false
 	r.options.ResourceVersion, r.options.ResourceVersionMatch = strconv.FormatUint(version, 10), ""
 	r.options.SendInitialEvents = nil
 }

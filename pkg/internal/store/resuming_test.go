@@ -44,6 +44,7 @@ func TestWatchGoesOn(t *testing.T) {
 func TestResumed(t *testing.T) {
 	t.Parallel()
 	yes, no := true, false
+	marked := storage.ListOptions{SendInitialEvents: &yes, Predicate: storage.SelectionPredicate{AllowWatchBookmarks: true}}
 	event := func(kind watch.EventType, version string) watch.Event {
 		return watch.Event{Type: kind, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}}
 	}
@@ -63,15 +64,18 @@ func TestResumed(t *testing.T) {
 		"after present objects":      {"a change comes after all of them", storage.ListOptions{ResourceVersion: "0"}, []watch.Event{added, modified}, []string{"0", "9"}},
 		"marked, within": {
 			"a change may come before the mark, which would be lost",
-			storage.ListOptions{SendInitialEvents: &yes},
+			marked,
 			[]watch.Event{added, modified},
 			[]string{""},
 		},
 		"marked": {
 			"the bookmark is the end of the present objects",
-			storage.ListOptions{SendInitialEvents: &yes},
+			marked,
 			[]watch.Event{added, bookmark},
 			[]string{"", "8"},
+		},
+		"present objects, no bookmarks": {
+			"who takes no bookmarks gets no mark", storage.ListOptions{SendInitialEvents: &yes}, []watch.Event{added, modified}, []string{"", "9"},
 		},
 		"from now on": {"that was another now", storage.ListOptions{SendInitialEvents: &no}, nil, []string{""}},
 		"error":       {"it was the last event", storage.ListOptions{ResourceVersion: "5"}, []watch.Event{gone}, []string{"5"}},
