@@ -21,10 +21,11 @@ import (
 const Size = 128 << 20
 
 const (
-	// quiet is how long little is allocated before memory is given back,
-	quiet = 3 * time.Second
+	// quiet is how long little is allocated before memory is given back. To take it again
+	// costs as much as some hundred requests, so a pause between two bursts is none.
+	quiet = 30 * time.Second
 	// little is how many bytes are little in that time,
-	little = 4 << 20
+	little = 16 << 20
 	// worthwhile is how many bytes have to be there to give back.
 	worthwhile = 32 << 20
 )
@@ -33,14 +34,16 @@ const (
 // accumulate up to the size of the live heap, as Go does, but at least until the
 // heap has Size. When the process is quiet it returns memory again. It does nothing if the environment has GOGC or GOMEMLIMIT. end
 // undoes it.
-func Tune() (end func()) {
+func Tune() (end func()) { return tune(quiet) }
+
+func tune(quiet time.Duration) (end func()) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		if os.Getenv(name) != "" {
 			return func() {}
 		}
 	}
 	debug.FreeOSMemory() // collects, so that live is known
-	t := &tuner{}
+	t := &tuner{quiet: quiet}
 	t.idle = time.AfterFunc(quiet, t.rest)
 	t.adjust()
 	return t.end
@@ -48,6 +51,8 @@ func Tune() (end func()) {
 
 // tuner sets the percentage after each collection, and then waits for quiet.
 type tuner struct {
+	quiet time.Duration
+
 	mu        sync.Mutex
 	ended     bool
 	idle      *time.Timer
@@ -71,7 +76,7 @@ func (t *tuner) adjust() {
 // await has the tuner look again when it may be quiet. The caller holds the lock.
 func (t *tuner) await() {
 	t.allocated = read("/gc/heap/allocs:bytes")
-	t.idle.Reset(quiet)
+	t.idle.Reset(t.quiet)
 }
 
 // rest gives memory back if it is quiet and that is worthwhile. The next look is after
