@@ -174,7 +174,11 @@ func (l *lazy) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 	if !l.isBetween(floor, opts) {
 		return resumed(ctx, opts, resumable{
 			open: func(opts storage.ListOptions) (watch.Interface, error) { return c.Watch(ctx, key, opts) },
-			now:  func() (uint64, error) { return l.GetCurrentResourceVersion(ctx) },
+			now: func() (uint64, error) {
+				ctx, cancel := context.WithTimeout(ctx, cacheWait)
+				defer cancel()
+				return l.GetCurrentResourceVersion(ctx)
+			},
 		})
 	}
 	opts.ProgressNotify = opts.Predicate.AllowWatchBookmarks
