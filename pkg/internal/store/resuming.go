@@ -30,9 +30,9 @@ type resuming struct {
 	options storage.ListOptions // to go on with
 	state   resumeState
 	marked  bool   // a bookmark marks the end of the present objects, and was not sent
+	version uint64 // of the last event that tells where the watch is; 0: none did
 	present uint64 // no present object has a higher version
 	ended   bool   // by an ERROR event
-	idle    wait.Backoff
 }
 
 // resumable is what can be watched again.
@@ -67,7 +67,6 @@ func resumed(ctx context.Context, opts storage.ListOptions, of resumable) (watch
 	r := &resuming{
 		resumable: of, result: make(chan watch.Event, cap(w.ResultChan())), done: make(chan struct{}), options: opts,
 		state: begins, present: math.MaxUint64,
-		idle: wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Steps: 8, Cap: time.Second},
 	}
 	r.stop = sync.OnceFunc(func() { close(r.done) })
 	asked, anywhere := opts.SendInitialEvents != nil, opts.ResourceVersion == "" || opts.ResourceVersion == "0"
@@ -95,16 +94,21 @@ func (r *resuming) Stop() { r.stop() }
 
 func (r *resuming) run(ctx context.Context, w watch.Interface) {
 	defer close(r.result)
-	idle := r.idle
+	patience := wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Steps: 8, Cap: time.Second}
+	idle := patience
 	for {
 		sent, stopped := r.forward(w)
 		if stopped || r.ended || ctx.Err() != nil || r.state == among || r.state == unknown {
 			return
 		}
 		if sent {
-			idle = r.idle
+			idle = patience
 		} else if !r.rest(ctx, idle.Step()) {
 			return
+		}
+		if r.version > 0 {
+			r.options.ResourceVersion, r.options.ResourceVersionMatch = strconv.FormatUint(r.version, 10), ""
+			r.options.SendInitialEvents = nil
 		}
 		var err error
 		if w, err = r.open(r.options); err != nil {
@@ -168,7 +172,5 @@ func (r *resuming) note(e watch.Event) {
 		r.state = among
 		return
 	}
-	r.state, r.marked = at, false
-	r.options.ResourceVersion, r.options.ResourceVersionMatch = strconv.FormatUint(version, 10), ""
-	r.options.SendInitialEvents = nil
+	r.state, r.marked, r.version = at, false, version
 }

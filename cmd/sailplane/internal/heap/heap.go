@@ -32,27 +32,27 @@ const (
 
 // Tune returns free memory to the system, and from then on lets garbage
 // accumulate up to the size of the live heap, as Go does, but at least until the
-// heap has Size. When the process is quiet it returns memory again. It does nothing if the environment has GOGC or GOMEMLIMIT. end
-// undoes it.
-func Tune() (end func()) { return tune(quiet) }
-
-func tune(quiet time.Duration) (end func()) {
+// heap has Size. When the process is quiet it returns memory again. It does
+// nothing if the environment has GOGC or GOMEMLIMIT. end undoes it.
+func Tune() (end func()) {
 	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
 		if os.Getenv(name) != "" {
 			return func() {}
 		}
 	}
+	return start().end
+}
+
+func start() *tuner {
 	debug.FreeOSMemory() // collects, so that live is known
-	t := &tuner{quiet: quiet}
+	t := &tuner{}
 	t.idle = time.AfterFunc(quiet, t.rest)
 	t.adjust()
-	return t.end
+	return t
 }
 
 // tuner sets the percentage after each collection, and then waits for quiet.
 type tuner struct {
-	quiet time.Duration
-
 	mu        sync.Mutex
 	ended     bool
 	idle      *time.Timer
@@ -76,7 +76,7 @@ func (t *tuner) adjust() {
 // await has the tuner look again when it may be quiet. The caller holds the lock.
 func (t *tuner) await() {
 	t.allocated = read("/gc/heap/allocs:bytes")
-	t.idle.Reset(t.quiet)
+	t.idle.Reset(quiet)
 }
 
 // rest gives memory back if it is quiet and that is worthwhile. The next look is after

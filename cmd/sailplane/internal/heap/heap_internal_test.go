@@ -1,10 +1,8 @@
 package heap
 
 import (
-	"os"
 	"runtime"
 	"testing"
-	"time"
 )
 
 func TestPercent(t *testing.T) {
@@ -30,9 +28,8 @@ func TestPercent(t *testing.T) {
 // TestTune: the percentage follows what is alive from one collection to the
 // next, and is Go's again in the end.
 func TestTune(t *testing.T) {
-	skipIfSet(t)
-	end := Tune()
-	defer end()
+	tuner := start()
+	defer tuner.end()
 	before := gogc()
 	if before <= standard {
 		t.Fatalf("with a small heap GOGC is %d, want more than %d", before, standard)
@@ -47,7 +44,7 @@ func TestTune(t *testing.T) {
 		runtime.GC()
 		runtime.Gosched()
 	}
-	end()
+	tuner.end()
 	runtime.GC()
 	if got := gogc(); got != standard {
 		t.Errorf("in the end GOGC is %d, want %d", got, standard)
@@ -56,21 +53,19 @@ func TestTune(t *testing.T) {
 
 // TestRest: memory that was used goes back to the system when the process is quiet.
 func TestRest(t *testing.T) {
-	skipIfSet(t)
-	const quiet = 100 * time.Millisecond
-	defer tune(quiet)()
+	tuner := start()
+	defer tuner.end()
 	func() {
 		used := make([]byte, 3*worthwhile)
 		for i := range used {
 			used[i] = 1
 		}
 	}()
-	runtime.GC()
 	if spare() <= worthwhile {
 		t.Fatalf("%d bytes are spare right after %d were used", spare(), 3*worthwhile)
 	}
 	for spare() > worthwhile { // the test's time limit ends it
-		time.Sleep(quiet)
+		tuner.rest() // as its timer does; the first time, much was allocated
 	}
 }
 
@@ -85,15 +80,6 @@ func TestTuneLeavesSettingsAlone(t *testing.T) {
 				t.Errorf("GOGC is %d, want %d as it was: who set %s knows better", got, before, name)
 			}
 		})
-	}
-}
-
-func skipIfSet(t *testing.T) {
-	t.Helper()
-	for _, name := range []string{"GOGC", "GOMEMLIMIT"} {
-		if os.Getenv(name) != "" {
-			t.Skipf("the environment has %s", name)
-		}
 	}
 }
 
