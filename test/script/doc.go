@@ -13,10 +13,10 @@
 //	eventually CMD...   repeats a command until it succeeds, where kubectl cannot wait
 //	each FILE CMD...    runs a command for each line of a file, which replaces {}
 //
-// Scripts in testdata/api and testdata/crds run on every storage,
-// those in testdata/persistent on every storage that keeps objects in files, and
-// those in testdata/binary once. Some of testdata/api run again on servers that
-// have only the parts they are about, as those in testdata/pieces do.
+// Scripts in testdata/api run on every storage, those in testdata/crds, too, with the
+// largest set of definitions, those in testdata/persistent on every storage that keeps objects
+// in files, and those in testdata/binary once. Some of testdata/api run again on servers
+// that have only the parts they are about, as those in testdata/pieces do, once.
 //
 // $SERVER is the address of the running server, $STORAGE the storage of the
 // run, and $CONFIG the folder config of the repository.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -26,9 +25,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
-	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
-	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 // pieces are the parts that a script of testdata/api or testdata/pieces needs,
@@ -82,31 +79,30 @@ func pieces(script string) controlplane.Parts {
 	return nil
 }
 
-// TestPieces runs scripts against the parts that they are about, picked alone.
+// TestPieces runs scripts against the parts that they are about, picked alone. Parts do
+// not know what stores their objects: memory is enough.
 func TestPieces(t *testing.T) {
 	t.Parallel()
-	for name, storage := range storages {
-		for script, folder := range map[string]string{
-			"cascade": "api", "certificates": "api", "events": "api", "evict": "pieces", "limits": "pieces",
-			"namespace-delete": "api", "policies": "pieces", "quota": "api", "tokens": "pieces",
-		} {
-			t.Run(name+"/"+script, func(t *testing.T) {
-				t.Parallel()
-				p := params(folder, storage)
-				p.Dir, p.Files = "", []string{filepath.Join("testdata", folder, script+".txtar")}
-				setup := p.Setup
-				p.Setup = func(e *testscript.Env) error {
-					e.Setenv("PIECES", script)
-					return setup(e)
-				}
-				testscript.Run(t, p)
-			})
-		}
+	for script, folder := range map[string]string{
+		"cascade": "api", "certificates": "api", "events": "api", "evict": "pieces", "limits": "pieces",
+		"namespace-delete": "api", "policies": "pieces", "quota": "api", "tokens": "pieces",
+	} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			p := params(folder, "memory")
+			p.Dir, p.Files = "", []string{filepath.Join("testdata", folder, script+".txtar")}
+			setup := p.Setup
+			p.Setup = func(e *testscript.Env) error {
+				e.Setenv("PIECES", script)
+				return setup(e)
+			}
+			testscript.Run(t, p)
+		})
 	}
 }
 
 // servePieces is a program: "pieces SCRIPT serve --listen=ADDRESS
-// --data-dir=DIR --storage=STORAGE" serves the parts of a script as "sailplane
+// --data-dir=DIR --storage=memory" serves the parts of a script as "sailplane
 // serve" serves all.
 func servePieces() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -120,7 +116,8 @@ func servePieces() {
 
 func assemble(ctx context.Context, script string, args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
-	listen, dir, storage := flags.String("listen", "", ""), flags.String("data-dir", "", ""), flags.String("storage", "", "")
+	listen, dir := flags.String("listen", "", ""), flags.String("data-dir", "", "")
+	flags.String("storage", "", "")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -131,7 +128,7 @@ func assemble(ctx context.Context, script string, args []string) error {
 	kubeconfig := filepath.Join(*dir, "admin.kubeconfig")
 	return controlplane.New("pieces").
 		Listen(*listen).
-		Storage(stored(*storage)).
+		Storage(memory.Store{}).
 		With(authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: kubeconfig}, parts,
 			controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 				p.Work(controlplane.Work{Name: "ready line", Start: func(_ context.Context, plane *controlplane.Plane) error {
@@ -141,15 +138,4 @@ func assemble(ctx context.Context, script string, args []string) error {
 				return nil
 			})).
 		Run(ctx)
-}
-
-func stored(value string) controlplane.Storage {
-	scheme, path, _ := strings.Cut(value, ":")
-	switch scheme {
-	case "sqlite":
-		return sqlite.File{Path: path}
-	case "etcd":
-		return etcd.Embedded{Dir: path}
-	}
-	return memory.Store{}
 }
