@@ -135,7 +135,7 @@ minute. The list is revoked.crl in folder pki of the data directory.
 			if err != nil {
 				return err
 			}
-			serial, err := serialOf(args[0])
+			serial, err := serialOf(args[0], admin.Signed)
 			if err != nil {
 				return misused(err)
 			}
@@ -151,8 +151,8 @@ minute. The list is revoked.crl in folder pki of the data directory.
 }
 
 // serialOf returns the serial number that an argument is, or that of the certificate in
-// the file that it names.
-func serialOf(arg string) (*big.Int, error) {
+// the file that it names, which the server's authority has to have signed.
+func serialOf(arg string, signed func(*x509.Certificate) (bool, error)) (*big.Int, error) {
 	content, err := os.ReadFile(arg)
 	if errors.Is(err, fs.ErrNotExist) {
 		digits := strings.TrimPrefix(strings.ReplaceAll(arg, ":", ""), "0x")
@@ -173,6 +173,11 @@ func serialOf(arg string) (*big.Int, error) {
 	certs, err := certutil.ParseCertsPEM(content)
 	if err != nil {
 		return nil, fmt.Errorf("%s: there is no client certificate in it: want a kubeconfig or a file in PEM: %w", arg, err)
+	}
+	if own, err := signed(certs[0]); err != nil {
+		return nil, err
+	} else if !own {
+		return nil, fmt.Errorf("%s: another authority signed its certificate: name the --data-dir of the server that made it", arg)
 	}
 	return certs[0].SerialNumber, nil
 }

@@ -112,6 +112,12 @@ func (a Admin) Revoke(ctx context.Context, serial *big.Int) error {
 	return pki.Dir(a.dir()).Revoke(ctx, serial)
 }
 
+// Signed tells whether the authority in Dir signed a certificate. Revoke has no effect on
+// others, which servers with other authorities accept.
+func (a Admin) Signed(cert *x509.Certificate) (bool, error) {
+	return pki.Dir(a.dir()).Signed(cert)
+}
+
 // ClientCertificate is a certificate that the authority in Dir signed for a client.
 type ClientCertificate struct {
 	*x509.Certificate

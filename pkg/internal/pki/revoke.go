@@ -102,6 +102,21 @@ func (d Dir) Revoke(ctx context.Context, serial *big.Int) error {
 	return d.change(ctx, clock.RealClock{}, func(l *ledger) error { return l.revoke(serial) })
 }
 
+// Signed tells whether an authority of the folder signed a certificate: whether it is one
+// that [Dir.Revoke] takes back.
+func (d Dir) Signed(cert *x509.Certificate) (bool, error) {
+	files, err := d.existing()
+	if err != nil {
+		return false, err
+	}
+	l := &ledger{dir: string(d), files: files}
+	authorities, err := l.certs(caCert)
+	if err != nil {
+		return false, l.startOver(caCert, err)
+	}
+	return slices.ContainsFunc(authorities, func(ca *x509.Certificate) bool { return cert.CheckSignatureFrom(ca) == nil }), nil
+}
+
 // Revoked are the certificates that the folder's lists revoke.
 func (d Dir) Revoked() (Revocations, error) {
 	files, err := d.existing()

@@ -71,6 +71,14 @@ func TestRevoke(t *testing.T) {
 		t.Error("the serving certificate stays")
 	}
 	other := mustLoad(t, "", Request{})
+	for name, c := range map[string]struct {
+		cert []byte
+		want bool
+	}{"issued": {bob.AdminCert, true}, "the administrator's": {after.AdminCert, true}, "of another authority": {other.AdminCert, false}} {
+		if signed, err := dir.Signed(mustCert(t, c.cert)); err != nil || signed != c.want {
+			t.Errorf("%s: signed is %v, %v", name, signed, err)
+		}
+	}
 	if revoked, err := RevokedBy(lists, certsOf(t, other.CA)); err != nil || len(revoked) > 0 {
 		t.Errorf("the list says nothing of other authorities: %v, %v", revoked, err)
 	}
