@@ -65,16 +65,16 @@ func TestUnreachable(t *testing.T) {
 		"denied address": {
 			reason: "the list holds for addresses", part: admit.ValidatingWebhooks{Deny: admit.PrivateNetworks()},
 			client: admissionv1.WebhookClientConfig{URL: ptr.To(h.URL + "/allow"), CABundle: h.ca},
-			want:   "webhooks at 127.0.0.1 are not allowed: the server denies 127.0.0.0/8",
+			want:   "connections to 127.0.0.1 are not allowed: the server denies 127.0.0.0/8",
 		},
 		"denied name": {
 			reason: "the list holds for what names resolve to", part: admit.ValidatingWebhooks{Deny: admit.PrivateNetworks()},
 			client: admissionv1.WebhookClientConfig{URL: ptr.To(strings.Replace(h.URL, "127.0.0.1", "localhost", 1) + "/allow"), CABundle: h.ca},
-			want:   "webhooks at ",
+			want:   "connections to ",
 		},
 		"denied service": {
 			reason: "the list holds for Services", part: admit.ValidatingWebhooks{Deny: admit.PrivateNetworks()}, resolver: h,
-			client: hookService(), want: "webhooks at 127.0.0.1 are not allowed",
+			client: hookService(), want: "connections to 127.0.0.1 are not allowed",
 		},
 	}
 	for name, c := range cases {

@@ -22,7 +22,7 @@ func TestDeniedConversionWebhook(t *testing.T) {
 	p.define(t, definition(t, "bikes", "Bike", strings.Replace(bikes, "CLIENT", hook.client(), 1)))
 	v1, v2 := p.of("bikes", "v1"), p.of("bikes", "v2")
 	create(t, v1, bike("v1", "a", "{gears: 3}"))
-	const want = "webhooks at 127.0.0.1 are not allowed: the server denies 127.0.0.0/8"
+	const want = "connections to 127.0.0.1 are not allowed: the server denies 127.0.0.0/8"
 	if _, err := v2.Get(t.Context(), "a", metav1.GetOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("get: %v, want %q", err, want)
 	}

@@ -190,9 +190,9 @@ func TestDeny(t *testing.T) {
 		"url": {
 			"a URL comes through the API, also that of a named address",
 			admissionv1.WebhookClientConfig{URL: &url, CABundle: s.ca},
-			"webhooks at 127.0.0.1 are not allowed",
+			"connections to 127.0.0.1 are not allowed",
 		},
-		"thief": {"so do endpoints", byService("thief", s.ca), "webhooks at 127.0.0.1 are not allowed"},
+		"thief": {"so do endpoints", byService("thief", s.ca), "connections to 127.0.0.1 are not allowed"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -123,7 +123,7 @@ func (d Dialer) CheckAddress(addr netip.Addr) error {
 	for _, list := range [][]netip.Prefix{d.deny, LinkLocal()} {
 		for _, p := range list {
 			if p.Contains(addr) {
-				return fmt.Errorf("webhooks at %s are not allowed: the server denies %s", addr, p)
+				return fmt.Errorf("connections to %s are not allowed: the server denies %s", addr, p)
 			}
 		}
 	}
