@@ -33,7 +33,7 @@ const (
 	// soonAfter is how soon after another a write comes at about the same time. What comes
 	// alone does not wait, and nor does the end of what is large: on a busy server that
 	// takes long.
-	soonAfter = time.Millisecond
+	soonAfter = 5 * time.Millisecond
 )
 
 // Write implements net.Conn. The goroutine that flushes calls it: it lets others
