@@ -15,8 +15,7 @@ const writeTimeout = requestTimeout + 15*time.Second
 
 // pace cuts off a client that does not take what is written. A handler that waits
 // for a client holds its answer, also after its request timed out: upstream's timeout
-// waits for the write. Its timer outlasts many writes, of which a watch has thousands: to
-// set it for each of them was a tenth of what an event costs (bench -only watch).
+// waits for the write. Its timer outlasts many writes, of which a watch has thousands.
 type pace struct {
 	connection *http.ResponseController
 	stall      time.Duration
