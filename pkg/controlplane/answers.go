@@ -261,7 +261,6 @@ func (c *chain) withAnswers(h http.Handler) http.Handler {
 		}
 		a.pace.of(w, c.limits.Answers.Stall)
 		defer func() {
-			a.pace.stop()
 			a.release()
 			c.weights.note(r, &a.Answer)
 		}()

@@ -15,18 +15,17 @@ const writeTimeout = requestTimeout + 15*time.Second
 
 // pace cuts off a client that does not take what is written. A handler that waits
 // for a client holds its answer, also after its request timed out: upstream's timeout
-// waits for the write. Its timer outlasts many writes, of which a watch has thousands.
+// waits for the write.
 type pace struct {
 	connection *http.ResponseController
 	stall      time.Duration
 
-	mu    sync.Mutex
-	timer *time.Timer
-	armed bool      // the timer runs
-	began time.Time // when the write began that has not ended; or zero
+	mu      sync.Mutex
+	timer   *time.Timer
+	writing bool
 }
 
-// of paces what is written to w. Call stop before the handler ends.
+// of paces what is written to w.
 func (p *pace) of(w http.ResponseWriter, stall time.Duration) {
 	p.connection, p.stall = http.NewResponseController(w), stall
 }
@@ -57,54 +56,31 @@ func (p *pace) begin() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.began = time.Now()
-	if !p.armed {
-		p.arm(p.stall)
+	p.writing = true
+	if p.timer == nil {
+		p.timer = time.AfterFunc(p.stall, p.cut)
+		return
 	}
+	p.timer.Reset(p.stall)
 }
 
 func (p *pace) end() {
 	if p.stall == Unlimited {
 		return
 	}
+	p.timer.Stop()
 	p.mu.Lock() // a cut that began ends before the handler does
 	defer p.mu.Unlock()
-	p.began = time.Time{}
+	p.writing = false
 }
 
-// stop ends the pace: nothing is written any more.
-func (p *pace) stop() {
+// cut ends the write that waits: it resets the stream, or fails the connection.
+func (p *pace) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.timer != nil {
-		p.timer.Stop()
+	if p.writing {
+		_ = p.connection.SetWriteDeadline(time.Unix(1, 0)) // a handler that is called without a connection has none
 	}
-}
-
-// arm has the timer look in a while. The caller has the lock.
-func (p *pace) arm(d time.Duration) {
-	p.armed = true
-	if p.timer == nil {
-		p.timer = time.AfterFunc(d, p.look)
-		return
-	}
-	p.timer.Reset(d)
-}
-
-// look ends the write that waits for too long: it resets the stream, or fails the
-// connection.
-func (p *pace) look() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.armed = false
-	if p.began.IsZero() {
-		return
-	}
-	if left := p.stall - time.Since(p.began); left > 0 {
-		p.arm(left)
-		return
-	}
-	_ = p.connection.SetWriteDeadline(time.Unix(1, 0)) // a handler that is called without a connection has none
 }
 
 // pacedWatch is the answer to a watch.
@@ -146,7 +122,6 @@ func withPace(h http.Handler, stall time.Duration, longRunning request.LongRunni
 		}
 		paced := &pacedWatch{ResponseWriter: w}
 		paced.pace.of(w, stall)
-		defer paced.pace.stop()
 		h.ServeHTTP(responsewriter.WrapForHTTP1Or2(paced), r)
 	})
 }

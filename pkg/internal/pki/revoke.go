@@ -102,8 +102,8 @@ func (d Dir) Revoke(ctx context.Context, serial *big.Int) error {
 	return d.change(ctx, clock.RealClock{}, func(l *ledger) error { return l.revoke(serial) })
 }
 
-// Signed tells whether an authority of the folder signed a certificate: whether it is one
-// that [Dir.Revoke] takes back.
+// Signed tells whether the folder's authority signed a certificate: whether it is one that
+// [Dir.Revoke] takes back. Further authorities in the folder have lists of their own.
 func (d Dir) Signed(cert *x509.Certificate) (bool, error) {
 	files, err := d.existing()
 	if err != nil {
@@ -114,7 +114,7 @@ func (d Dir) Signed(cert *x509.Certificate) (bool, error) {
 	if err != nil {
 		return false, l.startOver(caCert, err)
 	}
-	return slices.ContainsFunc(authorities, func(ca *x509.Certificate) bool { return cert.CheckSignatureFrom(ca) == nil }), nil
+	return len(authorities) > 0 && cert.CheckSignatureFrom(authorities[0]) == nil, nil // the first one signs
 }
 
 // Revoked are the certificates that the folder's lists revoke.
