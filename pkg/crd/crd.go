@@ -116,6 +116,7 @@ type groups struct {
 	// webhooks connects to conversion webhooks.
 	webhooks dialing.Dialer
 	plane    *controlplane.Plane
+	stored   definitions
 	informer cache.SharedIndexInformer
 	lister   listers.CustomResourceDefinitionLister
 	becoming *semaphore.Weighted // schemas of the CRDs that become usable

@@ -2,20 +2,21 @@ package crd
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/klog/v2"
 
@@ -70,10 +71,6 @@ func validBundle(crd *apiextensionsv1.CustomResourceDefinition) bool {
 
 // establish writes the condition of CRDs that became usable, until the context ends.
 func (g *groups) establish(ctx context.Context, p *controlplane.Plane) error {
-	client, err := clientset.NewForConfig(p.ProtobufConfig())
-	if err != nil {
-		return err
-	}
 	written := map[types.UID]string{} // resource versions of CRDs, until the informer has others
 	for {
 		more, listed := g.changed.Next(), p.DiscoveryChanged()
@@ -84,7 +81,7 @@ func (g *groups) establish(ctx context.Context, p *controlplane.Plane) error {
 				if !p.Discovers(served(crd)...) {
 					continue
 				}
-				if err := writeEstablished(ctx, client, crd); err != nil && ctx.Err() == nil {
+				if err := g.writeEstablished(ctx, crd); err != nil && ctx.Err() == nil {
 					klog.FromContext(ctx).Error(err, "Failed to mark a CRD as established", "name", crd.Name, "retryAfter", time.Second)
 					retry = time.After(time.Second)
 					continue
@@ -112,16 +109,30 @@ func (g *groups) assumed() []*apiextensionsv1.CustomResourceDefinition {
 	return slices.DeleteFunc(all, func(crd *apiextensionsv1.CustomResourceDefinition) bool { return !assumed(crd) })
 }
 
+// errChanged is why a condition is not written.
+var errChanged = errors.New("the CRD has changed")
+
 // writeEstablished writes the condition, unless the CRD has changed: then the
-// informer reports it again.
-func writeEstablished(ctx context.Context, c clientset.Interface, crd *apiextensionsv1.CustomResourceDefinition) error {
-	crd = crd.DeepCopy()
-	apihelpers.SetCRDCondition(crd, apiextensionsv1.CustomResourceDefinitionCondition{
-		Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
-		Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
-	})
-	_, err := c.ApiextensionsV1().CustomResourceDefinitions().UpdateStatus(ctx, crd, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+// informer reports it again. It goes to the storage without a request: of a large CRD
+// that would be encoded, decoded, copied and validated, for one condition.
+func (g *groups) writeEstablished(ctx context.Context, seen *apiextensionsv1.CustomResourceDefinition) error {
+	key, err := g.stored.key(seen)
+	if err != nil {
+		return err
+	}
+	err = g.stored.GuaranteedUpdate(ctx, key, &apiextensions.CustomResourceDefinition{}, false, nil,
+		func(input runtime.Object, _ storage.ResponseMeta) (runtime.Object, *uint64, error) {
+			crd, ok := input.(*apiextensions.CustomResourceDefinition)
+			if !ok || crd.UID != seen.UID || crd.ResourceVersion != seen.ResourceVersion {
+				return nil, nil, errChanged
+			}
+			apiextensions.SetCRDCondition(crd, apiextensions.CustomResourceDefinitionCondition{
+				Type: apiextensions.Established, Status: apiextensions.ConditionTrue,
+				Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
+			})
+			return crd, nil, nil
+		}, nil)
+	if storage.IsNotFound(err) || storage.IsConflict(err) || errors.Is(err, errChanged) {
 		return nil
 	}
 	return err

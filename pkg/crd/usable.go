@@ -38,6 +38,12 @@ type usable struct {
 	groups *groups
 }
 
+// definitions is the storage of CRDs.
+type definitions struct {
+	storage.Interface
+	key func(runtime.Object) (string, error)
+}
+
 // usableOptions are the options of a CRD's storage, which is usable.
 type usableOptions struct {
 	generic.RESTOptionsGetter
@@ -56,6 +62,7 @@ func (u usableOptions) GetRESTOptions(resource schema.GroupResource, example run
 		object, list func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		s, destroy, err := decorate(config, prefix, key, object, list, attributes, trigger, indexers)
+		u.groups.stored = definitions{s, key}
 		return usable{s, u.groups}, destroy, err
 	}
 	return options, nil

@@ -53,7 +53,8 @@ type Limits struct {
 	// the same time may together pass the limit.
 	ObjectsPerResource int
 	// StoredBytesPerNamespace is how much the objects of a namespace may take in the
-	// storage, keys included, without history. An update counts by how much the
+	// storage, keys included, without history; those without a namespace together have
+	// the same limit. An update counts by how much the
 	// object grows. What a delete adds to an object is never refused, nor are up to
 	// 1 KiB that a write adds to an object that is being deleted.
 	StoredBytesPerNamespace int

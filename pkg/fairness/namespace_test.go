@@ -161,6 +161,27 @@ func TestStoredBytes(t *testing.T) {
 	}
 }
 
+// TestStoredBytesWithoutNamespace: neither does what has no namespace, together.
+func TestStoredBytesWithoutNamespace(t *testing.T) {
+	t.Parallel()
+	s := serve(t, fairness.Limits{StoredBytesPerNamespace: 45_000})
+	ann := s.as(t, "ann")
+	made, err := 0, error(nil)
+	for made < 5 && err == nil {
+		body := fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n%d","annotations":{"a":%q}}}`, made, strings.Repeat("y", 10_000))
+		err = ann.Post().MaxRetries(0).AbsPath("/api/v1/namespaces").SetHeader("Content-Type", "application/json").Body([]byte(body)).
+			Do(t.Context()).Error()
+		made++
+	}
+	refused(t, err, http.StatusTooManyRequests, "limit StoredBytesPerNamespace is 45000: what has no namespace has 4")
+	if made != 5 {
+		t.Errorf("namespace %d of 10 KB was refused, want 5", made)
+	}
+	if err := create(t.Context(), ann, "here", 10_000); err != nil {
+		t.Errorf("an object of a namespace: %v", err)
+	}
+}
+
 // TestStoredBytesOfManyWriters: writes at the same time do not pass the limit together.
 func TestStoredBytesOfManyWriters(t *testing.T) {
 	t.Parallel()

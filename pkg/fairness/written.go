@@ -25,7 +25,7 @@ type written struct {
 	feed  atomic.Pointer[feed.Feed] // nil until it is complete
 
 	mu    sync.Mutex
-	open  map[string]int64 // by how much the writes that run enlarge a namespace
+	open  map[string]int64 // by how much the writes that run enlarge a namespace; empty: what has none
 	since int64            // bytes admitted since the feed was asked to catch up
 }
 
@@ -86,7 +86,7 @@ func (w *written) guard(ctx context.Context, p controlplane.Write) (done func(bo
 	if c == nil {
 		return nil, nil
 	}
-	if l.StoredBytesPerNamespace > 0 && p.Namespace != "" {
+	if l.StoredBytesPerNamespace > 0 {
 		var e *exceeded
 		if done, e, err = w.room(ctx, l, who, p); err != nil {
 			return nil, err
@@ -157,8 +157,8 @@ func (w *written) tooLarge(ctx context.Context, l Limits, who string, p controlp
 	return nil
 }
 
-// room refuses what does not fit into a namespace. Otherwise it notes by how much the namespace grows until the
-// storage has answered: then the feed, which catches up with what was answered, has it.
+// room refuses what does not fit into a namespace, or beside what has none. Otherwise it notes by how much that grows
+// until the storage has answered: then the feed, which catches up with what was answered, has it.
 func (w *written) room(ctx context.Context, l Limits, who string, p controlplane.Write) (done func(bool), e *exceeded, err error) {
 	limit := int64(l.StoredBytesPerNamespace)
 	feed := w.feed.Load()
@@ -180,7 +180,7 @@ func (w *written) room(ctx context.Context, l Limits, who string, p controlplane
 	// Those that the others add, and that were stored since then, may count twice.
 	if err := feed.CatchUp(ctx); err != nil {
 		done(false)
-		return nil, nil, fmt.Errorf("measure namespace %q: %w", p.Namespace, err)
+		return nil, nil, fmt.Errorf("measure what is stored beside %s %q: %w", p.Resource, p.Name, err)
 	}
 	if before, known = w.before(p); !known {
 		before = nil // another write has replaced it, or it cannot be read
@@ -195,8 +195,16 @@ func (w *written) room(ctx context.Context, l Limits, who string, p controlplane
 		done(false)
 		done = nil
 	}
-	return done, tooMany("StoredBytesPerNamespace", who, 1, "%d: namespace %q has %d bytes, and %s %q adds %d",
-		limit, p.Namespace, stored, p.Resource, p.Name, added), nil
+	return done, tooMany("StoredBytesPerNamespace", who, 1, "%d: %s %d bytes, and %s %q adds %d",
+		limit, holder(p.Namespace), stored, p.Resource, p.Name, added), nil
+}
+
+// holder says what has so many bytes.
+func holder(namespace string) string {
+	if namespace == "" {
+		return "what has no namespace has"
+	}
+	return fmt.Sprintf("namespace %q has", namespace)
 }
 
 func deletes(info *request.RequestInfo) bool {

@@ -23,9 +23,9 @@ const Size = 128 << 20
 const (
 	// quiet is how long little is allocated before memory is given back. To take it again
 	// costs as much as some hundred requests, so a pause between two bursts is none.
-	quiet = 30 * time.Second
+	quiet = 5 * time.Second
 	// little is how many bytes are little in that time,
-	little = 16 << 20
+	little = 4 << 20
 	// worthwhile is how many bytes have to be there to give back.
 	worthwhile = 32 << 20
 )
