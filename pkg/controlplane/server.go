@@ -256,6 +256,11 @@ func (r *run) host(life context.Context, plan *ServerPlan, listener net.Listener
 		turns:  newTurns(r.server.built.limits.LargeRequests),
 		planes: map[string]*Plane{}, closing: make(chan struct{}),
 	}
+	h.turns.Tell(func(computing bool) {
+		for _, tell := range plan.large {
+			tell(computing)
+		}
+	})
 	h.stats = o.stats(h)
 	if listener != nil {
 		h.address = listener.Addr().String()

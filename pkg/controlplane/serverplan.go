@@ -45,6 +45,7 @@ type ServerPlan struct {
 	transforms   []named[TransformFunc]
 	tracers      []named[TracerFunc]
 	work         []named[Work]
+	large        []func(bool)
 }
 
 // IdentityFunc gives a server its TLS identity for the address it listens on.
@@ -133,6 +134,11 @@ func (p *ServerPlan) Transform(name string, start TransformFunc) {
 func (p *ServerPlan) Trace(name string, tracer TracerFunc) {
 	p.tracers = append(p.tracers, named[TracerFunc]{p.root.part, name, tracer})
 }
+
+// LargeRequests has a function called when there is a large request (see
+// [Limits.LargeRequests]) after there was none, and when there is none any more. It must
+// not block. Nobody is told when nothing limits large requests.
+func (p *ServerPlan) LargeRequests(tell func(computing bool)) { p.large = append(p.large, tell) }
 
 // Work declares work that gets the root plane and begins when that is ready. The
 // server is ready when each Start has returned.

@@ -26,10 +26,30 @@ type Line struct {
 	free    int
 	waiting map[string][]chan struct{} // closed when it is their turn
 	users   []string                   // who wait, in the order of their turns
+	wanting int                        // requests that want turns and have not ended
+	tell    func(computing bool)       // nil: nobody
 }
 
 // New returns a line in which so many requests have a turn at the same time.
 func New(places int) *Line { return &Line{free: places, waiting: map[string][]chan struct{}{}} }
+
+// Tell has a function called when there is a large request after there was none, and when
+// there is none any more. It must not block. Call Tell before turns are taken.
+func (l *Line) Tell(f func(computing bool)) {
+	if l != nil {
+		l.tell = f
+	}
+}
+
+// want counts the requests that want turns.
+func (l *Line) want(more int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.wanting
+	if l.wanting += more; l.tell != nil && (before == 0 || l.wanting == 0) {
+		l.tell(l.wanting > 0)
+	}
+}
 
 // take returns true when it is the turn of a request, and false when the context or the
 // request ends before. Among the user's own requests, one that has begun goes first: it
@@ -149,10 +169,13 @@ func (t *Turn) Take(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		t.mu.Lock()
-		t.wanted = true
 		if t.ended || t.timer != nil {
 			t.mu.Unlock()
 			return
+		}
+		if !t.wanted {
+			t.wanted = true
+			t.line.want(1)
 		}
 		waiting, begun := t.waiting, t.begun
 		if waiting == nil {
@@ -242,6 +265,9 @@ func (t *Turn) End() {
 	}
 	t.ended = true
 	close(t.over)
+	if t.wanted {
+		t.line.want(-1)
+	}
 	if t.timer != nil {
 		t.give()
 	}

@@ -236,3 +236,40 @@ func TestFrom(t *testing.T) {
 		t.Errorf("got %v of nothing", got)
 	}
 }
+
+// TestTell: it is told when the first large request comes and when the last one ends, those
+// that wait and rest included.
+func TestTell(t *testing.T) {
+	t.Parallel()
+	var told []bool
+	line := turns.New(1)
+	line.Tell(func(computing bool) { told = append(told, computing) })
+	want := func(when string, want ...bool) {
+		t.Helper()
+		if diff := cmp.Diff(want, told); diff != "" {
+			t.Errorf("%s (-want +told):\n%s", when, diff)
+		}
+		told = nil
+	}
+	small, first, second := line.Of("jane"), line.Of("jane"), line.Of("jane")
+	small.End()
+	want("of a request that took no turn")
+	first.Take(t.Context())
+	first.Take(t.Context())
+	want("of the first", true)
+	resume := first.Rest()
+	second.Take(t.Context())
+	first.End()
+	want("of a second, and the end of one that rests")
+	resume(t.Context())
+	second.End()
+	second.End()
+	want("of the end of the last", false)
+	first.Take(t.Context())
+	want("of a request that has ended")
+	third := line.Of("jane")
+	third.Take(t.Context())
+	want("of another", true)
+	third.End()
+	want("of its end", false)
+}

@@ -3,6 +3,8 @@ package threads
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestNumber(t *testing.T) {
@@ -25,21 +27,41 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-// TestTune: the number is raised until the end, unless the environment says it.
+// TestTune: the number is raised while more are wanted and a moment longer, unless the
+// environment says it, and is as before in the end.
 func TestTune(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "")
 	before := runtime.GOMAXPROCS(0)
-	end := Tune()
-	if got := runtime.GOMAXPROCS(0); got != number(before) {
-		t.Errorf("GOMAXPROCS is %d, want %d", got, number(before))
+	check := func(when string, want int) {
+		t.Helper()
+		if got := runtime.GOMAXPROCS(0); got != want {
+			t.Errorf("%s, GOMAXPROCS is %d, want %d", when, got, want)
+		}
 	}
-	end()
-	if got := runtime.GOMAXPROCS(0); got != before {
-		t.Errorf("in the end GOMAXPROCS is %d, want %d as it was", got, before)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		more, end := Tune()
+		check("at first", before)
+		more(true)
+		check("when more are wanted", number(before))
+		more(false)
+		time.Sleep(hold - time.Millisecond)
+		check("a moment later", number(before))
+		more(true)
+		time.Sleep(2 * hold)
+		check("when more are wanted for long", number(before))
+		more(false)
+		time.Sleep(hold + time.Millisecond)
+		check("when none were wanted for a while", before)
+		more(true)
+		end()
+		check("in the end", before)
+		more(true)
+		check("after the end", before)
+	})
 	t.Setenv("GOMAXPROCS", "3")
-	defer Tune()()
-	if got := runtime.GOMAXPROCS(0); got != before {
-		t.Errorf("GOMAXPROCS is %d, want %d: who set it knows better", got, before)
-	}
+	more, end := Tune()
+	more(true)
+	check("where the environment says it", before)
+	end()
+	check("in the end", before)
 }
