@@ -76,6 +76,11 @@ func faults() map[string]faultCase {
 			[]string{"revisions/never_go_back_for_a_client", "watches/miss_nothing_after_a_list"},
 			"a list is of some writes ago, and has the newest revision",
 		},
+		"event ahead of reads": {
+			fault{lagOfOne: 1},
+			[]string{"watches/tell_nothing_that_a_read_does_not_show"},
+			"a key is read as it was before the last write",
+		},
 		"event dropped": {
 			fault{stream: dropped},
 			[]string{

@@ -14,9 +14,10 @@ import (
 type fault struct {
 	// revision makes the revision that clients see of the true one.
 	revision func(int64) int64
-	// lag is how many revisions lists are behind; hidesLag: and do not say so.
-	lag      int64
-	hidesLag bool
+	// lag is how many revisions lists are behind, and lagOfOne reads of one key; hidesLag:
+	// and do not say so.
+	lag, lagOfOne int64
+	hidesLag      bool
 	// blind: updates do not compare.
 	blind bool
 	// stream changes what a watch delivers.
@@ -71,10 +72,13 @@ func (f faultyKV) Get(ctx context.Context, key string, o ...clientv3.OpOption) (
 	if err != nil {
 		return nil, err
 	}
-	isList := len(op.RangeBytes()) > 0 && op.Rev() == 0 && !op.IsCountOnly()
-	if isList && f.fault.lag > 0 && r.Header.Revision > f.fault.lag+1 {
-		now, then := r.Header.Revision, r.Header.Revision-f.fault.lag
-		// Where that is compacted, the list is as new as it is.
+	lag := f.fault.lag
+	if len(op.RangeBytes()) == 0 {
+		lag = f.fault.lagOfOne
+	}
+	if isNewest := op.Rev() == 0 && !op.IsCountOnly(); isNewest && lag > 0 && r.Header.Revision > lag+1 {
+		now, then := r.Header.Revision, r.Header.Revision-lag
+		// Where that is compacted, the answer is as new as it is.
 		if old, err := f.KV.Get(ctx, key, append(o, clientv3.WithRev(then))...); err == nil {
 			r = old
 			if r.Header.Revision = then; f.fault.hidesLag {

@@ -73,6 +73,7 @@ func promises() tests {
 			"tell the previous value":                  testWatchPrevious,
 			"begin 5000 events back":                   testWatchFarBack,
 			"miss nothing after a list":                testWatchStorm,
+			"tell nothing that a read does not show":   testReadAfterEvent,
 			"of what was compacted are refused":        testWatchCompacted,
 			"survive compactions":                      testWatchAfterCompact,
 			"of one client end without those of other": testIndependentClients,

@@ -129,6 +129,34 @@ func testWatchStorm(t *testing.T, h *harness) {
 	group.Wait()
 }
 
+// testReadAfterEvent reads what each event tells, as controllers do that look again
+// before they act: the read is not older than the event.
+func testReadAfterEvent(t *testing.T, h *harness) {
+	const writers, rounds, readers = 4, 600, 8
+	var group sync.WaitGroup
+	begin := h.create(t, "/t/start", "1")
+	for range readers {
+		w := h.watch(t, "/t/", begin+1)
+		group.Go(func() {
+			for read := 0; read < writers*rounds; {
+				for _, e := range w.events(t, 1) {
+					if r := h.get(t, string(e.Kv.Key), 0); r.KV == nil || r.Revision < e.Kv.ModRevision {
+						t.Errorf("after the event %s a read is of revision %d and shows %v", describe(e), r.Revision, r.KV)
+						return
+					}
+					read++
+				}
+			}
+		})
+	}
+	inParallel(writers, func(i int) {
+		for j := range rounds {
+			h.create(t, fmt.Sprintf("/t/%d/%d", i, j), "1")
+		}
+	})
+	group.Wait()
+}
+
 // listAll counts the keys below /t/ in pages of the size given, or in one, and
 // returns the revision to watch from. It closes done, also after an error.
 func (h *harness) listAll(t testing.TB, limit int64, done chan struct{}) (found int, revision int64) {
