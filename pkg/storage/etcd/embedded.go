@@ -43,10 +43,6 @@ const (
 	snapshotCount  = 1000
 	catchUpEntries = 1
 	maxLogFiles    = 2
-	// commitInterval is how often what the log has goes to the database. Nothing is read
-	// or written meanwhile, for as long as the disk takes: with etcd's tenth of a second, one
-	// in ten reads of a busy server waits for it.
-	commitInterval = time.Second
 	// memberName and memberURL name the only member in its own data. Nothing
 	// listens there.
 	memberName = "sailplane"
@@ -227,7 +223,6 @@ func (s *embedded) config(dir string) *embed.Config {
 	// No member has to catch up, and the entries kept for that are in memory.
 	c.SnapshotCatchUpEntries = catchUpEntries
 	c.MaxWalFiles = maxLogFiles
-	c.BackendBatchInterval = commitInterval
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(s.failure.logger(dir))
 	return c
 }
