@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -57,10 +58,19 @@ func (c *calls) finish(ctx context.Context) {
 	}
 }
 
+// told is the highest revision that a watch told of.
+type told struct{ revision atomic.Int64 }
+
+func (t *told) raise(revision int64) {
+	for now := t.revision.Load(); now < revision && !t.revision.CompareAndSwap(now, revision); now = t.revision.Load() {
+	}
+}
+
 // guardedWatch is etcd's watch service for as long as etcd runs.
 type guardedWatch struct {
 	pb.WatchServer
 	calls *calls
+	told  *told
 }
 
 // Watch implements the etcd watch service. It returns when no goroutine works
@@ -70,16 +80,29 @@ func (g *guardedWatch) Watch(ws pb.Watch_WatchServer) error {
 		return err
 	}
 	defer g.calls.end()
-	return g.WatchServer.Watch(ws)
+	return g.WatchServer.Watch(&tellingStream{ws, g.told})
 }
 
-// guardedKV is etcd's KV service for as long as etcd runs. It leaves reads linearizable,
-// although there is one member: etcd sends the event of a write before a serializable read
-// shows that write.
+// tellingStream notes what a watch tells, before it does.
+type tellingStream struct {
+	pb.Watch_WatchServer
+
+	told *told
+}
+
+// Send implements the stream of the etcd watch service.
+func (s *tellingStream) Send(r *pb.WatchResponse) error {
+	s.told.raise(r.GetHeader().GetRevision())
+	return s.Watch_WatchServer.Send(r)
+}
+
+// guardedKV is etcd's KV service for as long as etcd runs.
 type guardedKV struct {
 	pb.KVServer
 	calls  *calls
 	keeper *keeper
+	// told has what every client of this etcd heard of; nil if others have watches, too.
+	told *told
 }
 
 // call calls a method of etcd's service while etcd runs.
@@ -102,9 +125,22 @@ func (g *guardedKV) answer(err error) error {
 	return err
 }
 
-// Range implements the etcd KV service.
+// Range implements the etcd KV service. The only member acknowledges a write when it has
+// applied it, so a read needs no round of raft to show every write that was acknowledged.
+// But etcd sends the event of a write before such a read shows that write: one that is
+// older than what was told is made again, with the round.
 func (g *guardedKV) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, error) {
-	return call(ctx, g, r, g.KVServer.Range)
+	if g.told == nil || r.Serializable {
+		return call(ctx, g, r, g.KVServer.Range)
+	}
+	atLeast := g.told.revision.Load()
+	r.Serializable = true
+	response, err := call(ctx, g, r, g.KVServer.Range)
+	r.Serializable = false
+	if errors.Is(err, rpctypes.ErrGRPCFutureRev) || err == nil && response.GetHeader().GetRevision() < atLeast {
+		return call(ctx, g, r, g.KVServer.Range)
+	}
+	return response, err
 }
 
 // RangeStream implements the etcd KV service.

@@ -196,10 +196,14 @@ func (s *embedded) start(ctx context.Context) error {
 	s.unkeep = unkeep
 	s.keeper = keeper
 	s.keeping.Go(func() { keeper.run(kept) })
+	watched := &told{}
 	kv := &guardedKV{KVServer: v3rpc.NewQuotaKVServer(server), calls: s.calls, keeper: keeper}
+	if len(listen) == 0 {
+		kv.told = watched
+	}
 	s.servers = etcdclient.Servers{
 		KV:          kv,
-		Watch:       &guardedWatch{WatchServer: v3rpc.NewWatchServer(server), calls: s.calls},
+		Watch:       &guardedWatch{WatchServer: v3rpc.NewWatchServer(server), calls: s.calls, told: watched},
 		Lease:       &guardedLease{LeaseServer: v3rpc.NewQuotaLeaseServer(server), kv: kv},
 		Maintenance: v3rpc.NewMaintenanceServer(server, nil),
 		Cluster:     v3rpc.NewClusterServer(server),
