@@ -63,7 +63,7 @@ func (x *atOnce) wrap(next http.Handler) http.Handler {
 			return
 		}
 		if e := x.begin(req.Context(), c); e != nil {
-			e.answer(w, req)
+			x.judge.answer(w, req, e)
 			return
 		}
 		defer x.end(c)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/lru"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/callers"
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
@@ -23,7 +24,8 @@ import (
 type judge struct {
 	mu sync.Mutex
 	// told is when a caller was last reported for a limit.
-	told *lru.Cache
+	told   *lru.Cache
+	pauses *pauses
 }
 
 // toldEvery is the pause between two reports of a caller and a limit.
@@ -31,7 +33,7 @@ const toldEvery = time.Minute
 
 type report struct{ who, limit string }
 
-func newJudge() *judge { return &judge{told: lru.New(users)} }
+func newJudge() *judge { return &judge{told: lru.New(users), pauses: newPauses()} }
 
 // refuses counts a request over a limit and tells whether it is refused. If not, it
 // logs why it would have been.
@@ -69,8 +71,9 @@ type exceeded struct {
 	error
 }
 
-// answer refuses a request as the API does.
-func (e *exceeded) answer(w http.ResponseWriter, req *http.Request) {
+// answer refuses a request as the API does, after a pause.
+func (j *judge) answer(w http.ResponseWriter, req *http.Request, e *exceeded) {
+	j.pauses.hold(req.Context(), callers.Of(e.who))
 	responsewriters.ErrorNegotiated(e.error, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
 }
 

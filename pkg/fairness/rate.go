@@ -183,7 +183,7 @@ func (r *requestRates) refused(w http.ResponseWriter, req *http.Request, c *call
 	if !r.judge.refuses(req.Context(), l, e) {
 		return false
 	}
-	e.answer(w, req)
+	r.judge.answer(w, req, e)
 	return true
 }
 

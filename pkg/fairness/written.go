@@ -60,7 +60,7 @@ func (w *written) early(next http.Handler) http.Handler {
 		if l.WriteBytesPerSecond > 0 && l.Mode != Warn {
 			// What is stored may be smaller than the body.
 			if e := w.rate(w.bytes.look, l, max(req.ContentLength/2, 1), c, ""); e != nil && w.judge.refuses(req.Context(), l, e) {
-				e.answer(rw, req)
+				w.judge.answer(rw, req, e)
 				return
 			}
 		}

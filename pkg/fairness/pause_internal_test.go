@@ -1,0 +1,53 @@
+package fairness
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestPauses: refusals come after a pause, those beyond what is held and of requests that
+// end at once, and nothing is left of them.
+func TestPauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPauses()
+		took := func(ctx context.Context, name string) time.Duration {
+			begin := time.Now()
+			p.hold(ctx, name)
+			return time.Since(begin)
+		}
+		if got := took(t.Context(), "ann"); got != refusalPause {
+			t.Errorf("a refusal is held back for %v, want %v", got, refusalPause)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end()
+		if got := took(ended, "ann"); got != 0 {
+			t.Errorf("the refusal of a request that ended is held back for %v, want 0s", got)
+		}
+		for range heldRefusals {
+			go p.hold(t.Context(), "ann")
+		}
+		synctest.Wait()
+		if got := took(t.Context(), "ann"); got != 0 {
+			t.Errorf("with %d held for the user, one more is held back for %v, want 0s", heldRefusals, got)
+		}
+		if got := took(t.Context(), "bob"); got != refusalPause {
+			t.Errorf("another user's refusal is held back for %v, want %v", got, refusalPause)
+		}
+		for i := range allHeldRefusals {
+			go p.hold(t.Context(), fmt.Sprint("user ", i))
+		}
+		synctest.Wait()
+		if got := took(t.Context(), "bob"); got != 0 {
+			t.Errorf("with %d held, one more is held back for %v, want 0s", allHeldRefusals, got)
+		}
+		time.Sleep(refusalPause)
+		synctest.Wait()
+		if len(p.held) > 0 || p.all > 0 {
+			t.Errorf("after the pauses, %d callers and %d refusals are counted, want none", len(p.held), p.all)
+		}
+	})
+}
