@@ -21,11 +21,13 @@ import (
 const Size = 128 << 20
 
 const (
-	// quiet is how long little is allocated before memory is given back. To take it again
-	// costs as much as some hundred requests, so a pause between two bursts is none.
-	quiet = 5 * time.Second
-	// little is how many bytes are little in that time,
-	little = 4 << 20
+	// quiet is for how many looks little is allocated before memory is given back. To take
+	// it again costs as much as some hundred requests, so a pause between two bursts is none.
+	quiet = 5
+	// look is how often it looks until then,
+	look = time.Second
+	// and little is how many bytes are little in that time.
+	little = 1 << 20
 	// worthwhile is how many bytes have to be there to give back.
 	worthwhile = 32 << 20
 )
@@ -46,7 +48,7 @@ func Tune() (end func()) {
 func start() *tuner {
 	debug.FreeOSMemory() // collects, so that live is known
 	t := &tuner{}
-	t.idle = time.AfterFunc(quiet, t.rest)
+	t.idle = time.AfterFunc(look, t.rest)
 	t.adjust()
 	return t
 }
@@ -57,6 +59,7 @@ type tuner struct {
 	ended     bool
 	idle      *time.Timer
 	allocated uint64 // when the timer was set
+	looks     int    // one after the other, in which little was allocated
 }
 
 // collected is unreachable from the start: its cleanup runs after a collection.
@@ -69,14 +72,15 @@ func (t *tuner) adjust() {
 		return
 	}
 	debug.SetGCPercent(percent(read("/gc/heap/live:bytes")))
+	t.looks = 0
 	t.await()
 	runtime.AddCleanup(&collected{}, (*tuner).adjust, t)
 }
 
-// await has the tuner look again when it may be quiet. The caller holds the lock.
+// await has the tuner look again. The caller holds the lock.
 func (t *tuner) await() {
 	t.allocated = read("/gc/heap/allocs:bytes")
-	t.idle.Reset(quiet)
+	t.idle.Reset(look)
 }
 
 // rest gives memory back if it is quiet and that is worthwhile. The next look is after
@@ -87,7 +91,10 @@ func (t *tuner) rest() {
 		t.mu.Unlock()
 		return
 	}
-	if read("/gc/heap/allocs:bytes")-t.allocated > little {
+	if t.looks++; read("/gc/heap/allocs:bytes")-t.allocated > little {
+		t.looks = 0
+	}
+	if t.looks < quiet {
 		t.await()
 		t.mu.Unlock()
 		return
