@@ -25,7 +25,7 @@ type gated struct {
 	controlplane.Storage
 	objects int
 	gate    chan struct{}
-	lists   chan struct{} // gets one for each list that begins
+	lists   chan string // gets what is listed, for each list that begins
 }
 
 func (s *gated) Open() controlplane.Backend { return &gatedBackend{s.Storage.Open(), s} }
@@ -72,7 +72,8 @@ type gatedKV struct {
 // GetStream implements clientv3.KV.
 func (kv gatedKV) GetStream(ctx context.Context, key string, opts ...clientv3.OpOption) (clientv3.GetStreamChan, error) {
 	if strings.HasPrefix(key, "/registry/configmaps/") {
-		kv.lists <- struct{}{}
+		op := clientv3.OpGet(key, opts...)
+		kv.lists <- fmt.Sprintf("%s at %d, at most %d, keys only: %t", key, op.Rev(), op.Limit(), op.IsKeysOnly())
 		select {
 		case <-kv.gate:
 		case <-ctx.Done():
@@ -86,7 +87,7 @@ func (kv gatedKV) GetStream(ctx context.Context, key string, opts ...clientv3.Op
 // them, from the moment on in which the server is ready.
 func TestManyObjects(t *testing.T) {
 	t.Parallel()
-	storage := &gated{Storage: memory.Store{}, objects: 1500, gate: make(chan struct{}), lists: make(chan struct{}, 100)}
+	storage := &gated{Storage: memory.Store{}, objects: 1500, gate: make(chan struct{}), lists: make(chan string, 100)}
 	s, err := controlplane.New(t.Name()).Storage(storage).With(core.Namespaces{}, core.ConfigMaps{}).Build()
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +145,7 @@ func awaitAdded(t *testing.T, maps corev1client.ConfigMapInterface, from, name s
 // them.
 func TestFewObjects(t *testing.T) {
 	t.Parallel()
-	storage := &gated{Storage: memory.Store{}, objects: 10, gate: make(chan struct{}), lists: make(chan struct{}, 100)}
+	storage := &gated{Storage: memory.Store{}, objects: 10, gate: make(chan struct{}), lists: make(chan string, 100)}
 	close(storage.gate)
 	s, err := controlplane.New(t.Name()).Storage(storage).With(core.Namespaces{}, core.ConfigMaps{}).Build()
 	if err != nil {
@@ -162,7 +163,11 @@ func TestFewObjects(t *testing.T) {
 	if err != nil || len(list.Items) != storage.objects {
 		t.Errorf("a list has %d objects (%v), want %d", len(list.Items), err, storage.objects)
 	}
-	if n := len(storage.lists); n != 1 {
-		t.Errorf("the storage was listed %d times, want once", n)
+	var listed []string
+	for range len(storage.lists) {
+		listed = append(listed, <-storage.lists)
+	}
+	if len(listed) != 1 {
+		t.Errorf("the storage was listed %d times, want once: %q", len(listed), listed)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
@@ -215,12 +216,16 @@ func (c *cached) wait(ctx context.Context) bool {
 	if !c.filled(ctx) {
 		return false
 	}
-	floor, err := c.cacher.LastSyncResourceVersion()
-	if err != nil || floor == 0 {
-		return false
-	}
-	c.floor.CompareAndSwap(0, floor)
-	return true
+	// A cache is filled a moment before it knows from which version on.
+	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, cacheWait, true, func(context.Context) (bool, error) {
+		floor, err := c.cacher.LastSyncResourceVersion()
+		if err != nil || floor == 0 {
+			return false, err
+		}
+		c.floor.CompareAndSwap(0, floor)
+		return true, nil
+	})
+	return err == nil
 }
 
 func (c *cached) filled(ctx context.Context) bool {

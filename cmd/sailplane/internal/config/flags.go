@@ -228,7 +228,10 @@ func limitFlags() []Flag {
 			Name: "limit-objects-per-resource", Field: "limits.objectsPerResource",
 			Usage: "objects of a resource in each namespace; 0: no limit",
 		},
-		{Name: "limit-stored-size", Field: "limits.storedSize", Usage: "size of all stored objects of each namespace, and of those without one; 0: no limit"},
+		{
+			Name: "limit-stored-size", Field: "limits.storedSize",
+			Usage: "size of all stored objects of each namespace, and of those without one; 0: no limit",
+		},
 	}
 }
 
