@@ -71,9 +71,14 @@ type exceeded struct {
 	error
 }
 
-// answer refuses a request as the API does, after a pause.
+// answer refuses a request after a pause.
 func (j *judge) answer(w http.ResponseWriter, req *http.Request, e *exceeded) {
 	j.pauses.hold(req.Context(), callers.Of(e.who))
+	e.answer(w, req)
+}
+
+// answer refuses a request as the API does.
+func (e *exceeded) answer(w http.ResponseWriter, req *http.Request) {
 	responsewriters.ErrorNegotiated(e.error, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, req)
 }
 

@@ -15,7 +15,7 @@ const (
 	heldRefusals, allHeldRefusals = 64, 1024
 )
 
-// pauses hold back refusals.
+// pauses hold back refusals, of requests that take nothing from others while they wait.
 type pauses struct {
 	mu   sync.Mutex
 	held map[string]int // by caller; who has none takes no memory

@@ -3,6 +3,7 @@ package fairness
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,8 +28,9 @@ func TestPauses(t *testing.T) {
 		if got := took(ended, "ann"); got != 0 {
 			t.Errorf("the refusal of a request that ended is held back for %v, want 0s", got)
 		}
+		var held sync.WaitGroup
 		for range heldRefusals {
-			go p.hold(t.Context(), "ann")
+			held.Go(func() { p.hold(t.Context(), "ann") })
 		}
 		synctest.Wait()
 		if got := took(t.Context(), "ann"); got != 0 {
@@ -38,14 +40,13 @@ func TestPauses(t *testing.T) {
 			t.Errorf("another user's refusal is held back for %v, want %v", got, refusalPause)
 		}
 		for i := range allHeldRefusals {
-			go p.hold(t.Context(), fmt.Sprint("user ", i))
+			held.Go(func() { p.hold(t.Context(), fmt.Sprint("user ", i)) })
 		}
 		synctest.Wait()
 		if got := took(t.Context(), "bob"); got != 0 {
 			t.Errorf("with %d held, one more is held back for %v, want 0s", allHeldRefusals, got)
 		}
-		time.Sleep(refusalPause)
-		synctest.Wait()
+		held.Wait()
 		if len(p.held) > 0 || p.all > 0 {
 			t.Errorf("after the pauses, %d callers and %d refusals are counted, want none", len(p.held), p.all)
 		}

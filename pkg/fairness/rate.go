@@ -1,6 +1,7 @@
 package fairness
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"net/http"
@@ -147,20 +148,9 @@ type requestRates struct {
 // ofCallers is a middleware that counts the requests of users, and of service accounts.
 func (r *requestRates) ofCallers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if c := callerOf(req.Context()); c != nil && r.refused(w, req, c, "") {
-			return
-		}
-		next.ServeHTTP(w, req)
-	})
-}
-
-// ofNamespaces is a middleware that counts the writes into a namespace. It comes after
-// authorization: who may not write takes nothing from those who may.
-func (r *requestRates) ofNamespaces(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if callerOf(req.Context()) != nil {
-			info, ok := request.RequestInfoFrom(req.Context())
-			if ok && info.Namespace != "" && writes(info) && r.refused(w, req, nil, info.Namespace) {
+		if c := callerOf(req.Context()); c != nil {
+			if e := r.refusal(req.Context(), c, ""); e != nil {
+				r.judge.answer(w, req, e)
 				return
 			}
 		}
@@ -168,23 +158,40 @@ func (r *requestRates) ofNamespaces(next http.Handler) http.Handler {
 	})
 }
 
-// refused counts a request, and answers it if it is one too many.
-func (r *requestRates) refused(w http.ResponseWriter, req *http.Request, c *caller, namespace string) bool {
-	l := r.now(req.Context())
+// ofNamespaces is a middleware that counts the writes into a namespace. It comes after
+// authorization: who may not write takes nothing from those who may. It answers at once: the
+// request has a seat of its priority level, which others wait for.
+func (r *requestRates) ofNamespaces(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if callerOf(req.Context()) != nil {
+			info, ok := request.RequestInfoFrom(req.Context())
+			if ok && info.Namespace != "" && writes(info) {
+				if e := r.refusal(req.Context(), nil, info.Namespace); e != nil {
+					e.answer(w, req)
+					return
+				}
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
+}
+
+// refusal counts a request, and says why it is refused if it is one too many.
+func (r *requestRates) refusal(ctx context.Context, c *caller, namespace string) *exceeded {
+	l := r.now(ctx)
 	if l.RequestsPerSecond == 0 {
-		return false
+		return nil
 	}
 	short, wait := r.rates.take(1, r.rates.sharesOf(c, namespace, rating{l.RequestsPerSecond, l.burst()}, l.factor()))
 	if short == nil {
-		return false
+		return nil
 	}
-	e := tooMany("RequestsPerSecond", callerOf(req.Context()).name, math.Ceil(wait.Seconds()), "%v with Burst %d%s: more come from %s",
+	e := tooMany("RequestsPerSecond", callerOf(ctx).name, math.Ceil(wait.Seconds()), "%v with Burst %d%s: more come from %s",
 		l.RequestsPerSecond, l.burst(), short.multiple(), short.subject())
-	if !r.judge.refuses(req.Context(), l, e) {
-		return false
+	if !r.judge.refuses(ctx, l, e) {
+		return nil
 	}
-	r.judge.answer(w, req, e)
-	return true
+	return e
 }
 
 // writes tells whether a request changes objects.

@@ -213,11 +213,13 @@ func (c *cached) wait(ctx context.Context) bool {
 	if c.floor.Load() != 0 {
 		return c.cacher.Ready() || c.filled(ctx)
 	}
-	if !c.filled(ctx) {
+	ctx, cancel := context.WithTimeout(ctx, cacheWait)
+	defer cancel()
+	if c.cacher.Wait(ctx) != nil {
 		return false
 	}
 	// A cache is filled a moment before it knows from which version on.
-	err := wait.PollUntilContextTimeout(ctx, time.Millisecond, cacheWait, true, func(context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, time.Millisecond, true, func(context.Context) (bool, error) {
 		floor, err := c.cacher.LastSyncResourceVersion()
 		if err != nil || floor == 0 {
 			return false, err
