@@ -138,9 +138,13 @@ func (s *settings) serve(ctx context.Context, out, log io.Writer) error {
 	ctx = logging(ctx, log, c.Log)
 	running, err := b.With(controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 		more, end := threads.Tune()
-		p.LargeRequests(more)
+		memory := &heap.Tuner{}
+		p.LargeRequests(func(some bool) {
+			more(some)
+			memory.Large(some)
+		})
 		p.Work(controlplane.Work{Name: "ready line", Start: func(ctx context.Context, plane *controlplane.Plane) error {
-			context.AfterFunc(ctx, heap.Tune())
+			context.AfterFunc(ctx, memory.Tune())
 			context.AfterFunc(ctx, end)
 			if c.Log.Format == config.JSON { // the log has the line
 				return notify(daemon.SdNotifyReady)

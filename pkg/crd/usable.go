@@ -138,7 +138,7 @@ func (b *becoming) begin(ctx context.Context, crd *apiextensions.CustomResourceD
 	if b.schemas > 0 || crd.DeletionTimestamp != nil {
 		return nil
 	}
-	resume := turns.From(ctx).Rest()
+	resume := turns.From(ctx).Await()
 	defer resume(ctx)
 	n := min(int64(sizeOf(crd).schemas), schemasAtOnce)
 	if err := b.groups.becoming.Acquire(ctx, n); err != nil {
@@ -154,7 +154,7 @@ func (b *becoming) takeNames(ctx context.Context, crd *apiextensions.CustomResou
 	if b.unlock != nil {
 		return nil
 	}
-	resume := turns.From(ctx).Rest()
+	resume := turns.From(ctx).Await()
 	defer resume(ctx)
 	if b.unlock, err = b.groups.naming.lock(ctx, crd.Spec.Group); err != nil {
 		return errBusy()
@@ -182,7 +182,7 @@ func (b *becoming) await(ctx context.Context, out runtime.Object) {
 	if !ok || written.DeletionTimestamp != nil {
 		return
 	}
-	resume := turns.From(ctx).Rest()
+	resume := turns.From(ctx).Await()
 	defer resume(ctx)
 	if b.unlock != nil { // who takes names next has to see these, even if this caller has gone
 		patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), usablePatience)

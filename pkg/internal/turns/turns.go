@@ -24,14 +24,23 @@ const most = time.Second
 type Line struct {
 	mu      sync.Mutex
 	free    int
-	waiting map[string][]chan struct{} // closed when it is their turn
-	users   []string                   // who wait, in the order of their turns
-	wanting int                        // requests that want turns and have not ended
-	tell    func(computing bool)       // nil: nobody
+	waiting map[string][]waiter
+	users   []string             // who wait, in the order of their turns
+	held    map[string]int       // requests of users whose others do not begin
+	wanting int                  // requests that want turns and have not ended
+	tell    func(computing bool) // nil: nobody
+}
+
+// waiter is a request in the line.
+type waiter struct {
+	turn  chan struct{} // closed when it is its turn
+	begun bool          // has had a turn before
 }
 
 // New returns a line in which so many requests have a turn at the same time.
-func New(places int) *Line { return &Line{free: places, waiting: map[string][]chan struct{}{}} }
+func New(places int) *Line {
+	return &Line{free: places, waiting: map[string][]waiter{}, held: map[string]int{}}
+}
 
 // Tell has a function called when there is a large request after there was none, and when
 // there is none any more. It must not block. Call Tell before turns are taken.
@@ -57,7 +66,7 @@ func (l *Line) want(more int) {
 func (l *Line) take(ctx context.Context, t *Turn, begun bool) bool {
 	user := t.user
 	l.mu.Lock()
-	if l.free > 0 {
+	if l.free > 0 && (begun || l.held[user] == 0) {
 		l.free--
 		l.mu.Unlock()
 		return true
@@ -70,7 +79,7 @@ func (l *Line) take(ctx context.Context, t *Turn, begun bool) bool {
 	if begun {
 		at = 0
 	}
-	l.waiting[user] = slices.Insert(l.waiting[user], at, turn)
+	l.waiting[user] = slices.Insert(l.waiting[user], at, waiter{turn, begun})
 	l.mu.Unlock()
 	select {
 	case <-turn:
@@ -81,7 +90,8 @@ func (l *Line) take(ctx context.Context, t *Turn, begun bool) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at = slices.Index(l.waiting[user], turn); at < 0 { // it came just now
+	if at = slices.Index(l.waiting[user], waiter{turn, begun}); at < 0 { // it came just now
+		l.free++
 		l.next()
 		return false
 	}
@@ -93,20 +103,38 @@ func (l *Line) take(ctx context.Context, t *Turn, begun bool) bool {
 func (l *Line) give() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.free++
 	l.next()
 }
 
+// next gives a free place to the next user who may have it.
 func (l *Line) next() {
-	if len(l.users) == 0 {
-		l.free++
+	at := slices.IndexFunc(l.users, func(user string) bool { return l.waiting[user][0].begun || l.held[user] == 0 })
+	if at < 0 || l.free == 0 {
 		return
 	}
-	user := l.users[0]
-	close(l.waiting[user][0])
+	l.free--
+	user := l.users[at]
+	close(l.waiting[user][0].turn)
 	l.remove(user, 0)
 	if len(l.waiting[user]) > 0 { // behind the others
-		l.users = append(l.users[1:], user)
+		l.users = append(slices.Delete(l.users, at, at+1), user)
 	}
+}
+
+// hold keeps other requests of a user from beginning, until let is called.
+func (l *Line) hold(user string) (let func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[user]++
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.held[user]--; l.held[user] == 0 {
+			delete(l.held, user)
+		}
+		l.next()
+	})
 }
 
 // remove takes a request out of the line.
@@ -251,6 +279,32 @@ func (t *Turn) Rest() (resume func(context.Context)) {
 			t.Take(ctx)
 		}
 	}
+}
+
+// Await is Rest while the server itself works for the request, out of turn: meanwhile, but
+// for no longer than a turn, no other large request of the user begins.
+func (t *Turn) Await() (resume func(context.Context)) {
+	if !t.isLarge() {
+		return t.Rest()
+	}
+	let := t.line.hold(t.user)
+	late := time.AfterFunc(most, let)
+	rested := t.Rest()
+	return func(ctx context.Context) {
+		late.Stop()
+		let()
+		rested(ctx)
+	}
+}
+
+// isLarge tells whether the request has wanted a turn.
+func (t *Turn) isLarge() bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.wanted
 }
 
 // End ends the turn of a request for good, and the wait for it.

@@ -109,6 +109,66 @@ func TestBegunFirst(t *testing.T) {
 	})
 }
 
+// TestAwait: while the server works for a request, no other of its user begins, but those
+// that have begun go on, and others' have their turns. It lasts as long as a turn at most.
+func TestAwait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		line := turns.New(1)
+		began := time.Now()
+		begun, awaiting := line.Of("one"), line.Of("one")
+		begun.Take(t.Context())
+		goOn := begun.Rest()
+		awaiting.Take(t.Context())
+		resume := awaiting.Await()
+		var mu sync.Mutex
+		waited := map[string]time.Duration{}
+		for name, turn := range map[string]*turns.Turn{"new": line.Of("one"), "other": line.Of("two")} {
+			go func() {
+				defer turn.End()
+				turn.Take(t.Context())
+				mu.Lock()
+				defer mu.Unlock()
+				waited[name] = time.Since(began)
+			}()
+		}
+		synctest.Wait()
+		goOn(t.Context())
+		begun.End()
+		time.Sleep(time.Millisecond)
+		resume(t.Context())
+		awaiting.End()
+		synctest.Wait()
+		if diff := cmp.Diff(map[string]time.Duration{"other": 0, "new": time.Millisecond}, waited); diff != "" {
+			t.Errorf("waits for turns (-want +got):\n%s", diff)
+		}
+
+		long, next := line.Of("one"), line.Of("one")
+		long.Take(t.Context())
+		resume = long.Await()
+		began = time.Now()
+		next.Take(t.Context())
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("the next one begins after %s", waited)
+		}
+		next.End()
+		resume(t.Context())
+		long.End()
+
+		small := line.Of("one")
+		small.Await() // it wants no turn, so nobody waits for it
+		last := line.Of("one")
+		began = time.Now()
+		last.Take(t.Context())
+		last.End()
+		if waited := time.Since(began); waited > 0 {
+			t.Errorf("a request waits for %s because of a small one", waited)
+		}
+		var none *turns.Turn
+		none.Await()(t.Context())
+	})
+}
+
 // TestTurnsEnd: a turn ends by itself after a while, and who waits no longer is out of the line.
 func TestTurnsEnd(t *testing.T) {
 	t.Parallel()

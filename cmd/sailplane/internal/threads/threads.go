@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	// factor is how many threads there are for each processor,
-	factor = 4
-	// enough are how many there are at most if that is more than the processors: with so
-	// many, some are always free.
-	enough = 16
+	// factor is how many threads there are for each processor: few, since all that have
+	// nothing to do mark garbage.
+	factor = 2
+	// few are how many there are at least, and enough how many at most if that is more
+	// than the processors: with so many, some are always free.
+	few, enough = 4, 16
 	// hold is how long there are more threads after the last large request: what it left
 	// to do goes on.
 	hold = 2 * time.Second
@@ -77,4 +78,4 @@ func (t *tuner) end() {
 	t.lower()
 }
 
-func number(processors int) int { return max(processors, min(factor*processors, enough)) }
+func number(processors int) int { return max(processors, min(max(factor*processors, few), enough)) }

@@ -14,8 +14,8 @@ func TestNumber(t *testing.T) {
 		want       int
 	}{
 		"one":  {"a thread that computes leaves three", 1, 4},
-		"two":  {"as for one", 2, 8},
-		"some": {"no more than are enough", 8, 16},
+		"two":  {"two for each", 2, 4},
+		"some": {"no more than are enough", 12, 16},
 		"many": {"never fewer than processors", 64, 64},
 	}
 	for name, tc := range tests {
