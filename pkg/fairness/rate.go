@@ -11,6 +11,9 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/utils/lru"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/bodies"
+	"github.com/sailplane-dev/sailplane/pkg/internal/callers"
 )
 
 // users is how many users' rates are kept, and as many of namespaces. The one that was
@@ -145,16 +148,28 @@ type requestRates struct {
 	rates *rates
 }
 
-// ofCallers is a middleware that counts the requests of users, and of service accounts.
+// ofCallers is a middleware that counts the requests of users, and of service accounts. It
+// also holds back the refusals of their bodies, when the request has no seat any more.
 func (r *requestRates) ofCallers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if c := callerOf(req.Context()); c != nil {
-			if e := r.refusal(req.Context(), c, ""); e != nil {
-				r.judge.answer(w, req, e)
-				return
-			}
+		c := callerOf(req.Context())
+		if c == nil {
+			next.ServeHTTP(w, req)
+			return
 		}
-		next.ServeHTTP(w, req)
+		if e := r.refusal(req.Context(), c, ""); e != nil {
+			r.judge.answer(w, req, e)
+			return
+		}
+		if req.ContentLength == 0 {
+			next.ServeHTTP(w, req)
+			return
+		}
+		ctx, notice := bodies.WithNotice(req.Context())
+		next.ServeHTTP(w, req.WithContext(ctx))
+		if notice.Refused() {
+			r.judge.pauses.hold(ctx, callers.Of(c.name))
+		}
 	})
 }
 

@@ -48,7 +48,10 @@ var mayImport = map[string][]string{
 	"pkg/admit":          {"pkg/controlplane", "pkg/internal/dialing"},
 	"pkg/auditing":       {"pkg/controlplane", "pkg/internal/callers", "pkg/internal/follow", "pkg/internal/metrics"},
 	"pkg/encryption":     {"pkg/controlplane", "pkg/internal/secretfile"},
-	"pkg/fairness":       {"pkg/controlplane", "pkg/feed", "pkg/internal/callers", "pkg/internal/loopback", "pkg/internal/metrics", "pkg/internal/signal"},
+	"pkg/fairness": {
+		"pkg/controlplane", "pkg/feed", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/loopback", "pkg/internal/metrics",
+		"pkg/internal/signal",
+	},
 	"pkg/insight":        {"pkg/controlplane", "pkg/feed", "pkg/internal/signal"},
 	"pkg/lifecycle":      {"pkg/controlplane", "pkg/internal/catalog", "pkg/feed", "pkg/internal/retry"},
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},

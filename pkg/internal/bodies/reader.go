@@ -2,9 +2,11 @@ package bodies
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 )
 
 // readWhole is how much of a body is read before it is looked at, in bytes: the
@@ -18,6 +20,35 @@ type Checker struct {
 	TypeOf TypeOf
 
 	shapes Shapes
+}
+
+// Notice tells whether a body was refused.
+type Notice struct{ refused atomic.Bool }
+
+// Refused tells whether [Checker.Guard] had the body fail.
+func (n *Notice) Refused() bool { return n.refused.Load() }
+
+type noticeKey struct{}
+
+// WithNotice returns a context of a request in which Guard notes what it does.
+func WithNotice(ctx context.Context) (context.Context, *Notice) {
+	n := &Notice{}
+	return context.WithValue(ctx, noticeKey{}, n), n
+}
+
+// noticing notes that a body fails a check.
+func noticing(ctx context.Context, check func([]byte) error) func([]byte) error {
+	n, ok := ctx.Value(noticeKey{}).(*Notice)
+	if !ok {
+		return check
+	}
+	return func(p []byte) error {
+		err := check(p)
+		if err != nil {
+			n.refused.Store(true)
+		}
+		return err
+	}
 }
 
 // Guard has the body of a request fail while it is read when it is above a bound. The
@@ -42,6 +73,7 @@ func (c *Checker) Guard(r *http.Request, arrived func(bytes int64)) {
 	case contentType == "" || is("json"):
 		b := &passing{ReadCloser: r.Body, arrived: arrived}
 		b.scanner.start(c.Limits, is("json-patch+json"))
+		b.scan = noticing(r.Context(), b.scanner.scan)
 		r.Body = b
 	}
 }
@@ -71,6 +103,7 @@ func (c *Checker) Stored(value []byte) error {
 type passing struct {
 	io.ReadCloser
 	scanner scanner
+	scan    func([]byte) error
 	arrived func(int64)
 	bytes   int64
 	err     error
@@ -82,7 +115,7 @@ func (b *passing) Read(p []byte) (int, error) {
 		return 0, b.err
 	}
 	n, err := b.ReadCloser.Read(p)
-	if b.err = b.scanner.scan(p[:n]); b.err != nil {
+	if b.err = b.scan(p[:n]); b.err != nil {
 		return 0, b.err
 	}
 	if b.bytes += int64(n); err == io.EOF && b.arrived != nil {
@@ -95,7 +128,7 @@ func (b *passing) Read(p []byte) (int, error) {
 func (c *Checker) whole(r *http.Request, arrived func(int64), check func([]byte, Limits) error) *whole {
 	return &whole{
 		ReadCloser: r.Body, length: r.ContentLength, arrived: arrived,
-		check: func(p []byte) error { return check(p, c.Limits) },
+		check: noticing(r.Context(), func(p []byte) error { return check(p, c.Limits) }),
 	}
 }
 
