@@ -18,6 +18,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/callers"
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pauses"
 )
 
 // judge decides what happens to requests over a limit.
@@ -25,15 +26,21 @@ type judge struct {
 	mu sync.Mutex
 	// told is when a caller was last reported for a limit.
 	told   *lru.Cache
-	pauses *pauses
+	pauses *pauses.Pauses
 }
+
+// heldRefusals is how many refusals are held back for a user, or the service accounts of a
+// namespace, and allHeldRefusals for all: each holds memory.
+const heldRefusals, allHeldRefusals = 64, 1024
 
 // toldEvery is the pause between two reports of a caller and a limit.
 const toldEvery = time.Minute
 
 type report struct{ who, limit string }
 
-func newJudge() *judge { return &judge{told: lru.New(users), pauses: newPauses()} }
+func newJudge() *judge {
+	return &judge{told: lru.New(users), pauses: pauses.New(heldRefusals, allHeldRefusals)}
+}
 
 // refuses counts a request over a limit and tells whether it is refused. If not, it
 // logs why it would have been.
@@ -73,7 +80,7 @@ type exceeded struct {
 
 // answer refuses a request after a pause.
 func (j *judge) answer(w http.ResponseWriter, req *http.Request, e *exceeded) {
-	j.pauses.hold(req.Context(), callers.Of(e.who))
+	j.pauses.Hold(req.Context(), callers.Of(e.who))
 	e.answer(w, req)
 }
 

@@ -1,13 +1,10 @@
 package fairness
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,51 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/bodies"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pauses"
 )
-
-// TestPauses: refusals come after a pause, those beyond what is held and of requests that
-// end at once, and nothing is left of them.
-func TestPauses(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		p := newPauses()
-		took := func(ctx context.Context, name string) time.Duration {
-			begin := time.Now()
-			p.hold(ctx, name)
-			return time.Since(begin)
-		}
-		if got := took(t.Context(), "ann"); got != refusalPause {
-			t.Errorf("a refusal is held back for %v, want %v", got, refusalPause)
-		}
-		ended, end := context.WithCancel(t.Context())
-		end()
-		if got := took(ended, "ann"); got != 0 {
-			t.Errorf("the refusal of a request that ended is held back for %v, want 0s", got)
-		}
-		var held sync.WaitGroup
-		for range heldRefusals {
-			held.Go(func() { p.hold(t.Context(), "ann") })
-		}
-		synctest.Wait()
-		if got := took(t.Context(), "ann"); got != 0 {
-			t.Errorf("with %d held for the user, one more is held back for %v, want 0s", heldRefusals, got)
-		}
-		if got := took(t.Context(), "bob"); got != refusalPause {
-			t.Errorf("another user's refusal is held back for %v, want %v", got, refusalPause)
-		}
-		for i := range allHeldRefusals {
-			held.Go(func() { p.hold(t.Context(), fmt.Sprint("user ", i)) })
-		}
-		synctest.Wait()
-		if got := took(t.Context(), "bob"); got != 0 {
-			t.Errorf("with %d held, one more is held back for %v, want 0s", allHeldRefusals, got)
-		}
-		held.Wait()
-		if len(p.held) > 0 || p.all > 0 {
-			t.Errorf("after the pauses, %d callers and %d refusals are counted, want none", len(p.held), p.all)
-		}
-	})
-}
 
 // TestRefusedBodies: the refusal of a body comes after a pause, when the handlers inside are
 // done with the request, and what is not refused, or has no limits, comes at once.
@@ -77,8 +31,8 @@ func TestRefusedBodies(t *testing.T) {
 		refused     bool
 		want        time.Duration
 	}{
-		"refused while it is read": {bob, deep, "application/json", true, refusalPause},
-		"refused when it was read": {bob, "a: {b: {c: {d: {}}}}", "application/yaml", true, refusalPause},
+		"refused while it is read": {bob, deep, "application/json", true, pauses.Length},
+		"refused when it was read": {bob, "a: {b: {c: {d: {}}}}", "application/yaml", true, pauses.Length},
 		"without limits":           {root, deep, "application/json", true, 0},
 		"good":                     {bob, `{"a":{}}`, "application/json", false, 0},
 		"none":                     {bob, "", "application/json", false, 0},

@@ -168,7 +168,7 @@ func (r *requestRates) ofCallers(next http.Handler) http.Handler {
 		ctx, notice := bodies.WithNotice(req.Context())
 		next.ServeHTTP(w, req.WithContext(ctx))
 		if notice.Refused() {
-			r.judge.pauses.hold(ctx, callers.Of(c.name))
+			r.judge.pauses.Hold(ctx, callers.Of(c.name))
 		}
 	})
 }

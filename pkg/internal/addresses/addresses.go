@@ -19,12 +19,17 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/utils/lru"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/pauses"
 	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // remembered is how many addresses without a connection a table knows, each with some
 // 300 bytes. Those with a connection are as many as there are connections.
 const remembered = 16 << 10
+
+// heldConnections is how many connections that are refused are held back for an address, and
+// allHeldConnections for all: each is a file of the process.
+const heldConnections, allHeldConnections = 512, 1024
 
 // Limits are those of one address. A negative number is no limit.
 type Limits struct {
@@ -211,16 +216,27 @@ func Of(hostPort string) netip.Addr {
 	return a.Addr()
 }
 
-// Listen closes what a table refuses before the listener returns it. TLS handshakes
-// compute in turns, in which each address has as many as the next one.
+// Listen closes what a table refuses before the listener returns it, after a pause in which
+// nothing is read. TLS handshakes compute in turns, in which each address has as many as the
+// next one.
 func (t *Table) Listen(l net.Listener, handshakes *turns.Line) net.Listener {
-	return &listener{l, t, handshakes}
+	ctx, end := context.WithCancel(context.Background())
+	return &listener{l, t, handshakes, pauses.New(heldConnections, allHeldConnections), ctx, end}
 }
 
 type listener struct {
 	net.Listener
 	table      *Table
 	handshakes *turns.Line
+	pauses     *pauses.Pauses
+	open       context.Context // until Close
+	end        func()
+}
+
+// Close implements net.Listener.
+func (l *listener) Close() error {
+	l.end()
+	return l.Listener.Close()
 }
 
 // Accept implements net.Listener.
@@ -237,11 +253,17 @@ func (l *listener) Accept() (net.Conn, error) {
 				turn: l.handshakes.Of(group(a).String()),
 			}, nil
 		}
-		if tcp, is := c.(*net.TCPConn); is {
-			_ = tcp.SetLinger(0) // a reset: nothing of it stays here
-		}
-		_ = c.Close()
+		go l.refuse(c, a)
 	}
+}
+
+// refuse closes a connection.
+func (l *listener) refuse(c net.Conn, a netip.Addr) {
+	l.pauses.Hold(l.open, group(a).String())
+	if tcp, is := c.(*net.TCPConn); is {
+		_ = tcp.SetLinger(0) // a reset: nothing of it stays here
+	}
+	_ = c.Close()
 }
 
 // conn is a connection that was counted.

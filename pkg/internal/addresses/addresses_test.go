@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/pauses"
 	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
@@ -258,6 +259,58 @@ func TestListen(t *testing.T) {
 	dial()
 	(<-accepted).Close()
 }
+
+// TestRefusedLate: a connection that is refused is closed after a pause, and when the
+// listener is closed.
+func TestRefusedLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := limits()
+		l.Connections = 0
+		inner := &clients{arriving: make(chan net.Conn)}
+		listener := newFixture(l).Listen(inner, turns.New(1))
+		go func() {
+			if c, err := listener.Accept(); err == nil {
+				t.Errorf("a connection of %s is served", c.RemoteAddr())
+			}
+		}()
+		closed := func(during func()) time.Duration {
+			server, client := net.Pipe()
+			inner.arriving <- &from{server}
+			began := time.Now()
+			go during()
+			if _, err := client.Read(make([]byte, 1)); err == nil {
+				t.Error("the client reads something")
+			}
+			return time.Since(began)
+		}
+		if got := closed(func() {}); got != pauses.Length {
+			t.Errorf("a connection is closed after %v, want %v", got, pauses.Length)
+		}
+		if got := closed(func() { _ = listener.Close() }); got != 0 {
+			t.Errorf("a connection is closed %v after the listener", got)
+		}
+	})
+}
+
+// clients is a listener to which clients come.
+type clients struct{ arriving chan net.Conn }
+
+func (c *clients) Accept() (net.Conn, error) {
+	if conn, ok := <-c.arriving; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (c *clients) Close() error { close(c.arriving); return nil }
+
+func (*clients) Addr() net.Addr { return nil }
+
+// from is a connection that comes from an address.
+type from struct{ net.Conn }
+
+func (*from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
 
 // TestHandshakeTurns: what comes first on a connection is read in turns, until the server
 // answers.
