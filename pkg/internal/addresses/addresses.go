@@ -220,16 +220,16 @@ func Of(hostPort string) netip.Addr {
 // nothing is read. TLS handshakes compute in turns, in which each address has as many as the
 // next one.
 func (t *Table) Listen(l net.Listener, handshakes *turns.Line) net.Listener {
-	ctx, end := context.WithCancel(context.Background())
-	return &listener{l, t, handshakes, pauses.New(heldConnections, allHeldConnections), ctx, end}
+	open, end := context.WithCancel(context.Background())
+	held := pauses.New(heldConnections, allHeldConnections)
+	return &listener{l, t, handshakes, func(name string) { held.Hold(open, name) }, end}
 }
 
 type listener struct {
 	net.Listener
 	table      *Table
 	handshakes *turns.Line
-	pauses     *pauses.Pauses
-	open       context.Context // until Close
+	hold       func(name string) // for a pause, or until the end
 	end        func()
 }
 
@@ -259,7 +259,7 @@ func (l *listener) Accept() (net.Conn, error) {
 
 // refuse closes a connection.
 func (l *listener) refuse(c net.Conn, a netip.Addr) {
-	l.pauses.Hold(l.open, group(a).String())
+	l.hold(group(a).String())
 	if tcp, is := c.(*net.TCPConn); is {
 		_ = tcp.SetLinger(0) // a reset: nothing of it stays here
 	}
