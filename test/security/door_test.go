@@ -14,6 +14,8 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -64,12 +66,7 @@ func (panics) Install(p *controlplane.Plan) error {
 func doorAttempts() map[string]attempt {
 	return map[string]attempt{
 		"connections of one address": {reason: "one address cannot use up the files of the process", try: func(t *testing.T, w *world) {
-			open := 0
-			for range 2 * doorConnections {
-				if w.enter(t, "127.0.0.2") != nil {
-					open++
-				}
-			}
+			open := w.storm(t, "127.0.0.2", 2*doorConnections, func(net.Conn) {})
 			if open != doorConnections {
 				t.Errorf("%d connections are open, want %d", open, doorConnections)
 			}
@@ -79,13 +76,7 @@ func doorAttempts() map[string]attempt {
 			w.counts(t, "connections", doorConnections)
 		}},
 		"handshakes of one address": {reason: "a handshake costs the server more than the client", try: func(t *testing.T, w *world) {
-			begun := 0
-			for range 2 * doorHandshakes {
-				if c := w.enter(t, "127.0.0.4"); c != nil {
-					begun++
-					c.Close()
-				}
-			}
+			begun := w.storm(t, "127.0.0.4", 2*doorHandshakes, func(c net.Conn) { _ = c.Close() })
 			// Before the server has seen that a connection is closed, it counts.
 			if begun == 0 || begun > doorHandshakes {
 				t.Errorf("%d handshakes are begun, want at most %d", begun, doorHandshakes)
@@ -222,9 +213,27 @@ func (w *world) enter(t *testing.T, address string) net.Conn {
 	}
 	t.Cleanup(func() { c.Close() })
 	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
 	return c
+}
+
+// storm enters so many times at once, and returns how often the server let it. The server
+// keeps nobody for long who says nothing, and closes what it refuses late.
+func (w *world) storm(t *testing.T, address string, times int, then func(net.Conn)) int {
+	t.Helper()
+	var entered atomic.Int64
+	var all sync.WaitGroup
+	for range times {
+		all.Go(func() {
+			if c := w.enter(t, address); c != nil {
+				entered.Add(1)
+				then(c)
+			}
+		})
+	}
+	all.Wait()
+	return int(entered.Load())
 }
 
 // cutOff waits until the server closes a connection.
