@@ -25,7 +25,11 @@ func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 		}
 		var arrived func(int64)
 		if info.Verb != "watch" && c.stored(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}) {
-			turn := c.turns.Of(c.caller(r))
+			of := c.turns.Of
+			if loopback.From(r.Context()) {
+				of = c.turns.Own
+			}
+			turn := of(c.caller(r))
 			defer turn.End()
 			r = r.WithContext(turn.With(r.Context()))
 			arrived = func(bytes int64) {

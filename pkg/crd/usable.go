@@ -182,7 +182,7 @@ func (b *becoming) await(ctx context.Context, out runtime.Object) {
 	if !ok || written.DeletionTimestamp != nil {
 		return
 	}
-	resume := turns.From(ctx).Await()
+	resume := turns.From(ctx).Yield()
 	defer resume(ctx)
 	if b.unlock != nil { // who takes names next has to see these, even if this caller has gone
 		patient, cancel := context.WithTimeout(context.WithoutCancel(ctx), usablePatience)

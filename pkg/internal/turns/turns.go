@@ -27,6 +27,7 @@ type Line struct {
 	waiting map[string][]waiter
 	users   []string             // who wait, in the order of their turns
 	held    map[string]int       // requests of users whose others do not begin
+	quiet   int                  // requests for which the server computes: only its own go on
 	wanting int                  // requests that want turns and have not ended
 	tell    func(computing bool) // nil: nobody
 }
@@ -35,6 +36,7 @@ type Line struct {
 type waiter struct {
 	turn  chan struct{} // closed when it is its turn
 	begun bool          // has had a turn before
+	own   bool          // is of the server itself
 }
 
 // New returns a line in which so many requests have a turn at the same time.
@@ -60,18 +62,23 @@ func (l *Line) want(more int) {
 	}
 }
 
+// may tells whether a request of a user may have a free place.
+func (l *Line) may(user string, w waiter) bool {
+	return w.own || l.quiet == 0 && (w.begun || l.held[user] == 0)
+}
+
 // take returns true when it is the turn of a request, and false when the context or the
 // request ends before. Among the user's own requests, one that has begun goes first: it
 // holds memory.
 func (l *Line) take(ctx context.Context, t *Turn, begun bool) bool {
 	user := t.user
+	w := waiter{make(chan struct{}), begun, t.own}
 	l.mu.Lock()
-	if l.free > 0 && (begun || l.held[user] == 0) {
+	if l.free > 0 && l.may(user, w) {
 		l.free--
 		l.mu.Unlock()
 		return true
 	}
-	turn := make(chan struct{})
 	if len(l.waiting[user]) == 0 {
 		l.users = append(l.users, user)
 	}
@@ -79,10 +86,10 @@ func (l *Line) take(ctx context.Context, t *Turn, begun bool) bool {
 	if begun {
 		at = 0
 	}
-	l.waiting[user] = slices.Insert(l.waiting[user], at, waiter{turn, begun})
+	l.waiting[user] = slices.Insert(l.waiting[user], at, w)
 	l.mu.Unlock()
 	select {
-	case <-turn:
+	case <-w.turn:
 		return true
 	case <-ctx.Done():
 	case <-t.request:
@@ -90,7 +97,7 @@ func (l *Line) take(ctx context.Context, t *Turn, begun bool) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at = slices.Index(l.waiting[user], waiter{turn, begun}); at < 0 { // it came just now
+	if at = slices.Index(l.waiting[user], w); at < 0 { // it came just now
 		l.free++
 		l.next()
 		return false
@@ -109,7 +116,7 @@ func (l *Line) give() {
 
 // next gives a free place to the next user who may have it.
 func (l *Line) next() {
-	at := slices.IndexFunc(l.users, func(user string) bool { return l.waiting[user][0].begun || l.held[user] == 0 })
+	at := slices.IndexFunc(l.users, func(user string) bool { return l.may(user, l.waiting[user][0]) })
 	if at < 0 || l.free == 0 {
 		return
 	}
@@ -119,6 +126,13 @@ func (l *Line) next() {
 	l.remove(user, 0)
 	if len(l.waiting[user]) > 0 { // behind the others
 		l.users = append(slices.Delete(l.users, at, at+1), user)
+	}
+}
+
+// fill gives all free places that may be had.
+func (l *Line) fill() {
+	for range l.free {
+		l.next()
 	}
 }
 
@@ -133,7 +147,21 @@ func (l *Line) hold(user string) (let func()) {
 		if l.held[user]--; l.held[user] == 0 {
 			delete(l.held, user)
 		}
-		l.next()
+		l.fill()
+	})
+}
+
+// hush keeps all requests from beginning and going on, but for the server's own, until let
+// is called.
+func (l *Line) hush() (let func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.quiet++
+	return sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.quiet--
+		l.fill()
 	})
 }
 
@@ -151,6 +179,7 @@ func (l *Line) remove(user string, at int) {
 type Turn struct {
 	line    *Line
 	user    string
+	own     bool            // the server makes the request itself
 	request <-chan struct{} // closed when the request ends, nil if nobody knows
 	over    chan struct{}   // closed by End
 
@@ -170,6 +199,16 @@ func (l *Line) Of(user string) *Turn {
 		return nil
 	}
 	return &Turn{line: l, user: user, over: make(chan struct{})}
+}
+
+// Own is Of for a request that the server makes itself, to do what others asked for: it does
+// not wait for them.
+func (l *Line) Own(client string) *Turn {
+	t := l.Of(client)
+	if t != nil {
+		t.own = true
+	}
+	return t
 }
 
 type key struct{}
@@ -281,13 +320,24 @@ func (t *Turn) Rest() (resume func(context.Context)) {
 	}
 }
 
-// Await is Rest while the server itself works for the request, out of turn: meanwhile, but
-// for no longer than a turn, no other large request of the user begins.
+// Await is Rest while the request waits for others of its kind, with what it holds in
+// memory: meanwhile, but for no longer than a turn, no other large request of the user begins.
 func (t *Turn) Await() (resume func(context.Context)) {
+	return t.rest(func() func() { return t.line.hold(t.user) })
+}
+
+// Yield is Rest while the server computes for the request, and makes requests of its own: it
+// has the turn. No other large request begins or goes on, for no longer than a turn.
+func (t *Turn) Yield() (resume func(context.Context)) {
+	return t.rest(func() func() { return t.line.hush() })
+}
+
+// rest is Rest during which others are kept waiting, if the request is a large one.
+func (t *Turn) rest(keep func() (let func())) (resume func(context.Context)) {
 	if !t.isLarge() {
 		return t.Rest()
 	}
-	let := t.line.hold(t.user)
+	let := keep()
 	late := time.AfterFunc(most, let)
 	rested := t.Rest()
 	return func(ctx context.Context) {

@@ -109,6 +109,64 @@ func TestBegunFirst(t *testing.T) {
 	})
 }
 
+// TestYield: while the server computes for a request, only its own requests have turns.
+func TestYield(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		line := turns.New(2)
+		began := time.Now()
+		begun, yielding := line.Of("other"), line.Of("one")
+		begun.Take(t.Context())
+		goOn := begun.Rest()
+		yielding.Take(t.Context())
+		resume := yielding.Yield()
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		waited := map[string]time.Duration{}
+		for name, take := range map[string]func(context.Context){
+			"of the server": line.Own("server").Take, "new": line.Of("one").Take, "another's": line.Of("two").Take, "begun": goOn,
+		} {
+			all.Go(func() {
+				take(t.Context())
+				mu.Lock()
+				defer mu.Unlock()
+				waited[name] = time.Since(began)
+			})
+		}
+		time.Sleep(time.Millisecond)
+		resume(t.Context()) // it waits behind others, whose turns last for a second each
+		all.Wait()
+		first := 0
+		for name, d := range waited {
+			if d == 0 != (name == "of the server") {
+				t.Errorf("%s had its turn after %s", name, d)
+			}
+			if d == time.Millisecond {
+				first++
+			}
+		}
+		if first != 1 { // the server's has the other place
+			t.Errorf("%d had their turn at once when the server was ready: %v", first, waited)
+		}
+		for _, turn := range []*turns.Turn{begun, yielding} {
+			turn.End()
+		}
+		time.Sleep(2 * time.Second) // the turns that nobody ends are over
+
+		long, next := line.Of("one"), line.Of("two")
+		long.Take(t.Context())
+		resume = long.Yield()
+		began = time.Now()
+		next.Take(t.Context())
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("the next one begins after %s", waited)
+		}
+		next.End()
+		resume(t.Context())
+		long.End()
+	})
+}
+
 // TestAwait: while the server works for a request, no other of its user begins, but those
 // that have begun go on, and others' have their turns. It lasts as long as a turn at most.
 func TestAwait(t *testing.T) {
