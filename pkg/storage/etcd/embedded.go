@@ -75,7 +75,7 @@ type Embedded struct {
 	QuotaBytes int64
 	// HistoryBytes is how much history is kept at most: older history is dropped,
 	// sooner than the server does by age. If much of the file is free then, it is
-	// rewritten, smaller; nothing is read or written meanwhile. 0: 128 MiB, or a
+	// rewritten, smaller; nothing is read or written meanwhile. 0: 48 MiB, or a
 	// quarter of the quota.
 	HistoryBytes int64
 	// SnapshotCount is the number of writes after which etcd drops the log

@@ -21,10 +21,11 @@ const (
 	// defaultQuota is the size of the database at which etcd refuses writes: the
 	// largest that etcd recommends.
 	defaultQuota = 8 << 30
-	// defaultHistory is how much history is kept at most.
-	defaultHistory = 128 << 20
-	// keepInterval is how often the size is checked. No disk writes a full history
-	// in less.
+	// defaultHistory is how much history is kept at most. The file is mapped into memory,
+	// and has the objects and some 16 MiB more.
+	defaultHistory = 48 << 20
+	// keepInterval is how often the size is checked: in less, a fast disk writes about as
+	// much as is kept.
 	keepInterval = 250 * time.Millisecond
 	// minSamples sets the smallest sample: this part of the history.
 	minSamples = 64

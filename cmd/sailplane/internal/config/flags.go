@@ -82,7 +82,7 @@ func storageFlags() []Flag {
 		{Name: "storage-history", Field: "storage.history", Usage: "minimum time that the storage keeps old versions, for watches"},
 		{
 			Name: "storage-history-limit", Field: "storage.historyLimit",
-			Usage: "maximum size of the history of an embedded etcd, whatever its age (default 128Mi)",
+			Usage: "maximum size of the history of an embedded etcd, whatever its age (default 48Mi)",
 		},
 		{Name: "storage-quota", Field: "storage.quota", Usage: "size at which an embedded etcd refuses writes (default 8Gi)"},
 		{Name: "storage-ca", Field: "storage.caFile", Usage: "CA file to verify an external storage with"},
