@@ -32,6 +32,7 @@ func (l *lab) partTargets(collector string) []part {
 	var all []part
 	for _, each := range [][2]string{
 		{"none", leastPart},
+		{"unlimited", "nothing, not even the server's own limits"},
 		{"rbac", "RBAC"},
 		{"audit", "audit log"},
 		{"fairness", "priority and fairness"},

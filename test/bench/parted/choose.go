@@ -30,6 +30,8 @@ import (
 // choice is what a server has beside the least.
 type choice struct {
 	parts controlplane.Parts
+	// limits are those of the server.
+	limits controlplane.Limits
 	// prepare makes what the user needs. It may change the kubeconfig.
 	prepare func(ctx context.Context, admin *rest.Config, kubeconfig string) error
 }
@@ -41,13 +43,18 @@ const everyRequest = 1_000_000
 func choose(name, dir, collector string) (choice, error) {
 	nothing := func(context.Context, *rest.Config, string) error { return nil }
 	with := func(parts ...controlplane.Part) (choice, error) {
-		return choice{append(controlplane.Parts{authz.Groups{Admins: []string{group}}}, parts...), nothing}, nil
+		parts = append(controlplane.Parts{authz.Groups{Admins: []string{group}}}, parts...)
+		return choice{parts: parts, prepare: nothing}, nil
 	}
 	switch name {
 	case "none":
 		return with()
+	case "unlimited":
+		c, err := with()
+		c.limits = unlimited()
+		return c, err
 	case "rbac":
-		return choice{controlplane.Parts{authz.RBAC{}}, bind}, nil
+		return choice{parts: controlplane.Parts{authz.RBAC{}}, prepare: bind}, nil
 	case "audit":
 		return with(auditing.Log{Path: filepath.Join(dir, "audit.log")})
 	case "fairness":
@@ -60,9 +67,9 @@ func choose(name, dir, collector string) (choice, error) {
 	case "webhooks":
 		return with(admit.MutatingWebhooks{}, admit.ValidatingWebhooks{}, admissionregistration.All())
 	case "tokens":
-		return choice{controlplane.Parts{
+		return choice{parts: controlplane.Parts{
 			authz.Groups{Admins: []string{group, "system:serviceaccounts"}}, core.ServiceAccounts{}, serviceaccount.Tokens{},
-		}, logIn}, nil
+		}, prepare: logIn}, nil
 	case "tracing-off":
 		return with(tracing.OTLP{Endpoint: collector})
 	case "tracing-on":
@@ -71,6 +78,20 @@ func choose(name, dir, collector string) (choice, error) {
 		return with(authz.FilteredLists{Resources: []schema.GroupResource{{Resource: "configmaps"}}})
 	}
 	return choice{}, fmt.Errorf("-part %q is unknown", name)
+}
+
+// unlimited is a server that bounds nothing.
+func unlimited() controlplane.Limits {
+	const no = controlplane.Unlimited
+	return controlplane.Limits{
+		HeaderBytes: no, URLBytes: no, HeaderTime: no, BodyTime: no,
+		CertificateChain: no, CertificateKeyBits: no, HistoryBytes: no, LargeRequests: no,
+		Answers: controlplane.AnswerLimits{Bytes: no, BytesPerUser: no, Stall: no},
+		Bodies:  controlplane.BodyLimits{Depth: no, Values: no, Members: no, Metadata: no, Operations: no},
+		Addresses: controlplane.AddressLimits{
+			Connections: no, HandshakesPerSecond: no, HandshakeBurst: no, FailuresPerSecond: no, FailureBurst: no,
+		},
+	}
 }
 
 // bind gives the user a role that lets them do everything.

@@ -53,6 +53,7 @@ func run(ctx context.Context) error {
 	server, err := controlplane.New("parted").
 		Listen(*listen).
 		Storage(memory.Store{}).
+		Limits(chosen.limits).
 		With(
 			authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: early, User: user, Groups: []string{group}},
 			core.Namespaces{}, core.ConfigMaps{},
