@@ -323,21 +323,21 @@ func (t *Turn) Rest() (resume func(context.Context)) {
 // Await is Rest while the request waits for others of its kind, with what it holds in
 // memory: meanwhile, but for no longer than a turn, no other large request of the user begins.
 func (t *Turn) Await() (resume func(context.Context)) {
-	return t.rest(func() func() { return t.line.hold(t.user) })
+	return t.rest(func(l *Line) func() { return l.hold(t.user) })
 }
 
 // Yield is Rest while the server computes for the request, and makes requests of its own: it
 // has the turn. No other large request begins or goes on, for no longer than a turn.
 func (t *Turn) Yield() (resume func(context.Context)) {
-	return t.rest(func() func() { return t.line.hush() })
+	return t.rest((*Line).hush)
 }
 
 // rest is Rest during which others are kept waiting, if the request is a large one.
-func (t *Turn) rest(keep func() (let func())) (resume func(context.Context)) {
+func (t *Turn) rest(keep func(*Line) (let func())) (resume func(context.Context)) {
 	if !t.isLarge() {
 		return t.Rest()
 	}
-	let := keep()
+	let := keep(t.line)
 	late := time.AfterFunc(most, let)
 	rested := t.Rest()
 	return func(ctx context.Context) {

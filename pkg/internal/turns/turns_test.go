@@ -114,49 +114,39 @@ func TestYield(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		line := turns.New(2)
-		began := time.Now()
+		const server = "of the server"
 		begun, yielding := line.Of("other"), line.Of("one")
 		begun.Take(t.Context())
 		goOn := begun.Rest()
 		yielding.Take(t.Context())
 		resume := yielding.Yield()
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		waited := map[string]time.Duration{}
-		for name, take := range map[string]func(context.Context){
-			"of the server": line.Own("server").Take, "new": line.Of("one").Take, "another's": line.Of("two").Take, "begun": goOn,
-		} {
-			all.Go(func() {
+		got := make(chan string, 4)
+		ask := func(name string, turn *turns.Turn, take func(context.Context)) {
+			go func() {
+				defer turn.End()
 				take(t.Context())
-				mu.Lock()
-				defer mu.Unlock()
-				waited[name] = time.Since(began)
-			})
+				got <- name
+			}()
 		}
-		time.Sleep(time.Millisecond)
-		resume(t.Context()) // it waits behind others, whose turns last for a second each
-		all.Wait()
-		first := 0
-		for name, d := range waited {
-			if d == 0 != (name == "of the server") {
-				t.Errorf("%s had its turn after %s", name, d)
-			}
-			if d == time.Millisecond {
-				first++
-			}
+		ask("begun", begun, goOn)
+		for name, turn := range map[string]*turns.Turn{server: line.Own("server"), "new": line.Of("one"), "another's": line.Of("two")} {
+			ask(name, turn, turn.Take)
 		}
-		if first != 1 { // the server's has the other place
-			t.Errorf("%d had their turn at once when the server was ready: %v", first, waited)
+		synctest.Wait()
+		if first := <-got; first != server || len(got) > 0 {
+			t.Errorf("%q had its turn first, and then %d while the server computes", first, len(got))
 		}
-		for _, turn := range []*turns.Turn{begun, yielding} {
-			turn.End()
+		resume(t.Context())
+		yielding.End()
+		synctest.Wait()
+		if len(got) != 3 {
+			t.Errorf("%d of 3 had their turn when the server was ready", len(got))
 		}
-		time.Sleep(2 * time.Second) // the turns that nobody ends are over
 
 		long, next := line.Of("one"), line.Of("two")
 		long.Take(t.Context())
 		resume = long.Yield()
-		began = time.Now()
+		began := time.Now()
 		next.Take(t.Context())
 		if waited := time.Since(began); waited != time.Second {
 			t.Errorf("the next one begins after %s", waited)
