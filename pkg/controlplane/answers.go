@@ -261,6 +261,7 @@ func (c *chain) withAnswers(h http.Handler) http.Handler {
 		}
 		a.pace.of(w, c.limits.Answers.Stall)
 		defer func() {
+			a.pace.watch.stop()
 			a.release()
 			c.weights.note(r, &a.Answer)
 		}()

@@ -33,11 +33,15 @@ func bodiesInTime(h http.Handler, limit time.Duration) http.Handler {
 		return h
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Body == nil || r.Body == http.NoBody {
+		// With HTTP/2 there is always a body. That of a request to read is read by nobody.
+		reads := r.ContentLength == 0 && (r.Method == http.MethodGet || r.Method == http.MethodHead)
+		if reads || r.Body == nil || r.Body == http.NoBody {
 			h.ServeHTTP(w, r)
 			return
 		}
-		body := &timedBody{ReadCloser: r.Body, connection: http.NewResponseController(w), limit: limit, stream: r.ProtoMajor == 2}
+		connection := http.NewResponseController(w)
+		body := &timedBody{ReadCloser: r.Body, connection: connection, limit: limit, stream: r.ProtoMajor == 2}
+		body.watch.cut = func() { _ = connection.SetReadDeadline(time.Unix(1, 0)) }
 		if r.ProtoMajor == 1 {
 			unread := int64(discarded)
 			if r.ContentLength >= 0 {
@@ -74,6 +78,7 @@ type bodyKey struct{}
 type timedBody struct {
 	io.ReadCloser
 	stream bool // of HTTP/2
+	watch  stopwatch
 	limit  time.Duration
 	waited time.Duration
 	read   int64
@@ -92,8 +97,9 @@ func bought(bytes int64) time.Duration {
 // Read implements io.Reader.
 func (b *timedBody) Read(p []byte) (int, error) {
 	begun := time.Now()
-	b.until(begun.Add(b.left()))
+	b.begin(begun.Add(b.left()))
 	n, err := b.ReadCloser.Read(p)
+	b.watch.end()
 	b.waited += time.Since(begun)
 	b.read += int64(n)
 	switch {
@@ -114,7 +120,17 @@ func (b *timedBody) left() time.Duration {
 	return min(b.limit+bought(b.read), requestTimeout) - b.waited
 }
 
-// until has reads end at a time. Times that are about the same are one, because setting
+// begin has the read that begins end at a time. The server of HTTP/2 has another goroutine
+// set a deadline, and most bodies are there when they are read.
+func (b *timedBody) begin(deadline time.Time) {
+	if b.stream {
+		b.watch.begin(deadline)
+	} else {
+		b.until(deadline)
+	}
+}
+
+// until has reads of HTTP/1.1 end at a time. Times that are about the same are one, because setting
 // them costs more than reading a little.
 func (b *timedBody) until(deadline time.Time) {
 	b.mu.Lock()
@@ -127,7 +143,7 @@ func (b *timedBody) until(deadline time.Time) {
 }
 
 // whole says that nothing more comes. The deadline of an HTTP/1.1 connection holds also
-// for what follows; that of HTTP/2 is the body's alone.
+// for what follows.
 func (b *timedBody) whole() {
 	if !b.stream {
 		b.free()
@@ -136,6 +152,10 @@ func (b *timedBody) whole() {
 
 // free takes the limit away: what follows, as in a watch, has none.
 func (b *timedBody) free() {
+	if b.stream {
+		b.watch.stop()
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.connection != nil && !b.unlimited {
@@ -146,6 +166,7 @@ func (b *timedBody) free() {
 
 // leave ends the use of the connection. A handler whose time is over may still read.
 func (b *timedBody) leave() {
+	b.watch.stop()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.connection = nil

@@ -23,6 +23,7 @@ import (
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	openapi "k8s.io/kube-openapi/pkg/common"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
@@ -262,7 +263,7 @@ func (i *installer) handlers(
 		Root:         g.api.root(), Storage: storage[version], AllServedVersionsByResource: served,
 		OptionsExternalVersion: &schema.GroupVersion{Version: "v1"},
 		ParameterCodec:         runtime.NewParameterCodec(scheme), Serializer: codecs.wire,
-		Creater: scheme, Convertor: scheme, ConvertabilityChecker: scheme, Defaulter: scheme, Typer: scheme,
+		Creater: roomy{scheme}, Convertor: scheme, ConvertabilityChecker: scheme, Defaulter: scheme, Typer: scheme,
 		UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme), Namer: runtime.Namer(meta.NewAccessor()),
 		TypeConverter: g.api.typeConverter(), EquivalentResourceRegistry: fixedKinds{&i.plane.kinds},
 		Admit: completed.AdmissionControl, Authorizer: completed.Authorization.Authorizer,
@@ -275,6 +276,16 @@ func (i *installer) handlers(
 		return nil, nil, err
 	}
 	return container.RegisteredWebServices()[0], resources, nil
+}
+
+// roomy makes objects. What a create stores is made in a goroutine of its own, and upstream
+// asks for an empty object at its beginning: it gets its stack there.
+type roomy struct{ runtime.ObjectCreater }
+
+// New implements runtime.ObjectCreater.
+func (r roomy) New(kind schema.GroupVersionKind) (runtime.Object, error) {
+	stack.Reserve()
+	return r.ObjectCreater.New(kind)
 }
 
 // announce adds the group's own document to unaggregated discovery.

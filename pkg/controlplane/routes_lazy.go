@@ -49,17 +49,17 @@ type versionRoutes struct {
 // of returns the routes of a resource, or of all for "", and makes them if needed.
 // A resource that is not served has none.
 func (r *versionRoutes) of(resource string) (*restful.WebService, error) {
-	storage := r.storage
-	if resource != "" {
-		if storage[r.version][resource] == nil {
-			return nil, nil
-		}
-		storage = only(storage, resource)
+	if resource != "" && r.storage[r.version][resource] == nil {
+		return nil, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ws := r.made[resource]; ws != nil {
 		return ws, nil
+	}
+	storage := r.storage
+	if resource != "" {
+		storage = only(storage, resource)
 	}
 	ws, err := r.make(storage)
 	if err == nil {
@@ -111,8 +111,15 @@ func (p *lazyRoutes) at(url string) *versionRoutes {
 	if strings.HasPrefix(url, "api/") {
 		segments = 2 // api/v1
 	}
-	parts := strings.SplitN(url, "/", segments+1)
-	return p.versions[strings.Join(parts[:min(len(parts), segments)], "/")]
+	for i := range len(url) {
+		if url[i] != '/' {
+			continue
+		}
+		if segments--; segments == 0 {
+			return p.versions[url[:i]]
+		}
+	}
+	return p.versions[url]
 }
 
 // install makes all routes of the group version at a path.

@@ -175,7 +175,7 @@ func httpServer(h http.Handler, config *tls.Config, limits Limits) *http.Server 
 	}
 	headerTime := max(limits.HeaderTime, 0) // 0 is no limit here
 	return &http.Server{
-		Handler: chunkedLast(bodiesInTime(h, limits.BodyTime)), TLSConfig: config,
+		Handler: withStack(chunkedLast(bodiesInTime(h, limits.BodyTime))), TLSConfig: config,
 		MaxHeaderBytes:    headers,
 		ReadHeaderTimeout: headerTime, // and of the TLS handshake
 		IdleTimeout:       90 * time.Second,

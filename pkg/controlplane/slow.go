@@ -13,21 +13,86 @@ import (
 // listens, its answer included: no answer takes longer to make than requestTimeout.
 const writeTimeout = requestTimeout + 15*time.Second
 
+// stopwatch ends what waits for too long, again and again. Its timer looks at what waits
+// now and then: to set one each time costs more than most waits do.
+type stopwatch struct {
+	cut func() // ends the wait of the moment
+
+	mu       sync.Mutex
+	timer    *time.Timer
+	running  bool      // the timer is set
+	deadline time.Time // of the wait; zero: nobody waits
+	stopped  bool
+}
+
+// begin has a wait end at a time.
+func (s *stopwatch) begin(deadline time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return
+	}
+	s.deadline = deadline
+	if !s.running {
+		s.set()
+	}
+}
+
+func (s *stopwatch) set() {
+	s.running = true
+	left := time.Until(s.deadline)
+	if s.timer == nil {
+		s.timer = time.AfterFunc(left, s.look)
+		return
+	}
+	s.timer.Reset(left)
+}
+
+// end ends a wait. A cut that began is over when it returns.
+func (s *stopwatch) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline = time.Time{}
+}
+
+// stop is end for good: the timer would keep what waited.
+func (s *stopwatch) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deadline, s.stopped = time.Time{}, true
+	if s.timer != nil {
+		s.timer.Stop()
+	}
+}
+
+func (s *stopwatch) look() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = false
+	switch {
+	case s.deadline.IsZero(): // the next wait sets the timer
+	case time.Now().Before(s.deadline):
+		s.set()
+	default:
+		s.cut()
+	}
+}
+
 // pace cuts off a client that does not take what is written. A handler that waits
 // for a client holds its answer, also after its request timed out: upstream's timeout
 // waits for the write.
 type pace struct {
-	connection *http.ResponseController
-	stall      time.Duration
-
-	mu      sync.Mutex
-	timer   *time.Timer
-	writing bool
+	stall time.Duration
+	watch stopwatch
 }
 
-// of paces what is written to w.
+// of paces what is written to w: a client that is cut off has its stream reset, or its
+// connection fails. The caller stops the watch in the end.
 func (p *pace) of(w http.ResponseWriter, stall time.Duration) {
-	p.connection, p.stall = http.NewResponseController(w), stall
+	connection := http.NewResponseController(w)
+	p.stall = stall
+	// A handler that is called without a connection has no deadline.
+	p.watch.cut = func() { _ = connection.SetWriteDeadline(time.Unix(1, 0)) }
 }
 
 // piece is how many bytes a client has to take before it may take its time again.
@@ -46,40 +111,13 @@ func (p *pace) write(w http.ResponseWriter, b []byte) (int, error) {
 
 func (p *pace) one(w http.ResponseWriter, b []byte) (int, error) {
 	p.begin()
-	defer p.end()
+	defer p.watch.end()
 	return w.Write(b)
 }
 
 func (p *pace) begin() {
-	if p.stall == Unlimited {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.writing = true
-	if p.timer == nil {
-		p.timer = time.AfterFunc(p.stall, p.cut)
-		return
-	}
-	p.timer.Reset(p.stall)
-}
-
-func (p *pace) end() {
-	if p.stall == Unlimited {
-		return
-	}
-	p.timer.Stop()
-	p.mu.Lock() // a cut that began ends before the handler does
-	defer p.mu.Unlock()
-	p.writing = false
-}
-
-// cut ends the write that waits: it resets the stream, or fails the connection.
-func (p *pace) cut() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.writing {
-		_ = p.connection.SetWriteDeadline(time.Unix(1, 0)) // a handler that is called without a connection has none
+	if p.stall != Unlimited {
+		p.watch.begin(time.Now().Add(p.stall))
 	}
 }
 
@@ -99,7 +137,7 @@ func (w *pacedWatch) Write(p []byte) (int, error) { return w.pace.write(w.Respon
 // Flush implements http.Flusher.
 func (w *pacedWatch) Flush() {
 	w.pace.begin()
-	defer w.pace.end()
+	defer w.pace.watch.end()
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {
 		f.Flush()
 	}
@@ -122,6 +160,7 @@ func withPace(h http.Handler, stall time.Duration, longRunning request.LongRunni
 		}
 		paced := &pacedWatch{ResponseWriter: w}
 		paced.pace.of(w, stall)
+		defer paced.pace.watch.stop()
 		h.ServeHTTP(responsewriter.WrapForHTTP1Or2(paced), r)
 	})
 }

@@ -73,24 +73,34 @@ const (
 	operations
 )
 
-// count is what was found in a body so far. It is the same for all formats.
+// count is what was found in a body so far. It is the same for all formats. It has no
+// pointer to itself, so that a short one needs no memory of its own.
 type count struct {
-	limits  Limits
-	values  int
-	depth   int
-	frames  []frame
-	patch   bool
-	inline  [12]frame
-	current *frame
+	limits Limits
+	values int
+	depth  int
+	patch  bool
+	outer  [8]frame // as many as most bodies have
+	inner  []frame
 }
 
-func (c *count) start(l Limits, patch bool) {
-	*c = count{limits: l, patch: patch}
-	c.frames = c.inline[:0]
+func (c *count) start(l Limits, patch bool) { *c = count{limits: l, patch: patch} }
+
+// current is the innermost object or array, nil outside of all.
+func (c *count) current() *frame {
+	switch at := c.depth - 1; {
+	case at < 0:
+		return nil
+	case at < len(c.outer):
+		return &c.outer[at]
+	default:
+		return &c.inner[at-len(c.outer)]
+	}
 }
 
 // open begins an object or array that is the value of a member with a name.
 func (c *count) open(k kind, name []byte) error {
+	around := c.current()
 	c.depth++
 	if above(c.depth, c.limits.Depth) {
 		return tooMuch("the body nests deeper than is allowed", c.limits.Depth)
@@ -101,15 +111,18 @@ func (c *count) open(k kind, name []byte) error {
 		f.kind = root
 	case c.depth == 1 && c.patch:
 		f.kind, f.most, f.name = operations, c.limits.Operations, "operations of the patch"
-	case c.depth == 2 && c.current.kind == root && k == object && string(name) == "metadata":
+	case c.depth == 2 && around.kind == root && k == object && string(name) == "metadata":
 		f.kind = meta
-	case c.depth == 3 && c.current.kind == meta:
+	case c.depth == 3 && around.kind == meta:
 		if s := inMetadata(name); s != "" {
 			f.most, f.name = c.limits.Metadata, s
 		}
 	}
-	c.frames = append(c.frames, f)
-	c.current = &c.frames[len(c.frames)-1]
+	if c.depth > len(c.outer) {
+		c.inner = append(c.inner[:c.depth-len(c.outer)-1], f)
+	} else {
+		c.outer[c.depth-1] = f
+	}
 	return nil
 }
 
@@ -132,15 +145,7 @@ func inMetadata(name []byte) string {
 
 // end ends the innermost object or array.
 func (c *count) end() {
-	if c.depth == 0 {
-		return
-	}
-	c.depth--
-	c.frames = c.frames[:c.depth]
-	c.current = nil
-	if c.depth > 0 {
-		c.current = &c.frames[c.depth-1]
-	}
+	c.depth = max(c.depth-1, 0)
 }
 
 // add counts a member or an item of the innermost object or array.
@@ -149,7 +154,7 @@ func (c *count) add() error {
 	if above(c.values, c.limits.Values) {
 		return tooMuch("the body has more values than are allowed", c.limits.Values)
 	}
-	if f := c.current; f != nil {
+	if f := c.current(); f != nil {
 		f.count++
 		if above(f.count, f.most) {
 			return c.full(f)

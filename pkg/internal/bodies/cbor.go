@@ -78,7 +78,7 @@ func (c *count) cbor(major byte, n int64) (contents int64, err error) {
 			n *= 2
 		}
 		if c.limits.Members != Unlimited {
-			c.current.most *= 2
+			c.current().most *= 2
 		}
 	}
 	return n, nil

@@ -7,18 +7,17 @@ import "bytes"
 type scanner struct {
 	count
 	inString, escaped bool
-	// keeping is set in a string whose content matters: text is what it has so far.
+	// keeping is set in a string whose content matters: text has so many bytes of it so far.
 	keeping bool
-	text    []byte
-	room    [32]byte
+	kept    int
+	text    [32]byte
 	// items is set where the first item of an array may begin.
 	items bool
 }
 
 func (s *scanner) start(l Limits, patch bool) {
 	s.count.start(l, patch)
-	s.inString, s.escaped, s.keeping, s.items = false, false, false, false
-	s.text = s.room[:0]
+	s.inString, s.escaped, s.keeping, s.kept, s.items = false, false, false, 0, false
 }
 
 // scan counts the next piece.
@@ -59,20 +58,20 @@ func (s *scanner) token(b byte) error {
 	switch b {
 	case '"':
 		s.inString = true
-		if s.depth <= 2 && s.current != nil && s.current.kind >= root && s.current.kind <= meta {
-			s.keeping, s.text = true, s.room[:0]
+		if f := s.current(); s.depth <= 2 && f != nil && f.kind >= root && f.kind <= meta {
+			s.keeping, s.kept = true, 0
 		}
 	case '{':
-		return s.open(object, s.text)
+		return s.open(object, s.text[:s.kept])
 	case '[':
-		err := s.open(list, s.text)
+		err := s.open(list, s.text[:s.kept])
 		s.items = true
 		return err
 	case '}', ']':
 		s.items = false
 		s.end()
 	case ',':
-		if f := s.current; f != nil && (f.kind == list || f.kind == operations) {
+		if f := s.current(); f != nil && (f.kind == list || f.kind == operations) {
 			return s.add()
 		}
 	case ':':
@@ -114,10 +113,11 @@ func (s *scanner) skip(p []byte) int {
 }
 
 func (s *scanner) keep(p []byte) {
-	if s.keeping && len(s.text)+len(p) <= cap(s.text) {
-		s.text = append(s.text, p...)
-	} else if s.keeping {
-		s.keeping = false
-		s.text = s.room[:0]
+	switch {
+	case !s.keeping:
+	case s.kept+len(p) <= len(s.text):
+		s.kept += copy(s.text[s.kept:], p)
+	default: // it has no name that matters
+		s.keeping, s.kept = false, 0
 	}
 }

@@ -354,18 +354,23 @@ func (w *walk) repeated(is part, in *shape, n int) error {
 	return nil
 }
 
+// text counts what is in JSON.
+func (w *walk) text(p []byte) error {
+	var s scanner
+	s.start(w.limits, false)
+	s.values = w.values
+	err := s.scan(p)
+	w.values = s.values
+	return err
+}
+
 // content counts what is in a field.
 func (w *walk) content(f protoField, is part, depth int) error {
 	switch {
 	case !f.sized:
 		return nil
 	case is.text:
-		var s scanner
-		s.start(w.limits, false)
-		s.values = w.values
-		err := s.scan(f.content)
-		w.values = s.values
-		return err
+		return w.text(f.content)
 	case is.entries && is.of != nil:
 		for at := 0; at < len(f.content); {
 			entry, ok := nextField(f.content, &at)

@@ -11,13 +11,17 @@ const size = 16 << 10
 // little to copy, 1,000 gets take 0.43 CPU s in place of 0.58 (bench -only requests, 1
 // client).
 func Reserve() {
-	_ = fill(0)
+	_ = frame(0)
 }
 
-// fill has a frame as large as the reserve.
+// frame has a frame as large as the reserve. Called with 0 it needs the room and does not
+// use it: to clear it took a fifth of the time.
 //
 //go:noinline
-func fill(i int) byte {
-	var frame [size]byte
-	return frame[i%size]
+func frame(use int) byte {
+	if use == 0 {
+		return 0
+	}
+	var all [size]byte
+	return all[use%size]
 }

@@ -181,9 +181,9 @@ type Turn struct {
 	user    string
 	own     bool            // the server makes the request itself
 	request <-chan struct{} // closed when the request ends, nil if nobody knows
-	over    chan struct{}   // closed by End
 
 	mu      sync.Mutex
+	over    chan struct{} // closed by End; most requests wait for no turn and have none
 	timer   *time.Timer   // not nil while it lasts
 	waiting chan struct{} // not nil while one waits in the line; closed when it does not
 	resting int           // how many rest
@@ -198,7 +198,7 @@ func (l *Line) Of(user string) *Turn {
 	if l == nil {
 		return nil
 	}
-	return &Turn{line: l, user: user, over: make(chan struct{})}
+	return &Turn{line: l, user: user}
 }
 
 // Own is Of for a request that the server makes itself, to do what others asked for: it does
@@ -247,6 +247,9 @@ func (t *Turn) Take(ctx context.Context) {
 		waiting, begun := t.waiting, t.begun
 		if waiting == nil {
 			t.waiting = make(chan struct{})
+		}
+		if t.over == nil {
+			t.over = make(chan struct{})
 		}
 		t.mu.Unlock()
 		if waiting == nil {
@@ -368,7 +371,9 @@ func (t *Turn) End() {
 		return
 	}
 	t.ended = true
-	close(t.over)
+	if t.over != nil {
+		close(t.over)
+	}
 	if t.wanted {
 		t.line.want(-1)
 	}
