@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
@@ -19,7 +21,7 @@ const partsName = "parts"
 type part struct {
 	target
 	title string
-	base  string // the title of the other one
+	base  string // the title of the other one; of the one with the least its own
 }
 
 // leastPart and allParts are the ones that others are compared with.
@@ -52,7 +54,8 @@ func (l *lab) partTargets(collector string) []part {
 		part{&sailplane{lab: l, storage: storageMemory, encrypt: true}, "sailplane serve, encryption with secretbox", allParts})
 }
 
-// measureParts measures gets and creates of each server once.
+// measureParts measures gets and creates of each server once, beside its base: a machine
+// that others use too is a third faster or slower a minute later.
 func measureParts(ctx context.Context, l *lab) (err error) {
 	collector, err := listenForSpans(ctx)
 	if err != nil {
@@ -60,14 +63,21 @@ func measureParts(ctx context.Context, l *lab) (err error) {
 	}
 	defer func() { err = errors.Join(err, collector.Close()) }()
 	all := l.partTargets(collector.address)
+	byTitle := map[string]part{}
 	for _, t := range all {
 		l.parts.measure(t.title)
+		byTitle[t.title] = t
 	}
 	for i := range all {
 		t := all[(i+l.round)%len(all)]
+		if t.title == t.base {
+			continue
+		}
 		l.say("round %d of %d: part: %s", l.round+1, l.rounds, t.title)
-		l.parts.measure(t.title)
-		if err := with(ctx, l, t, func(s *server) error { return l.measurePart(ctx, s) }); err != nil {
+		err := with(ctx, l, byTitle[t.base], func(base *server) error {
+			return with(ctx, l, t, func(s *server) error { return l.measurePart(ctx, t, s, base) })
+		})
+		if err != nil {
 			return fmt.Errorf("%s: %w", t.title, err)
 		}
 	}
@@ -77,44 +87,82 @@ func measureParts(ctx context.Context, l *lab) (err error) {
 	return nil
 }
 
-// partBases are what each is compared with.
-func (l *lab) partBases() map[string]string {
-	bases := map[string]string{}
-	for _, p := range l.partTargets("") {
-		bases[p.title] = p.base
-	}
-	return bases
-}
-
 // partVerbs are the rows of each part.
 func partVerbs() []string { return []string{"get", "create"} }
 
-// measurePart measures a server, after a few requests that are not counted.
-func (l *lab) measurePart(ctx context.Context, s *server) error {
-	clients, err := s.clientsets(burstClients, l.contentType())
-	if err != nil {
-		return err
+// moreRow is the row of how many times the base's CPU time a verb takes.
+func moreRow(verb string) string { return verb + ": times that of the base" }
+
+// bursts are in how many turns a server and its base take the requests of a round.
+const bursts = 10
+
+// measurePart measures a server and its base in turns, after a few requests that are not
+// counted.
+func (l *lab) measurePart(ctx context.Context, t part, s, base *server) error {
+	sides := []*partSide{{title: t.base, server: base}, {title: t.title, server: s}}
+	for _, side := range sides {
+		if err := side.prepare(ctx, l); err != nil {
+			return fmt.Errorf("%s: %w", side.title, err)
+		}
 	}
-	for _, run := range []struct {
-		prefix   string
-		requests int
-		counts   bool
-	}{{"warm", warmUp, false}, {"part", l.requests, true}} {
-		c := &configMaps{clients: clients, prefix: run.prefix, objects: make([]*corev1.ConfigMap, run.requests)}
-		for _, v := range []verb{{name: "create", do: c.create}, {name: "get", do: c.get}} {
-			cpu, err := s.spent(func() error {
-				_, err := repeat(ctx, burstClients, run.requests, v.do)
-				return err
-			})
-			if err != nil {
-				return fmt.Errorf("%s: %w", v.name, err)
+	for burst := range bursts {
+		slices.Reverse(sides) // each is the first as often as the other
+		first := (l.requests*burst + bursts - 1) / bursts
+		n := (l.requests*(burst+1)+bursts-1)/bursts - first
+		if n == 0 { // few requests need fewer turns
+			continue
+		}
+		for _, verb := range []string{"create", "get"} {
+			cost := map[string]float64{}
+			for _, side := range sides {
+				cpu, err := side.spend(ctx, verb, first, n)
+				if err != nil {
+					return fmt.Errorf("%s: %s: %w", side.title, verb, err)
+				}
+				cost[side.title] = cpu.Seconds() * 1000 / float64(n)
+				l.parts.measure(side.title)
+				l.parts.add(partsName, verb, cost[side.title])
 			}
-			if run.counts {
-				l.parts.add(partsName, v.name, cpu.Seconds()*1000/float64(run.requests))
-			}
+			l.parts.measure(t.title)
+			l.parts.add(partsName, moreRow(verb), cost[t.title]/cost[t.base])
 		}
 	}
 	return nil
+}
+
+// partSide is a part's server or its base.
+type partSide struct {
+	title   string
+	server  *server
+	objects *configMaps
+}
+
+// prepare makes the clients, and a few requests.
+func (p *partSide) prepare(ctx context.Context, l *lab) error {
+	clients, err := p.server.clientsets(burstClients, l.contentType())
+	if err != nil {
+		return err
+	}
+	p.objects = &configMaps{clients: clients, prefix: "warm", objects: make([]*corev1.ConfigMap, warmUp)}
+	for _, verb := range []string{"create", "get"} {
+		if _, err := p.spend(ctx, verb, 0, warmUp); err != nil {
+			return fmt.Errorf("%s: %w", verb, err)
+		}
+	}
+	p.objects = &configMaps{clients: clients, prefix: "part", objects: make([]*corev1.ConfigMap, l.requests)}
+	return nil
+}
+
+// spend is the CPU time of some requests.
+func (p *partSide) spend(ctx context.Context, verb string, first, n int) (time.Duration, error) {
+	do := p.objects.get
+	if verb == "create" {
+		do = p.objects.create
+	}
+	return p.server.spent(func() error {
+		_, err := repeat(ctx, burstClients, n, func(ctx context.Context, client, i int) error { return do(ctx, client, first+i) })
+		return err
+	})
 }
 
 // parted is ./bench/parted.

@@ -52,6 +52,9 @@ func example(t *testing.T) *lab {
 		l.parts.measure(part)
 		for _, verb := range partVerbs() {
 			l.parts.add(partsName, verb, cpu)
+			if part != leastPart {
+				l.parts.add(partsName, moreRow(verb), cpu/0.2)
+			}
 		}
 	}
 	return l

@@ -82,8 +82,8 @@ func times(ratio float64) string {
 }
 
 // partsTable has a line per part: what its requests cost, and how much more that
-// is than what its base costs.
-func (r *results) partsTable(bases map[string]string) grid {
+// was than what its base cost at the same time.
+func (r *results) partsTable() grid {
 	head := []string{"server in memory with"}
 	for _, verb := range partVerbs() {
 		head = append(head, verb+": CPU s per 1,000", "more", "least to most")
@@ -98,7 +98,7 @@ func (r *results) partsTable(bases map[string]string) grid {
 				continue
 			}
 			more := none
-			if ratio, ok := r.ratio(verb, part, bases[part]); ok {
+			if ratio, ok := r.median(moreRow(verb), part); ok {
 				more = fmt.Sprintf("%+.0f %%", (ratio-1)*100)
 			}
 			line = append(line, digits(value), more, r.spread(verb, part))
