@@ -29,6 +29,16 @@ func (l Limits) checkChain(chain []*x509.Certificate) error {
 	return nil
 }
 
+// certificateBytes is how long a client's part of a handshake may be. Go parses certificates
+// before it asks verifyConnection, up to 256 KiB of them.
+func (l Limits) certificateBytes() int {
+	const each = 8 << 10 // those with RSA keys of 4096 bits have 2 KiB
+	if l.CertificateChain == Unlimited {
+		return Unlimited
+	}
+	return max(l.CertificateChain, 1) * each
+}
+
 // verifyConnection is a tls.Config.VerifyConnection: it ends handshakes before the
 // client's signature is looked at. Authenticators verify certificates later.
 func (l Limits) verifyConnection(state tls.ConnectionState) error {

@@ -47,7 +47,8 @@ type Limits struct {
 	// Addresses bound what the clients of one address take.
 	Addresses AddressLimits
 	// CertificateChain is how many certificates a client may present: its own and those
-	// that lead to an authority. Longer chains end the TLS handshake. Empty: 10.
+	// that lead to an authority. Longer chains end the TLS handshake, and so do those with
+	// more than 8 KiB for each. Empty: 10.
 	CertificateChain int
 	// CertificateKeyBits is the size in bits of the largest RSA key that these
 	// certificates may have: verifying with a key twice as large costs four times as

@@ -94,7 +94,8 @@ func (i Identity) trusting(more []named[dynamiccertificates.CAContentProvider]) 
 // serve answers HTTPS at the listener.
 func (r *run) serve(listener net.Listener, server *http.Server) {
 	done := background(func() {
-		counted := r.server.addresses.Listen(listener, newTurns(r.server.built.limits.LargeRequests))
+		limits := r.server.built.limits
+		counted := r.server.addresses.Listen(listener, newTurns(limits.LargeRequests), limits.certificateBytes())
 		if err := server.ServeTLS(coalescingListener{counted}, "", ""); !errors.Is(err, http.ErrServerClosed) {
 			r.fail(fmt.Errorf("serve at %s: %w", listener.Addr(), err))
 		}

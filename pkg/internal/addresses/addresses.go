@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"fmt"
 	"math"
 	"net"
 	"net/netip"
@@ -218,19 +219,21 @@ func Of(hostPort string) netip.Addr {
 
 // Listen closes what a table refuses before the listener returns it, after a pause in which
 // nothing is read. TLS handshakes compute in turns, in which each address has as many as the
-// next one.
-func (t *Table) Listen(l net.Listener, handshakes *turns.Line) net.Listener {
+// next one, and the client's answer to the server may have so many bytes: its certificates
+// are parsed before anything looks at how many there are. Less than 0 is no limit.
+func (t *Table) Listen(l net.Listener, handshakes *turns.Line, answerBytes int) net.Listener {
 	open, end := context.WithCancel(context.Background())
 	held := pauses.New(heldConnections, allHeldConnections)
-	return &listener{l, t, handshakes, func(name string) { held.Hold(open, name) }, end}
+	return &listener{l, t, handshakes, answerBytes, func(name string) { held.Hold(open, name) }, end}
 }
 
 type listener struct {
 	net.Listener
-	table      *Table
-	handshakes *turns.Line
-	hold       func(name string) // for a pause, or until the end
-	end        func()
+	table       *Table
+	handshakes  *turns.Line
+	answerBytes int
+	hold        func(name string) // for a pause, or until the end
+	end         func()
 }
 
 // Close implements net.Listener.
@@ -250,7 +253,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		if l.table.Enter(a) {
 			return &conn{
 				Conn: c, leave: sync.OnceFunc(func() { l.table.Leave(a) }),
-				turn: l.handshakes.Of(group(a).String()),
+				turn: l.handshakes.Of(group(a).String()), answerBytes: l.answerBytes,
 			}, nil
 		}
 		go l.refuse(c, a)
@@ -269,17 +272,31 @@ func (l *listener) refuse(c net.Conn, a netip.Addr) {
 // conn is a connection that was counted.
 type conn struct {
 	net.Conn
-	leave   func()
-	turn    *turns.Turn
-	greeted atomic.Bool // the server sent its part of the handshake
+	leave       func()
+	turn        *turns.Turn
+	answerBytes int
+	answered    int          // so many of them came
+	flights     atomic.Int32 // of messages of the server
 }
+
+const (
+	greeted = 1 // the server sent its part of the handshake, and waits for the client's
+	settled = 2 // it has that
+)
 
 // Read implements net.Conn. What a server makes of the client's first messages in a
 // handshake, it computes in its turn: keys and a signature, the most that a stranger has
 // it compute. https://datatracker.ietf.org/doc/html/rfc8446#section-2
 func (c *conn) Read(p []byte) (int, error) {
-	if c.greeted.Load() {
+	switch c.flights.Load() {
+	case settled:
 		return c.Conn.Read(p)
+	case greeted:
+		n, err := c.Conn.Read(p)
+		if c.answered += n; c.answerBytes >= 0 && c.answered > c.answerBytes {
+			return 0, fmt.Errorf("the client's part of the TLS handshake has more than %d bytes", c.answerBytes)
+		}
+		return n, err
 	}
 	c.turn.Rest()
 	n, err := c.Conn.Read(p)
@@ -292,13 +309,15 @@ func (c *conn) Read(p []byte) (int, error) {
 // Write implements net.Conn. The first message of the server ends its turn, unless it asks
 // for another first message: that one is what costs.
 func (c *conn) Write(p []byte) (int, error) {
-	if !c.greeted.Load() {
-		if asksAgain(p) {
-			c.turn.Rest()
-		} else {
-			c.greeted.Store(true)
-			c.turn.End()
-		}
+	switch flights := c.flights.Load(); {
+	case flights == settled:
+	case flights == greeted:
+		c.flights.Store(settled)
+	case asksAgain(p):
+		c.turn.Rest()
+	default:
+		c.flights.Store(greeted)
+		c.turn.End()
 	}
 	return c.Conn.Write(p)
 }

@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"io"
 	"math/big"
 	"net"
 	"net/netip"
@@ -226,7 +227,7 @@ func TestListen(t *testing.T) {
 	l := limits()
 	l.Connections, l.HandshakeBurst = 1, 100
 	f := newFixture(l)
-	listener := f.Listen(inner, turns.New(1))
+	listener := f.Listen(inner, turns.New(1), -1)
 	defer listener.Close()
 	accepted := make(chan net.Conn, 10)
 	go func() {
@@ -268,7 +269,7 @@ func TestRefusedLate(t *testing.T) {
 		l := limits()
 		l.Connections = 0
 		inner := &clients{arriving: make(chan net.Conn)}
-		listener := newFixture(l).Listen(inner, turns.New(1))
+		listener := newFixture(l).Listen(inner, turns.New(1), -1)
 		go func() {
 			if c, err := listener.Accept(); err == nil {
 				t.Errorf("a connection of %s is served", c.RemoteAddr())
@@ -312,13 +313,69 @@ type from struct{ net.Conn }
 
 func (*from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
 
+// TestAnswerBytes: what a client answers to the server's part of a handshake is bounded, and
+// nothing else.
+func TestAnswerBytes(t *testing.T) {
+	t.Parallel()
+	const most = 1000
+	cases := map[string]struct {
+		reason                 string
+		hello, answer, request int
+		limit                  int
+		want                   bool
+	}{
+		"short":    {"as much as it may have", 10, most, 1, most, true},
+		"long":     {"it has more", 10, most + 1, 1, most, false},
+		"hello":    {"it is no answer", 3 * most, most, 1, most, true},
+		"request":  {"the handshake is over", 10, most, 3 * most, most, true},
+		"no limit": {"nothing is limited", 10, 9 * most, 1, -1, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inner := &clients{arriving: make(chan net.Conn, 1)}
+			near, far := net.Pipe()
+			defer near.Close()
+			inner.arriving <- &from{far}
+			server, err := newFixture(limits()).Listen(inner, turns.New(1), tc.limit).Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer server.Close()
+			go func() {
+				for _, n := range []int{tc.hello, tc.answer, tc.request} {
+					if _, err := near.Write(make([]byte, n)); err != nil {
+						return
+					}
+					if _, err := near.Read(make([]byte, 1)); err != nil {
+						return
+					}
+				}
+			}()
+			var failed error
+			for _, n := range []int{tc.hello, tc.answer, tc.request} {
+				if _, err := io.ReadFull(server, make([]byte, n)); err != nil {
+					failed = err
+					break
+				}
+				if _, err := server.Write([]byte{0}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if (failed == nil) != tc.want {
+				t.Errorf("%s: %v", tc.reason, failed)
+			}
+		})
+	}
+}
+
 // TestHandshakeTurns: what comes first on a connection is read in turns, until the server
 // answers.
 func TestHandshakeTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		inner := pipes{make(chan net.Conn)}
-		listener := newFixture(limits()).Listen(inner, turns.New(1))
+		listener := newFixture(limits()).Listen(inner, turns.New(1), -1)
 		open := func() (client, server net.Conn) {
 			t.Helper()
 			client, far := net.Pipe()
@@ -371,7 +428,7 @@ func TestSecondHello(t *testing.T) {
 	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}, CurvePreferences: []tls.CurveID{tls.CurveP384}}
 	synctest.Test(t, func(t *testing.T) {
 		inner, line := pipes{make(chan net.Conn)}, turns.New(1)
-		listener := newFixture(limits()).Listen(inner, line)
+		listener := newFixture(limits()).Listen(inner, line, -1)
 		near, far := net.Pipe()
 		go func() { inner.accepted <- far }()
 		accepted, err := listener.Accept()
@@ -424,7 +481,7 @@ func TestCloseEndsTheWait(t *testing.T) {
 		other := line.Of("other")
 		other.Take(t.Context())
 		defer other.End()
-		listener := newFixture(limits()).Listen(inner, line)
+		listener := newFixture(limits()).Listen(inner, line, -1)
 		near, far := net.Pipe()
 		go func() { inner.accepted <- far }()
 		c, err := listener.Accept()
