@@ -99,7 +99,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 	begun := time.Now()
 	b.begin(begun.Add(b.left()))
 	n, err := b.ReadCloser.Read(p)
-	b.watch.end()
+	b.watch.end() // of a stream
 	b.waited += time.Since(begun)
 	b.read += int64(n)
 	switch {
@@ -130,8 +130,8 @@ func (b *timedBody) begin(deadline time.Time) {
 	}
 }
 
-// until has reads of HTTP/1.1 end at a time. Times that are about the same are one, because setting
-// them costs more than reading a little.
+// until has reads of HTTP/1.1 end at a time. Times that are about the same are one, because
+// setting them costs more than reading a little.
 func (b *timedBody) until(deadline time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -143,7 +143,7 @@ func (b *timedBody) until(deadline time.Time) {
 }
 
 // whole says that nothing more comes. The deadline of an HTTP/1.1 connection holds also
-// for what follows.
+// for what follows; that of HTTP/2 is the body's alone.
 func (b *timedBody) whole() {
 	if !b.stream {
 		b.free()

@@ -32,11 +32,14 @@ func (l Limits) checkChain(chain []*x509.Certificate) error {
 // certificateBytes is how long a client's part of a handshake may be. Go parses certificates
 // before it asks verifyConnection, up to 256 KiB of them.
 func (l Limits) certificateBytes() int {
-	const each = 8 << 10 // those with RSA keys of 4096 bits have 2 KiB
+	const (
+		each = 8 << 10  // those with RSA keys of 4096 bits have 2 KiB
+		more = 16 << 10 // a record of the first request may come with it
+	)
 	if l.CertificateChain == Unlimited {
 		return Unlimited
 	}
-	return max(l.CertificateChain, 1) * each
+	return l.CertificateChain*each + more
 }
 
 // verifyConnection is a tls.Config.VerifyConnection: it ends handshakes before the

@@ -48,7 +48,7 @@ type Limits struct {
 	Addresses AddressLimits
 	// CertificateChain is how many certificates a client may present: its own and those
 	// that lead to an authority. Longer chains end the TLS handshake, and so do those with
-	// more than 8 KiB for each. Empty: 10.
+	// more than some 8 KiB for each. Empty: 10.
 	CertificateChain int
 	// CertificateKeyBits is the size in bits of the largest RSA key that these
 	// certificates may have: verifying with a key twice as large costs four times as

@@ -25,7 +25,7 @@ type stopwatch struct {
 	stopped  bool
 }
 
-// begin has a wait end at a time.
+// begin has a wait end at a time, which is no earlier than that of the wait before.
 func (s *stopwatch) begin(deadline time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

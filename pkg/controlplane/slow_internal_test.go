@@ -7,7 +7,7 @@ import (
 )
 
 // TestStopwatch: what waits for too long is cut, however often it waited before, and nothing
-// is cut that does not wait.
+// is cut that does not wait. All of its time is that of synctest: nothing sleeps.
 func TestStopwatch(t *testing.T) {
 	t.Parallel()
 	const limit = 10 * time.Second

@@ -100,11 +100,11 @@ func (c *count) current() *frame {
 
 // open begins an object or array that is the value of a member with a name.
 func (c *count) open(k kind, name []byte) error {
-	around := c.current()
-	c.depth++
-	if above(c.depth, c.limits.Depth) {
+	if above(c.depth+1, c.limits.Depth) {
 		return tooMuch("the body nests deeper than is allowed", c.limits.Depth)
 	}
+	around := c.current()
+	c.depth++
 	f := frame{kind: k, most: c.limits.Members}
 	switch {
 	case c.depth == 1 && k == object:
