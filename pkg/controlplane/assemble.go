@@ -129,7 +129,7 @@ func (p *Plane) discard() {
 			l.Stop()
 		}
 	}
-	p.signals.markStopping()
+	p.open.end()
 	p.loopback.transport.Close()
 	p.top.Destroy()
 }

@@ -111,28 +111,24 @@ type signals struct {
 	// drained is closed when the running requests have ended: until then admission
 	// works.
 	drained chan struct{}
-	// stopping is closed when watches must end: after the running requests and the
-	// plane's own informers.
-	stopping chan struct{}
 
-	completeOnce, drainingOnce, drainedOnce, stoppingOnce sync.Once
+	completeOnce, drainingOnce, drainedOnce sync.Once
 }
 
 func newSignals() *signals {
-	return &signals{
-		complete: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}), stopping: make(chan struct{}),
-	}
+	return &signals{complete: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{})}
 }
 
 func (s *signals) markComplete() { s.completeOnce.Do(func() { close(s.complete) }) }
 func (s *signals) markDraining() { s.drainingOnce.Do(func() { close(s.draining) }) }
 func (s *signals) markDrained()  { s.drainedOnce.Do(func() { close(s.drained) }) }
-func (s *signals) markStopping() { s.stoppingOnce.Do(func() { close(s.stopping) }) }
 
 func (s *signals) completed(context.Context) bool { return signal.Closed(s.complete) }
 
-// ShuttingDown implements request.ServerShutdownSignal: watches end on it.
-func (s *signals) ShuttingDown() <-chan struct{} { return s.stopping }
+// ShuttingDown implements request.ServerShutdownSignal. The signal never comes: watches
+// end with their contexts (openRequests.end). All watches would wait for one channel,
+// whose lock each needs twice for each event.
+func (s *signals) ShuttingDown() <-chan struct{} { return nil }
 
 // slot wraps the handler in the slot's middleware, the first one outermost.
 func (c *chain) slot(slot Slot, h http.Handler) http.Handler {

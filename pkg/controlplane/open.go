@@ -40,14 +40,16 @@ type openRequests struct {
 	rules *signal.Change
 	added chan struct{} // wakes who looks at them; has room for one
 
-	mu   sync.Mutex
-	all  [parts]map[*openRequest]struct{}
-	next int // turn of the next request
-	n    int
+	mu    sync.Mutex
+	all   [parts]map[*openRequest]struct{}
+	next  int // turn of the next request
+	n     int
+	own   map[*openRequest]struct{} // of the server's own clients, which are not asked again
+	ended bool
 }
 
 func newOpenRequests(rules *signal.Change) *openRequests {
-	o := &openRequests{rules: rules, added: make(chan struct{}, 1)}
+	o := &openRequests{rules: rules, added: make(chan struct{}, 1), own: map[*openRequest]struct{}{}}
 	for i := range o.all {
 		o.all[i] = map[*openRequest]struct{}{}
 	}
@@ -56,9 +58,9 @@ func newOpenRequests(rules *signal.Change) *openRequests {
 
 // openRequest is one of them. There may be many thousands: it has little of its own.
 type openRequest struct {
-	by     *inquiry
+	by     *inquiry      // nil: it is not asked again
 	as     *http.Request // as it was authorized
-	header http.Header   // as it came, with its credentials
+	header http.Header   // as it came, with its credentials; nil: from one of the server's own clients
 	login  user.Info     // who it came from, before impersonation
 	turn   int
 	end    context.CancelFunc
@@ -76,17 +78,18 @@ func openRequestOf(ctx context.Context) *openRequest {
 	return o
 }
 
-// received goes before authentication, which removes credentials. The server's own
-// clients are not asked again.
+// received goes before authentication, which removes credentials.
 func (o *openRequests) received(h http.Handler, config *genericapiserver.Config) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
-		if !ok || !config.LongRunningFunc(r, info) ||
-			loopback.From(r.Context()) && r.Header.Get(authenticationv1.ImpersonateUserHeader) == "" {
+		if !ok || !config.LongRunningFunc(r, info) {
 			h.ServeHTTP(w, r)
 			return
 		}
-		one := &openRequest{header: maps.Clone(r.Header)}
+		one := &openRequest{}
+		if !loopback.From(r.Context()) || r.Header.Get(authenticationv1.ImpersonateUserHeader) != "" {
+			one.header = maps.Clone(r.Header)
+		}
 		ctx, end := context.WithCancel(context.WithValue(store.WithWatched(r.Context(), &one.served), openRequestKey{}, one))
 		defer end()
 		one.end = end
@@ -112,7 +115,9 @@ func (o *openRequests) allowed(h http.Handler, by *inquiry) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		one.by, one.as = by, r
+		if one.header != nil {
+			one.by, one.as = by, r
+		}
 		o.add(one)
 		defer o.remove(one)
 		if httpstream.IsUpgradeRequest(r) {
@@ -127,19 +132,45 @@ func (o *openRequests) allowed(h http.Handler, by *inquiry) http.Handler {
 
 func (o *openRequests) add(one *openRequest) {
 	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ended {
+		one.end()
+	}
+	if one.by == nil {
+		o.own[one] = struct{}{}
+		return
+	}
 	one.turn = o.next
 	o.next = (o.next + 1) % parts
 	o.all[one.turn][one] = struct{}{}
 	o.n++
-	o.mu.Unlock()
 	signal.Wake(o.added)
 }
 
 func (o *openRequests) remove(one *openRequest) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if one.by == nil {
+		delete(o.own, one)
+		return
+	}
 	delete(o.all[one.turn], one)
 	o.n--
+}
+
+// end ends all requests, and those that come later at once.
+func (o *openRequests) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	for one := range o.own {
+		one.end()
+	}
+	for _, turn := range o.all {
+		for one := range turn {
+			one.end()
+		}
+	}
 }
 
 func (o *openRequests) empty() bool {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
@@ -54,7 +55,7 @@ func TestOpenRequestsAreSpread(t *testing.T) {
 	const each = 5
 	var all []*openRequest
 	for range each * parts {
-		one := &openRequest{}
+		one := &openRequest{by: &inquiry{}}
 		o.add(one)
 		all = append(all, one)
 	}
@@ -87,5 +88,55 @@ func TestRefusedRequestEnds(t *testing.T) {
 	})).ServeHTTP(httptest.NewRecorder(), watching(t.Context()))
 	if !ended || !o.empty() {
 		t.Error("the request did not end")
+	}
+}
+
+// TestOpenRequestsEndWithThePlane: somebody's and the server's own, and those that come when
+// it has ended.
+func TestOpenRequestsEndWithThePlane(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		reason string
+		before bool // the request is there when the plane ends
+		own    bool
+	}{
+		"somebody's":       {"it would keep the plane from stopping", true, false},
+		"own":              {"the server's clients watch, too", true, true},
+		"somebody's, late": {"it came before the end, and was authorized after it", false, false},
+		"own, late":        {"it came before the end, and was authorized after it", false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOpenRequests(&signal.Change{})
+			serve := opened(o, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				if tc.own != o.empty() {
+					t.Errorf("%s: that it is asked again is wrong", tc.reason)
+				}
+				if tc.before {
+					o.end()
+				}
+				<-r.Context().Done()
+			}))
+			if !tc.before {
+				o.end()
+			}
+			if !tc.own {
+				serve.ServeHTTP(httptest.NewRecorder(), watching(t.Context()))
+			} else {
+				own := &loopback.Transport{}
+				own.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					serve.ServeHTTP(w, r.WithContext(watching(r.Context()).Context()))
+				}))
+				defer own.Close()
+				resp, err := (&http.Client{Transport: own}).Get("http://loopback")
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = resp.Body.Close()
+			}
+			if len(o.own) > 0 || !o.empty() {
+				t.Errorf("%s: it is kept", tc.reason)
+			}
+		})
 	}
 }

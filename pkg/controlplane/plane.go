@@ -268,7 +268,7 @@ func (p *Plane) drain(ctx context.Context) error {
 	}
 	p.signals.markDrained()
 	p.endWork()
-	p.signals.markStopping()
+	p.open.end()
 	if !p.awaitWatches(watchesTimeout) {
 		p.loopback.transport.Cut()
 	}
@@ -304,7 +304,7 @@ func (p *Plane) stop() error {
 	p.signals.markDraining()
 	p.signals.markDrained()
 	p.endWork()
-	p.signals.markStopping()
+	p.open.end()
 	err := p.top.RunPreShutdownHooks()
 	if !p.awaitWatches(workTimeout) {
 		err = errors.Join(err, fmt.Errorf("watches were still running %v after their connections were closed", workTimeout))

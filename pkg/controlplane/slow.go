@@ -121,21 +121,32 @@ func (p *pace) begin() {
 	}
 }
 
+// buffered is how much of an answer net/http keeps until it is flushed.
+const buffered = 2 << 10
+
 // pacedWatch is the answer to a watch.
 type pacedWatch struct {
 	http.ResponseWriter
 
-	pace pace
+	pace      pace
+	unflushed int // bytes
 }
 
 // Unwrap implements responsewriter.UserProvidedDecorator.
 func (w *pacedWatch) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// Write implements http.ResponseWriter.
-func (w *pacedWatch) Write(p []byte) (int, error) { return w.pace.write(w.ResponseWriter, p) }
+// Write implements http.ResponseWriter. What is only buffered waits for nobody: most events
+// are that small, and are flushed one by one.
+func (w *pacedWatch) Write(p []byte) (int, error) {
+	if w.unflushed += len(p); w.unflushed <= buffered {
+		return w.ResponseWriter.Write(p)
+	}
+	return w.pace.write(w.ResponseWriter, p)
+}
 
 // Flush implements http.Flusher.
 func (w *pacedWatch) Flush() {
+	w.unflushed = 0
 	w.pace.begin()
 	defer w.pace.watch.end()
 	if f, ok := w.ResponseWriter.(http.Flusher); ok {

@@ -114,18 +114,25 @@ func unreadLists(t *testing.T, _ *world) {
 	w.serves(t)
 }
 
-// unreadWatches opens a watch with a window that is never opened.
+// unreadWatches opens watches with a window that is never opened, for events of all sizes.
 func unreadWatches(t *testing.T, _ *world) {
 	w := serveLimited(t, hasty())
-	c := w.framed(t)
-	if err := c.request(1, "GET", tenant+"/configmaps?watch=true", "watcher", true); err != nil {
-		t.Fatal(err)
+	for n, write := range []func(){
+		func() {
+			w.must(t, request{as: "editor", method: "POST", path: tenant + "/configmaps", body: configMap("small", "{}")}, http.StatusCreated)
+		},
+		func() { w.grow(t, 2) },
+	} {
+		c := w.framed(t)
+		if err := c.request(1, "GET", tenant+"/configmaps?watch=true", "watcher", true); err != nil {
+			t.Fatal(err)
+		}
+		if code := c.status(t, 1); code != "200" {
+			t.Fatalf("watch %d: %s", n, code)
+		}
+		write()
+		c.ended(t, 1)
 	}
-	if code := c.status(t, 1); code != "200" {
-		t.Fatal(code)
-	}
-	w.grow(t, 2)
-	c.ended(t, 1)
 	w.serves(t)
 }
 

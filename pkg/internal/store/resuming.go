@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // resuming is a watch that goes on when the watch cache ended it. The cache ends a
@@ -23,8 +25,11 @@ import (
 type resuming struct {
 	resumable
 	result chan watch.Event
-	done   chan struct{}
-	stop   func()
+	done   chan struct{} // closed when it is stopped
+
+	mu      sync.Mutex
+	current watch.Interface // ends when this one is stopped
+	stopped bool
 
 	// Only the goroutine that runs the watch uses the rest.
 	options storage.ListOptions // to go on with
@@ -68,7 +73,6 @@ func resumed(ctx context.Context, opts storage.ListOptions, of resumable) (watch
 		resumable: of, result: make(chan watch.Event, cap(w.ResultChan())), done: make(chan struct{}), options: opts,
 		state: begins, present: math.MaxUint64,
 	}
-	r.stop = sync.OnceFunc(func() { close(r.done) })
 	asked, anywhere := opts.SendInitialEvents != nil, opts.ResourceVersion == "" || opts.ResourceVersion == "0"
 	switch present := asked && *opts.SendInitialEvents; {
 	case present && opts.Predicate.AllowWatchBookmarks:
@@ -82,6 +86,7 @@ func resumed(ctx context.Context, opts storage.ListOptions, of resumable) (watch
 	default:
 		r.state = at
 	}
+	r.use(w)
 	go r.run(ctx, w)
 	return r, nil
 }
@@ -90,7 +95,28 @@ func resumed(ctx context.Context, opts storage.ListOptions, of resumable) (watch
 func (r *resuming) ResultChan() <-chan watch.Event { return r.result }
 
 // Stop implements watch.Interface.
-func (r *resuming) Stop() { r.stop() }
+func (r *resuming) Stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.stopped {
+		r.stopped = true
+		close(r.done)
+		r.current.Stop()
+	}
+}
+
+// use makes a watch the one that ends when this one is stopped, and tells whether it
+// was not.
+func (r *resuming) use(w watch.Interface) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		w.Stop()
+		return false
+	}
+	r.current = w
+	return true
+}
 
 func (r *resuming) run(ctx context.Context, w watch.Interface) {
 	defer close(r.result)
@@ -114,29 +140,33 @@ func (r *resuming) run(ctx context.Context, w watch.Interface) {
 		if w, err = r.open(r.options); err != nil {
 			return // the cache is being filled again, or has ended: the client finds out which
 		}
+		if !r.use(w) {
+			return
+		}
 	}
 }
 
-// forward hands on the events of a watch until it ends, or this one is stopped.
+// forward hands on the events of a watch until it ends, or this one is stopped. Each event
+// of each watch comes through here: a plain receive, and a send that finds room, cost a
+// third of those that wait for two things.
 func (r *resuming) forward(w watch.Interface) (sent, stopped bool) {
 	defer w.Stop()
-	for {
+	for e := range w.ResultChan() {
 		select {
-		case e, ok := <-w.ResultChan():
-			if !ok {
-				return sent, false
-			}
+		case r.result <- e:
+		default:
 			select {
 			case r.result <- e:
-				sent = true
-				r.note(e)
 			case <-r.done:
 				return sent, true
 			}
-		case <-r.done:
-			return sent, true
+		}
+		sent = true
+		if r.note(e); r.ended {
+			break // such a watch may never end by itself
 		}
 	}
+	return sent, signal.Closed(r.done)
 }
 
 // rest waits before the next attempt of a watch that got nothing in its last one.
