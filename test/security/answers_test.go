@@ -119,7 +119,10 @@ func unreadWatches(t *testing.T, _ *world) {
 	w := serveLimited(t, hasty())
 	for n, write := range []func(){
 		func() {
-			w.must(t, request{as: "editor", method: "POST", path: tenant + "/configmaps", body: configMap("small", "{}")}, http.StatusCreated)
+			for i := range 400 { // more than fit in the 64 KiB of a window
+				w.must(t, request{as: "editor", method: "POST", path: tenant + "/configmaps", body: configMap(fmt.Sprint("small", i), "{}")},
+					http.StatusCreated)
+			}
 		},
 		func() { w.grow(t, 2) },
 	} {
