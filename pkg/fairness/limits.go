@@ -58,6 +58,12 @@ type Limits struct {
 	// object grows. What a delete adds to an object is never refused, nor are up to
 	// 1 KiB that a write adds to an object that is being deleted.
 	StoredBytesPerNamespace int
+	// StoredBytesPerUser is how much the objects that a user created may take in the
+	// storage, wherever they are and whoever enlarges them. Objects do not say who created
+	// them, so those from before the server started count for nobody. The accounts of a
+	// namespace get NamespaceFactor times as much. An update counts, and is never refused,
+	// as with StoredBytesPerNamespace.
+	StoredBytesPerUser int
 	// WatchesPerUser is how many watches a user may have open. The accounts of a
 	// namespace get NamespaceFactor times as many.
 	WatchesPerUser int
@@ -91,7 +97,7 @@ func Defaults() Limits {
 	return Limits{
 		RequestsPerSecond: 500, Burst: 10_000,
 		WriteBytesPerSecond: 8 << 20, WriteBurstBytes: 256 << 20,
-		ObjectBytes: 3 << 19, ObjectsPerResource: 100_000, StoredBytesPerNamespace: 1 << 30,
+		ObjectBytes: 3 << 19, ObjectsPerResource: 100_000, StoredBytesPerNamespace: 1 << 30, StoredBytesPerUser: 2 << 30,
 		WatchesPerUser: 10_000, RequestsAtOncePerUser: 200,
 		NamespaceFactor: defaultFactor,
 	}
@@ -137,6 +143,9 @@ func (l Limits) enforce(p *controlplane.Plan, now current) {
 	now = now.effective
 	p.Wrap(controlplane.AfterAudit, "callers", identify)
 	w := &written{now: now, judge: j, bytes: newRates()}
+	if l.StoredBytesPerUser > 0 {
+		w.made = newCreators()
+	}
 	if l.RequestsPerSecond > 0 {
 		r := &requestRates{now: now, judge: j, rates: newRates()}
 		p.Wrap(controlplane.AfterAudit, "requests per second", r.ofCallers)
@@ -155,14 +164,18 @@ func (l Limits) enforce(p *controlplane.Plan, now current) {
 	if l.ObjectsPerResource > 0 {
 		p.Admit("objects per resource", n)
 	}
-	if l.WriteBytesPerSecond > 0 || l.ObjectBytes > 0 || l.StoredBytesPerNamespace > 0 {
+	stored := l.StoredBytesPerNamespace > 0 || l.StoredBytesPerUser > 0
+	if l.WriteBytesPerSecond > 0 || l.ObjectBytes > 0 || stored {
 		p.Guard("bytes", w.guard)
 	}
-	if l.ObjectsPerResource > 0 || l.ObjectBytes > 0 || l.StoredBytesPerNamespace > 0 {
+	if l.ObjectsPerResource > 0 || l.ObjectBytes > 0 || stored {
 		p.Feed()
 		p.Work(controlplane.Work{Name: "what is stored", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 			if err := plane.Feed().Await(ctx); err != nil {
 				return err
+			}
+			if w.made != nil {
+				plane.Feed().OnChange(w.made.changed) // as long as there is the feed
 			}
 			n.feed.Store(plane.Feed())
 			w.feed.Store(plane.Feed())
@@ -185,6 +198,7 @@ func (l Limits) check() error {
 		{"ObjectBytes", float64(l.ObjectBytes)},
 		{"ObjectsPerResource", float64(l.ObjectsPerResource)},
 		{"StoredBytesPerNamespace", float64(l.StoredBytesPerNamespace)},
+		{"StoredBytesPerUser", float64(l.StoredBytesPerUser)},
 		{"WatchesPerUser", float64(l.WatchesPerUser)},
 		{"RequestsAtOncePerUser", float64(l.RequestsAtOncePerUser)},
 		{"NamespaceFactor", float64(l.NamespaceFactor)},

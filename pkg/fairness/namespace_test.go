@@ -214,7 +214,7 @@ func TestWarn(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s := serveLogging(t, logger, fairness.Limits{
 		Mode: fairness.Warn, RequestsPerSecond: 0.001, Burst: 1, WatchesPerUser: 1, RequestsAtOncePerUser: 1, ObjectBytes: 10, ObjectsPerResource: 1,
-		StoredBytesPerNamespace: 10, WriteBytesPerSecond: 10, NamespaceFactor: 1,
+		StoredBytesPerNamespace: 10, StoredBytesPerUser: 10, WriteBytesPerSecond: 10, NamespaceFactor: 1,
 	})
 	before := exceeded(t, s, "warn")
 	for i, a := range s.accounts(t, "default", 2) {
@@ -264,7 +264,8 @@ func exceeded(t *testing.T, s *server, mode string) map[string]int {
 		t.Fatal(err)
 	}
 	all := map[string]int{
-		"RequestsPerSecond": 0, "WatchesPerUser": 0, "ObjectBytes": 0, "ObjectsPerResource": 0, "StoredBytesPerNamespace": 0, "WriteBytesPerSecond": 0,
+		"RequestsPerSecond": 0, "WatchesPerUser": 0, "ObjectBytes": 0, "ObjectsPerResource": 0, "StoredBytesPerNamespace": 0,
+		"WriteBytesPerSecond": 0,
 	}
 	for limit := range all {
 		prefix := fmt.Sprintf(`sailplane_limits_exceeded_total{limit=%q,mode=%q} `, limit, mode)

@@ -23,14 +23,15 @@ type written struct {
 	judge *judge
 	bytes *rates
 	feed  atomic.Pointer[feed.Feed] // nil until it is complete
+	made  *creators                 // nil: users never have a limit for what is stored
 
 	mu    sync.Mutex
-	open  map[string]int64 // by how much the writes that run enlarge a namespace; empty: what has none
+	open  map[holder]int64 // by how much the writes that run enlarge what it has
 	since int64            // bytes admitted since the feed was asked to catch up
 }
 
 const (
-	// slack is how far below the limit of a namespace, and after how many bytes, the
+	// slack is how far below a limit of what is stored, and after how many bytes, the
 	// feed is asked to catch up: otherwise the few milliseconds that it is behind do not
 	// matter.
 	slack = 16 << 20
@@ -86,13 +87,9 @@ func (w *written) guard(ctx context.Context, p controlplane.Write) (done func(bo
 	if c == nil {
 		return nil, nil
 	}
-	if l.StoredBytesPerNamespace > 0 {
-		var e *exceeded
-		if done, e, err = w.room(ctx, l, who, p); err != nil {
+	if w.made != nil || l.StoredBytesPerNamespace > 0 {
+		if done, err = w.room(ctx, l, c, p); err != nil {
 			return nil, err
-		}
-		if e != nil && w.judge.refuses(ctx, l, e) {
-			return nil, e.error
 		}
 	}
 	if l.WriteBytesPerSecond > 0 {
@@ -155,82 +152,4 @@ func (w *written) tooLarge(ctx context.Context, l Limits, who string, p controlp
 		return e.error
 	}
 	return nil
-}
-
-// room refuses what does not fit into a namespace, or beside what has none. Otherwise it notes by how much that grows
-// until the storage has answered: then the feed, which catches up with what was answered, has it.
-func (w *written) room(ctx context.Context, l Limits, who string, p controlplane.Write) (done func(bool), e *exceeded, err error) {
-	limit := int64(l.StoredBytesPerNamespace)
-	feed := w.feed.Load()
-	if feed == nil {
-		return nil, tooMany("StoredBytesPerNamespace", who, 1, "%d: the objects are still being counted", limit), nil
-	}
-	before, known := w.before(p)
-	grows := p.Bytes
-	if known {
-		if grows = adds(p, before); grows == 0 {
-			return nil, nil, nil
-		}
-	}
-	others, near := w.begin(p.Namespace, grows)
-	done = func(bool) { w.end(p.Namespace, grows) }
-	if !near && feed.Bytes(p.Namespace)+others+grows <= limit-slack {
-		return done, nil, nil
-	}
-	// Those that the others add, and that were stored since then, may count twice.
-	if err := feed.CatchUp(ctx); err != nil {
-		done(false)
-		return nil, nil, fmt.Errorf("measure what is stored beside %s %q: %w", p.Resource, p.Name, err)
-	}
-	if before, known = w.before(p); !known {
-		before = nil // another write has replaced it, or it cannot be read
-	}
-	stored, added := feed.Bytes(p.Namespace), adds(p, before)
-	info, _ := request.RequestInfoFrom(ctx)
-	free := added == 0 || deletes(info) || before != nil && before.Deleting && added <= grace
-	if free || stored+others+added <= limit {
-		return done, nil, nil
-	}
-	if l.Mode != Warn {
-		done(false)
-		done = nil
-	}
-	return done, tooMany("StoredBytesPerNamespace", who, 1, "%d: %s %d bytes, and %s %q adds %d",
-		limit, holder(p.Namespace), stored, p.Resource, p.Name, added), nil
-}
-
-// holder says what has so many bytes.
-func holder(namespace string) string {
-	if namespace == "" {
-		return "what has no namespace has"
-	}
-	return fmt.Sprintf("namespace %q has", namespace)
-}
-
-func deletes(info *request.RequestInfo) bool {
-	return info != nil && (info.Verb == "delete" || info.Verb == "deletecollection")
-}
-
-// begin notes that a write enlarges a namespace, and returns by how much others do, and whether it is
-// time to catch up.
-func (w *written) begin(namespace string, grows int64) (others int64, behind bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.open == nil {
-		w.open = map[string]int64{}
-	}
-	others = w.open[namespace]
-	w.open[namespace] += grows
-	if w.since += grows; w.since > slack/4 {
-		w.since, behind = 0, true
-	}
-	return others, behind
-}
-
-func (w *written) end(namespace string, grows int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.open[namespace] -= grows; w.open[namespace] <= 0 {
-		delete(w.open, namespace)
-	}
 }

@@ -176,6 +176,7 @@ func TestFollowed(t *testing.T) {
 		"limits.requestsAtOnce":                             `100`,
 		"limits.requestsPerSecond":                          `100`,
 		"limits.storedSize":                                 `"2Gi"`,
+		"limits.storedSizePerUser":                          `"4Gi"`,
 		"limits.watches":                                    `100`,
 		"limits.writeBurst":                                 `"32Mi"`,
 		"limits.writeRate":                                  `"4Mi"`,

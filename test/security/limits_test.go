@@ -23,7 +23,7 @@ func TestLimits(t *testing.T) {
 	l := fairness.Defaults()
 	l.RequestsPerSecond, l.Burst = 0.01, 60
 	l.WriteBytesPerSecond, l.WriteBurstBytes = 1, 4<<20
-	l.StoredBytesPerNamespace, l.NamespaceFactor = 3<<20, 2
+	l.StoredBytesPerNamespace, l.StoredBytesPerUser, l.NamespaceFactor = 3<<20, 7<<19, 2
 	now.Store(&l)
 	attack(t, w, limitAttempts())
 }
@@ -98,6 +98,36 @@ func limitAttempts() map[string]attempt {
 				t.Errorf("%d objects of 200 KiB were stored in 3 MiB", created)
 			}
 		}},
+		"bytes stored in all namespaces": {reason: "who may write into many namespaces does not fill the storage either", try: manyNamespaces},
+	}
+}
+
+// manyNamespaces fills five namespaces, none to its limit.
+func manyNamespaces(t *testing.T, w *world) {
+	w.must(t, request{
+		method: "POST", path: "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+		body: `{"metadata":{"name":"maker"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},` +
+			`"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"watcher"}]}`,
+	}, http.StatusCreated)
+	created := 0
+	for i := range 5 {
+		namespace := fmt.Sprint("wide-", i)
+		w.must(t, request{method: "POST", path: "/api/v1/namespaces", body: `{"metadata":{"name":"` + namespace + `"}}`}, http.StatusCreated)
+		for j := range 4 {
+			a := w.send(t, request{
+				as: "watcher", method: "POST", path: "/api/v1/namespaces/" + namespace + "/configmaps",
+				body: configMap(fmt.Sprint("part-", j), `{"a":"`+strings.Repeat("a", 200<<10)+`"}`),
+			})
+			switch {
+			case a.code == http.StatusCreated:
+				created++
+			case a.code != http.StatusTooManyRequests || !strings.Contains(a.body, "StoredBytesPerUser"):
+				t.Fatalf("%d %s", a.code, short(a.body))
+			}
+		}
+	}
+	if created > 17 {
+		t.Errorf("%d objects of 200 KiB were stored in 3.5 MiB", created)
 	}
 }
 

@@ -13,6 +13,7 @@ func followed() []string {
 		"authentication.jwt", "authorization.authorizers",
 		"limits.mode", "limits.requestsPerSecond", "limits.burst", "limits.requestsAtOnce", "limits.watches", "limits.writeRate",
 		"limits.writeBurst", "limits.namespaceFactor", "limits.objectSize", "limits.objectsPerResource", "limits.storedSize",
+		"limits.storedSizePerUser",
 	}
 }
 

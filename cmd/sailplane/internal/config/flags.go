@@ -232,6 +232,10 @@ func limitFlags() []Flag {
 			Name: "limit-stored-size", Field: "limits.storedSize",
 			Usage: "size of all stored objects of each namespace, and of those without one; 0: no limit",
 		},
+		{
+			Name: "limit-stored-size-per-user", Field: "limits.storedSizePerUser",
+			Usage: "size of all stored objects that each user created since the server started; 0: no limit",
+		},
 	}
 }
 

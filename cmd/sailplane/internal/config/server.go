@@ -187,6 +187,7 @@ type Limits struct {
 	ObjectSize                  resource.Quantity `json:"objectSize"`
 	ObjectsPerResource          int               `json:"objectsPerResource"`
 	StoredSize                  resource.Quantity `json:"storedSize"`
+	StoredSizePerUser           resource.Quantity `json:"storedSizePerUser"`
 	HeaderSize                  resource.Quantity `json:"headerSize"`
 	URLSize                     resource.Quantity `json:"urlSize"`
 	HistorySize                 resource.Quantity `json:"historySize"`

@@ -59,7 +59,7 @@ func (l *Live) limits() fairness.Limits {
 		WriteBurstBytes:     int(cmp.Or(c.WriteBurst.Value(), c.WriteRate.Value()*writeBurstSeconds)),
 		NamespaceFactor:     c.NamespaceFactor,
 		ObjectBytes:         int(c.ObjectSize.Value()), ObjectsPerResource: c.ObjectsPerResource,
-		StoredBytesPerNamespace: int(c.StoredSize.Value()),
+		StoredBytesPerNamespace: int(c.StoredSize.Value()), StoredBytesPerUser: int(c.StoredSizePerUser.Value()),
 	}
 }
 

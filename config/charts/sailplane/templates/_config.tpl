@@ -46,7 +46,7 @@ of the file without the fields that change while the server runs: one of them re
   "authentication" (list "jwt")
   "authorization" (list "authorizers")
   "limits" (list "mode" "requestsPerSecond" "burst" "requestsAtOnce" "watches" "writeRate" "writeBurst" "namespaceFactor"
-    "objectSize" "objectsPerResource" "storedSize") }}
+    "objectSize" "objectsPerResource" "storedSize" "storedSizePerUser") }}
 {{- if hasKey $config $section }}
 {{- $rest := omit (get $config $section) "" }}
 {{- range $fields }}{{ $rest = omit $rest . }}{{ end }}
