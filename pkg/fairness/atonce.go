@@ -82,8 +82,8 @@ func (x *atOnce) begin(ctx context.Context, c *caller) *exceeded {
 		e = tooMany(x.name, c.name, 1, "%d: user %q already has that many %s", limit, c.name, x.refusal)
 	case limit > 0 && c.namespace != "" && x.together[c.namespace] >= limit*l.factor():
 		e = tooMany(x.name, c.name, 1,
-			"%d, %d times that for a namespace: the service accounts of namespace %q together already have that many %s",
-			limit, l.factor(), c.namespace, x.refusal)
+			"%d%s: the service accounts of namespace %q together already have that many %s",
+			limit, multiple(l.factor()), c.namespace, x.refusal)
 	}
 	if e == nil || l.Mode == Warn {
 		x.open[c.name]++

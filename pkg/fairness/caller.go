@@ -8,6 +8,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
+	"github.com/sailplane-dev/sailplane/pkg/feed"
 	"github.com/sailplane-dev/sailplane/pkg/internal/callers"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
 )
@@ -18,6 +19,8 @@ type caller struct {
 	name string
 	// namespace is that of the service account, empty for other users.
 	namespace string
+	// creates is the object that the request creates, after admission (creators).
+	creates feed.UID
 }
 
 type callerKey struct{}

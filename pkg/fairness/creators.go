@@ -1,12 +1,13 @@
 package fairness
 
 import (
+	"context"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apiserver/pkg/admission"
 
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/feed"
 )
 
@@ -14,23 +15,16 @@ import (
 // created before the server started was created by nobody.
 type creators struct {
 	mu       sync.Mutex
-	creating map[identity]*creation
+	creating map[feed.UID]*creation
 	of       map[feed.UID]string
 	bytes    map[holder]int64 // of the objects that a user, or the accounts of a namespace, created
 	swept    time.Time        // when creating was
 }
 
-// identity is that of an object before it has a UID.
-type identity struct {
-	resource        schema.GroupResource
-	namespace, name string
-}
-
 // creation is a create that the feed has not shown yet.
 type creation struct {
-	user    string
-	running int       // requests that want to create the object
-	ended   time.Time // when the last one that did ended; zero: none has
+	user  string
+	ended time.Time // zero: it runs
 }
 
 // patience is how long creators wait for the feed to show what was created. What is gone
@@ -39,35 +33,43 @@ const patience = 5 * time.Minute
 
 func newCreators() *creators {
 	return &creators{
-		creating: map[identity]*creation{}, of: map[feed.UID]string{}, bytes: map[holder]int64{}, swept: time.Now(),
+		creating: map[feed.UID]*creation{}, of: map[feed.UID]string{}, bytes: map[holder]int64{}, swept: time.Now(),
 	}
 }
 
-// begin notes who creates an object. Of several at the same time the first one does.
-func (c *creators) begin(p controlplane.Write, user string) *creation {
+// Handles implements admission.Interface.
+func (*creators) Handles(o admission.Operation) bool { return o == admission.Create }
+
+// Validate implements admission.ValidationInterface. It notes what the request creates: the
+// object has its UID here, which the write does not tell, and its name may be that of
+// another one.
+func (*creators) Validate(ctx context.Context, a admission.Attributes, _ admission.ObjectInterfaces) error {
+	c := callerOf(ctx)
+	if c == nil || a.GetSubresource() != "" {
+		return nil
+	}
+	if o, err := meta.Accessor(a.GetObject()); err == nil && o.GetUID() != "" {
+		c.creates = feed.UIDOf(o.GetUID())
+	}
+	return nil
+}
+
+// begin notes who creates an object.
+func (c *creators) begin(id feed.UID, user string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	id := identity{p.Resource, p.Namespace, p.Name}
-	x := c.creating[id]
-	if x == nil || x.running == 0 {
-		x = &creation{user: user}
-		c.creating[id] = x
-	}
-	x.running++
-	return x
+	c.creating[id] = &creation{user: user}
 }
 
-// end ends a request that wanted to create an object.
-func (c *creators) end(p controlplane.Write, x *creation, kept bool) {
+// end ends a create.
+func (c *creators) end(id feed.UID, kept bool) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x.running--; kept {
-		x.ended = now
-	}
-	id := identity{p.Resource, p.Namespace, p.Name}
-	if x.running == 0 && x.ended.IsZero() && c.creating[id] == x {
+	if x := c.creating[id]; !kept {
 		delete(c.creating, id)
+	} else if x != nil { // the feed has not shown it
+		x.ended = now
 	}
 	if now.Sub(c.swept) > patience {
 		c.swept = now
@@ -77,15 +79,15 @@ func (c *creators) end(p controlplane.Write, x *creation, kept bool) {
 
 // sweep takes out the creates that ended before a time, and that the feed should have
 // shown.
-func (c *creators) sweep(ended time.Time) {
+func (c *creators) sweep(before time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sweepLocked(ended)
+	c.sweepLocked(before)
 }
 
-func (c *creators) sweepLocked(ended time.Time) {
+func (c *creators) sweepLocked(before time.Time) {
 	for id, x := range c.creating {
-		if x.running == 0 && x.ended.Before(ended) {
+		if !x.ended.IsZero() && x.ended.Before(before) {
 			delete(c.creating, id)
 		}
 	}
@@ -110,9 +112,8 @@ func (c *creators) changed(before, after *feed.Object) {
 	if after == nil {
 		return
 	}
-	id := identity{after.Type.Resource, after.Namespace, after.Name}
-	if x := c.creating[id]; x != nil {
-		delete(c.creating, id)
+	if x := c.creating[after.UID]; x != nil {
+		delete(c.creating, after.UID)
 		c.of[after.UID] = x.user
 		c.add(x.user, after.Bytes())
 	}

@@ -4,82 +4,80 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/feed"
 )
 
 // TestCreators: an object is that of who created it, however creates and the feed meet.
 func TestCreators(t *testing.T) {
 	t.Parallel()
-	write := controlplane.Write{Name: "a"}
-	object := func(uid byte) *feed.Object { return &feed.Object{Type: &feed.Type{}, Name: "a", UID: feed.UID{uid}} }
+	one, two := feed.UID{1}, feed.UID{2}
+	object := func(id feed.UID) *feed.Object { return &feed.Object{UID: id} }
 	for name, tc := range map[string]struct {
 		reason string
 		do     func(*creators)
-		want   string // who created object 1
+		want   string // who created object one
 	}{
 		"created": {"the feed shows it later", func(c *creators) {
-			c.end(write, c.begin(write, "ann"), true)
-			c.changed(nil, object(1))
+			c.begin(one, "ann")
+			c.end(one, true)
+			c.changed(nil, object(one))
 		}, "ann"},
 		"shown first": {"the feed may be faster than the answer", func(c *creators) {
-			x := c.begin(write, "ann")
-			c.changed(nil, object(1))
-			c.end(write, x, true)
+			c.begin(one, "ann")
+			c.changed(nil, object(one))
+			c.end(one, true)
 		}, "ann"},
-		"refused": {"who did not create it is nobody", func(c *creators) {
-			c.end(write, c.begin(write, "ann"), false)
-			c.changed(nil, object(1))
+		"refused": {"it is not stored", func(c *creators) {
+			c.begin(one, "ann")
+			c.end(one, false)
 		}, ""},
-		"two": {"the refusal of the second takes nothing from the first", func(c *creators) {
-			x := c.begin(write, "ann")
-			y := c.begin(write, "ann")
-			c.end(write, y, false)
-			c.end(write, x, true)
-			c.changed(nil, object(1))
+		"again": {"a second object of the name is refused", func(c *creators) {
+			c.begin(one, "ann")
+			c.end(one, true)
+			c.begin(two, "bob")
+			c.end(two, false)
+			c.changed(nil, object(one))
 		}, "ann"},
-		"late refusal": {"it belongs to an object that is gone", func(c *creators) {
-			x := c.begin(write, "ann")
-			c.changed(nil, object(2))
-			c.changed(object(2), nil)
-			y := c.begin(write, "bob")
-			c.end(write, x, false)
-			c.end(write, y, true)
-			c.changed(nil, object(1))
-		}, "bob"},
+		"replaced": {"the feed was away while it was deleted and created again", func(c *creators) {
+			c.begin(two, "bob")
+			c.end(two, true)
+			c.changed(nil, object(two))
+			c.begin(one, "ann")
+			c.end(one, true)
+			c.changed(object(two), object(one))
+		}, "ann"},
 		"not shown": {"it was deleted while the feed was away", func(c *creators) {
-			c.end(write, c.begin(write, "ann"), true)
+			c.begin(one, "ann")
+			c.end(one, true)
 			c.sweep(time.Now().Add(time.Hour))
-			c.changed(nil, object(1))
 		}, ""},
 		"running": {"only what ended is swept", func(c *creators) {
-			x := c.begin(write, "ann")
+			c.begin(one, "ann")
 			c.sweep(time.Now().Add(time.Hour))
-			c.changed(nil, object(1))
-			c.end(write, x, true)
+			c.changed(nil, object(one))
+			c.end(one, true)
 		}, "ann"},
-		"replaced": {"another object has the name", func(c *creators) {
-			c.end(write, c.begin(write, "ann"), true)
-			c.changed(nil, object(2))
-			c.changed(object(2), object(1))
-		}, ""},
 		"updated": {"it is the same object", func(c *creators) {
-			c.end(write, c.begin(write, "ann"), true)
-			c.changed(nil, object(1))
-			c.changed(object(1), object(1))
+			c.begin(one, "ann")
+			c.end(one, true)
+			c.changed(nil, object(one))
+			c.changed(object(one), object(one))
 		}, "ann"},
+		"old": {"it was there before", func(c *creators) {
+			c.changed(nil, object(one))
+		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := newCreators()
 			tc.do(c)
-			if got := c.creator(object(1)); got != tc.want {
+			if got := c.creator(object(one)); got != tc.want {
 				t.Errorf("%s: it was created by %q, want %q", tc.reason, got, tc.want)
 			}
 			if len(c.creating) > 0 {
 				t.Errorf("%s: a create is kept", tc.reason)
 			}
-			c.changed(object(1), nil)
+			c.changed(object(one), nil)
 			if len(c.of) > 0 || len(c.bytes) > 0 {
 				t.Errorf("%s: an object that is gone is kept", tc.reason)
 			}

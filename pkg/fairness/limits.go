@@ -145,6 +145,7 @@ func (l Limits) enforce(p *controlplane.Plan, now current) {
 	w := &written{now: now, judge: j, bytes: newRates()}
 	if l.StoredBytesPerUser > 0 {
 		w.made = newCreators()
+		p.Admit("creators", w.made)
 	}
 	if l.RequestsPerSecond > 0 {
 		r := &requestRates{now: now, judge: j, rates: newRates()}

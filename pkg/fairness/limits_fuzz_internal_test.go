@@ -31,7 +31,7 @@ func FuzzLimits(f *testing.F) {
 			return
 		}
 		r, one := newRates(), rating{perSecond, l.burst()}
-		if short, _ := r.take(1, r.sharesOf(&caller{"a", "b"}, "c", one, l.factor())); short != nil || l.burst() < 1 {
+		if short, _ := r.take(1, r.sharesOf(&caller{name: "a", namespace: "b"}, "c", one, l.factor())); short != nil || l.burst() < 1 {
 			t.Errorf("%+v lets nothing through: the burst is %d", l, l.burst())
 		}
 	})

@@ -59,7 +59,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	r, j := newRates(), newJudge()
 	take := func(n int) bool {
-		c := &caller{fmt.Sprintf("user-%d", n), fmt.Sprintf("home-%d", n)}
+		c := &caller{name: fmt.Sprintf("user-%d", n), namespace: fmt.Sprintf("home-%d", n)}
 		short, _ := r.take(1, r.sharesOf(c, fmt.Sprintf("namespace-%d", n), rating{0.001, 1}, 1))
 		j.tell(report{c.name, "Burst"}, time.Now())
 		return short == nil
@@ -78,7 +78,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		t.Error("the rate of the last user is forgotten")
 	}
 	w := newWatches(Limits{WatchesPerUser: 1}.always, j)
-	ann := &caller{"ann", "home"}
+	ann := &caller{name: "ann", namespace: "home"}
 	if w.begin(t.Context(), ann) != nil || w.begin(t.Context(), ann) == nil {
 		t.Error("want one watch of two")
 	}

@@ -133,12 +133,12 @@ func (s *share) bucket() *bucket {
 // subject names the owner of the bucket.
 func (s *share) subject() string { return fmt.Sprintf(s.who, s.name) }
 
-// multiple says that the limit is that of a namespace.
-func (s *share) multiple() string {
-	if s.times == 1 {
+// multiple says that a limit is so many times that of a user, as for a namespace.
+func multiple(times int) string {
+	if times == 1 {
 		return ""
 	}
-	return fmt.Sprintf(", %d times that for a namespace", s.times)
+	return fmt.Sprintf(", %d times that for a namespace", times)
 }
 
 // requestRates limits requests per second.
@@ -202,7 +202,7 @@ func (r *requestRates) refusal(ctx context.Context, c *caller, namespace string)
 		return nil
 	}
 	e := tooMany("RequestsPerSecond", callerOf(ctx).name, math.Ceil(wait.Seconds()), "%v with Burst %d%s: more come from %s",
-		l.RequestsPerSecond, l.burst(), short.multiple(), short.subject())
+		l.RequestsPerSecond, l.burst(), multiple(short.times), short.subject())
 	if !r.judge.refuses(ctx, l, e) {
 		return nil
 	}

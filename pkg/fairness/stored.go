@@ -44,14 +44,14 @@ func (h holder) String() string {
 }
 
 // limit is that of a holder: its field, the value there, and how many times that it is.
-func (h holder) limit(l Limits) (field string, value int64, times int64) {
+func (h holder) limit(l Limits) (field string, value, times int) {
 	switch h.of {
 	case byUser:
-		return "StoredBytesPerUser", int64(l.StoredBytesPerUser), 1
+		return "StoredBytesPerUser", l.StoredBytesPerUser, 1
 	case byAccounts:
-		return "StoredBytesPerUser", int64(l.StoredBytesPerUser), int64(l.factor())
+		return "StoredBytesPerUser", l.StoredBytesPerUser, l.factor()
 	}
-	return "StoredBytesPerNamespace", int64(l.StoredBytesPerNamespace), 1
+	return "StoredBytesPerNamespace", l.StoredBytesPerNamespace, 1
 }
 
 // creations are the holders of what a user created.
@@ -64,11 +64,10 @@ func creations(user string) []holder {
 
 // enlarging is a write that runs.
 type enlarging struct {
-	write   controlplane.Write
 	by      int64
 	holders []holder
-	others  []int64   // by how much others enlarge what each of them has
-	creates *creation // nil: it replaces an object
+	others  []int64  // by how much others enlarge what each of them has
+	creates feed.UID // zero: it replaces an object
 }
 
 // room refuses what does not fit into a namespace, beside what has none, or beside what its creator created. Otherwise
@@ -92,7 +91,11 @@ func (w *written) room(ctx context.Context, l Limits, c *caller, p controlplane.
 			return nil, nil
 		}
 	}
-	x, near := w.begin(enlarging{write: p, by: grows, holders: w.holders(l, c, p, before)}, c)
+	x := &enlarging{by: grows, holders: w.holders(l, c, p, before)}
+	if w.made != nil && p.Replaces == 0 {
+		x.creates = c.creates
+	}
+	near := w.begin(x, c)
 	done = func(kept bool) { w.end(x, kept) }
 	if !near && len(w.over(feed, l, x, grows+slack)) == 0 {
 		return done, nil
@@ -116,12 +119,8 @@ func (w *written) room(ctx context.Context, l Limits, c *caller, p controlplane.
 	}
 	for _, h := range w.over(feed, l, x, added) {
 		field, value, times := h.limit(l)
-		multiple := ""
-		if times > 1 {
-			multiple = fmt.Sprintf(", %d times that for a namespace", times)
-		}
 		e := tooMany(field, c.name, 1, "%d%s: %s %d bytes, and %s %q adds %d",
-			value, multiple, h, w.stored(feed, h), p.Resource, p.Name, added)
+			value, multiple(times), h, w.stored(feed, h), p.Resource, p.Name, added)
 		if w.judge.refuses(ctx, l, e) {
 			done(false)
 			return nil, e.error
@@ -161,7 +160,7 @@ func (w *written) stored(feed *feed.Feed, h holder) int64 {
 func (w *written) over(feed *feed.Feed, l Limits, x *enlarging, added int64) []holder {
 	var all []holder
 	for i, h := range x.holders {
-		if _, value, times := h.limit(l); w.stored(feed, h)+x.others[i]+added > value*times {
+		if _, value, times := h.limit(l); w.stored(feed, h)+x.others[i]+added > int64(value)*int64(times) {
 			all = append(all, h)
 		}
 	}
@@ -173,9 +172,12 @@ func deletes(info *request.RequestInfo) bool {
 }
 
 // begin notes a write, and tells whether it is time to catch up.
-func (w *written) begin(x enlarging, c *caller) (*enlarging, bool) {
-	if w.made != nil && x.write.Replaces == 0 {
-		x.creates = w.made.begin(x.write, c.name)
+func (w *written) begin(x *enlarging, c *caller) (near bool) {
+	if x.creates != (feed.UID{}) {
+		w.made.begin(x.creates, c.name)
+	}
+	if len(x.holders) == 0 {
+		return false
 	}
 	x.others = make([]int64, len(x.holders))
 	w.mu.Lock()
@@ -187,19 +189,15 @@ func (w *written) begin(x enlarging, c *caller) (*enlarging, bool) {
 		x.others[i] = w.open[h]
 		w.open[h] += x.by
 	}
-	if len(x.holders) == 0 {
-		return &x, false
-	}
 	if w.since += x.by; w.since > slack/4 {
-		w.since = 0
-		return &x, true
+		w.since, near = 0, true
 	}
-	return &x, false
+	return near
 }
 
 func (w *written) end(x *enlarging, kept bool) {
-	if x.creates != nil {
-		w.made.end(x.write, x.creates, kept)
+	if x.creates != (feed.UID{}) {
+		w.made.end(x.creates, kept)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -75,6 +75,35 @@ func TestStoredBytesOfUser(t *testing.T) {
 	}
 }
 
+// TestStoredBytesOfUserAgain: nobody gets rid of an object by creating another one with its name.
+func TestStoredBytesOfUserAgain(t *testing.T) {
+	t.Parallel()
+	s := serve(t, fairness.Limits{StoredBytesPerUser: 45_000})
+	s.spread(t, 8)
+	ann, stored := s.as(t, "ann"), 0
+	for i := range 8 {
+		namespace := fmt.Sprint("n", i)
+		answers := make(chan error)
+		for range 4 {
+			go func() { answers <- createIn(t, ann, namespace, "c") }()
+		}
+		for range 4 {
+			if err := <-answers; err == nil {
+				stored++
+			}
+		}
+		at := ann.Delete().AbsPath("/api/v1/namespaces/" + namespace + "/configmaps/c")
+		if i%2 == 0 && at.Do(t.Context()).Error() == nil {
+			if stored--; createIn(t, ann, namespace, "c") == nil {
+				stored++
+			}
+		}
+	}
+	if stored != 4 {
+		t.Errorf("%d objects of 10 KB are stored, want 4", stored)
+	}
+}
+
 // TestStoredBytesOfAccounts: eight accounts of a namespace get no further than the namespace.
 func TestStoredBytesOfAccounts(t *testing.T) {
 	t.Parallel()
@@ -106,10 +135,13 @@ func TestStoredBytesOfUserFollow(t *testing.T) {
 	now.Store(&fairness.Limits{})
 	s := serve(t, fairness.FollowLimits(func() fairness.Limits { return *now.Load() }))
 	ann := s.as(t, "ann")
-	for i := range 2 {
-		if err := createIn(t, ann, "default", fmt.Sprint("c", i)); err != nil {
-			t.Fatal(err)
-		}
+	if err := createIn(t, ann, "default", "created"); err != nil {
+		t.Fatal(err)
+	}
+	applied := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"},"data":{"x":%q}}`, strings.Repeat("x", 10_000))
+	if err := ann.Patch("application/apply-patch+yaml").AbsPath("/api/v1/namespaces/default/configmaps/applied").
+		Param("fieldManager", "ann").Body(applied).Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
 	}
 	now.Store(&fairness.Limits{StoredBytesPerUser: 15_000})
 	refused(t, createIn(t, ann, "default", "d"), http.StatusTooManyRequests, `what user "ann" created has 2`)

@@ -112,7 +112,7 @@ func (w *written) rate(
 		return nil
 	}
 	return tooMany("WriteBytesPerSecond", c.name, math.Ceil(wait.Seconds()), "%d with WriteBurstBytes %d%s: more come from %s",
-		l.WriteBytesPerSecond, l.rating().burst, short.multiple(), short.subject())
+		l.WriteBytesPerSecond, l.rating().burst, multiple(short.times), short.subject())
 }
 
 // before is the object that a write replaces, as far as the feed is; nil for a new one.

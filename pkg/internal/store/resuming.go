@@ -29,7 +29,6 @@ type resuming struct {
 
 	mu      sync.Mutex
 	current watch.Interface // ends when this one is stopped
-	stopped bool
 
 	// Only the goroutine that runs the watch uses the rest.
 	options storage.ListOptions // to go on with
@@ -71,7 +70,7 @@ func resumed(ctx context.Context, opts storage.ListOptions, of resumable) (watch
 	}
 	r := &resuming{
 		resumable: of, result: make(chan watch.Event, cap(w.ResultChan())), done: make(chan struct{}), options: opts,
-		state: begins, present: math.MaxUint64,
+		current: w, state: begins, present: math.MaxUint64,
 	}
 	asked, anywhere := opts.SendInitialEvents != nil, opts.ResourceVersion == "" || opts.ResourceVersion == "0"
 	switch present := asked && *opts.SendInitialEvents; {
@@ -86,7 +85,6 @@ func resumed(ctx context.Context, opts storage.ListOptions, of resumable) (watch
 	default:
 		r.state = at
 	}
-	r.use(w)
 	go r.run(ctx, w)
 	return r, nil
 }
@@ -98,8 +96,7 @@ func (r *resuming) ResultChan() <-chan watch.Event { return r.result }
 func (r *resuming) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.stopped {
-		r.stopped = true
+	if !signal.Closed(r.done) {
 		close(r.done)
 		r.current.Stop()
 	}
@@ -110,7 +107,7 @@ func (r *resuming) Stop() {
 func (r *resuming) use(w watch.Interface) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stopped {
+	if signal.Closed(r.done) {
 		w.Stop()
 		return false
 	}
@@ -123,8 +120,8 @@ func (r *resuming) run(ctx context.Context, w watch.Interface) {
 	patience := wait.Backoff{Duration: 5 * time.Millisecond, Factor: 2, Steps: 8, Cap: time.Second}
 	idle := patience
 	for {
-		sent, stopped := r.forward(w)
-		if stopped || r.ended || ctx.Err() != nil || r.state == among || r.state == unknown {
+		sent := r.forward(w)
+		if signal.Closed(r.done) || r.ended || ctx.Err() != nil || r.state == among || r.state == unknown {
 			return
 		}
 		if sent {
@@ -149,7 +146,7 @@ func (r *resuming) run(ctx context.Context, w watch.Interface) {
 // forward hands on the events of a watch until it ends, or this one is stopped. Each event
 // of each watch comes through here: a plain receive, and a send that finds room, cost a
 // third of those that wait for two things.
-func (r *resuming) forward(w watch.Interface) (sent, stopped bool) {
+func (r *resuming) forward(w watch.Interface) (sent bool) {
 	defer w.Stop()
 	for e := range w.ResultChan() {
 		select {
@@ -158,7 +155,7 @@ func (r *resuming) forward(w watch.Interface) (sent, stopped bool) {
 			select {
 			case r.result <- e:
 			case <-r.done:
-				return sent, true
+				return sent
 			}
 		}
 		sent = true
@@ -166,7 +163,7 @@ func (r *resuming) forward(w watch.Interface) (sent, stopped bool) {
 			break // such a watch may never end by itself
 		}
 	}
-	return sent, signal.Closed(r.done)
+	return sent
 }
 
 // rest waits before the next attempt of a watch that got nothing in its last one.
