@@ -1,27 +1,33 @@
 // Package aggregator serves APIServices and aggregated discovery over
 // everything a plane serves.
 //
-// It is upstream's kube-aggregator above the plane's groups. Every group
-// version the plane serves itself is registered as a local APIService, those of
-// CRDs as they come and go.
+// It keeps upstream's APIService API and its storage. Every group version the plane serves
+// itself is registered as a local APIService, those of CRDs as they come and go. What it does
+// for the others is its own: where their servers are (target), whether they can be used
+// (check), what they serve (discover, documents), and how requests get there (route, proxy).
 package aggregator
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	apiopenapi "k8s.io/apiserver/pkg/endpoints/openapi"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	aggregatorserver "k8s.io/kube-aggregator/pkg/apiserver"
 	aggregatorscheme "k8s.io/kube-aggregator/pkg/apiserver/scheme"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+	"k8s.io/kube-aggregator/pkg/client/informers/externalversions"
 	generatedopenapi "k8s.io/kube-aggregator/pkg/generated/openapi"
+	apiservicerest "k8s.io/kube-aggregator/pkg/registry/apiservice/rest"
 	openapicommon "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -29,21 +35,18 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 )
 
-// APIServices serves the API group apiregistration.k8s.io. The Services that remote
-// APIServices name are found by the parts of package services. What these say of a Service
-// that is not found is in the log and in condition Available; clients get a 503.
+// APIServices serves the API group apiregistration.k8s.io, and hands requests for the groups
+// of other API servers to these. Where they are is said by Servers, by [URLAnnotation], and by
+// the parts of package services. Each is looked at all the time; condition Available says what
+// came of it, with the reasons of kube-aggregator, and requests to one that is not available
+// are answered with 503 at once.
 type APIServices struct {
-	// Available checks the remote APIServices and keeps their Available
-	// condition, from the start of the plane until its context ends. Requests go
-	// to a remote one when its condition is true. Nil: their servers are asked for
-	// discovery every few seconds, as kube-aggregator does, if a part finds
-	// Services; otherwise remote APIServices stay as they are. The status keeps
-	// whether one was available, see [WasAvailable].
-	Available controlplane.WorkFunc
+	// Servers are servers that the operator names. Empty: none but those of the APIServices.
+	Servers []Server
 	// Deny are networks that the servers of APIServices may not be in, checked on
 	// connecting to one. Those at which clouds have services for their machines, and
-	// other link-local ones (admit.LinkLocal), are always in it. It is not for the
-	// addresses of services.Addresses.
+	// other link-local ones (admit.LinkLocal), are always in it. It is not for Servers, and
+	// not for the addresses of services.Addresses.
 	Deny []netip.Prefix
 	// Allow are networks in denied ones that servers may be in. Empty: none.
 	Allow []netip.Prefix
@@ -58,22 +61,44 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	if err := connections.Check(); err != nil {
 		return err
 	}
-	r, check := newRegistration(), newAvailability(connections)
-	g := &guard{services: check}
-	p.Above("aggregator", func(plane *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
-		g.plane = plane
-		return link(plane, delegate, r, check)
-	})
-	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
-	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
-	p.Wrap(controlplane.Innermost, "what remote APIServices get", g.wrap)
-	p.Admit("remember available APIServices", rememberAvailable{})
-	available := a.Available
-	if available == nil {
-		available = check.run
+	servers, err := a.given()
+	if err != nil {
+		return err
 	}
-	p.Work(controlplane.Work{Name: "check remote APIServices", Run: available})
+	r, remotes := newRegistration(), newRemotes(connections, servers)
+	reports := &reporter{remotes: remotes}
+	for _, g := range servers {
+		g.install(p, remotes.changed.Announce)
+	}
+	p.Above("aggregator", func(plane *controlplane.Plane, delegate genericapiserver.DelegationTarget) (*controlplane.Link, error) {
+		return link(plane, delegate, r, reports)
+	})
+	p.Dynamic(remotes)
+	p.LongRunning(remotes.lasts)
+	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
+	p.Wrap(controlplane.BeforeAuthentication, "name of the server", remotes.name)
+	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
+	p.Admit("remember available APIServices", rememberAvailable{})
+	p.Work(controlplane.Work{Name: "look after the servers of APIServices", Run: reports.run})
 	return nil
+}
+
+// given checks the servers.
+func (a APIServices) given() ([]*given, error) {
+	var all []*given
+	var errs []error
+	for i, s := range a.Servers {
+		g, err := give(s)
+		if err == nil && slices.ContainsFunc(all, func(other *given) bool { return other.Name == g.Name }) {
+			err = fmt.Errorf("field Name: %q: another server has the name", g.Name)
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("field Servers[%d]: %w", i, err))
+			continue
+		}
+		all = append(all, g)
+	}
+	return all, errors.Join(errs...)
 }
 
 // models is the OpenAPI config of APIServices: the same for all planes.
@@ -82,11 +107,11 @@ var models = sync.OnceValue(func() *openapicommon.OpenAPIV3Config {
 		apiopenapi.NewDefinitionNamer(aggregatorscheme.Scheme)))
 })
 
-// routes are those that serve APIServices: the same in all planes.
-var routes = sync.OnceValue(func() *upstream.Routes { return &upstream.Routes{} })
+// served are the routes of APIServices: the same in all planes.
+var served = sync.OnceValue(func() *upstream.Routes { return &upstream.Routes{} })
 
 func link(
-	p *controlplane.Plane, delegate genericapiserver.DelegationTarget, r *registration, check *availability,
+	p *controlplane.Plane, delegate genericapiserver.DelegationTarget, r *registration, reports *reporter,
 ) (*controlplane.Link, error) {
 	codec, encode, err := serverstorage.NewStorageCodec(serverstorage.StorageCodecConfig{
 		StorageMediaType:  runtime.ContentTypeJSON,
@@ -98,45 +123,44 @@ func link(
 		return nil, err
 	}
 	generic := p.ServerConfig(aggregatorscheme.Codecs)
-	generic.LoopbackClientConfig = asAggregator(p.ProtobufConfig())
+	generic.EnableDiscovery = false // the groups below have it
 	generic.RESTOptionsGetter = p.RESTOptions(codec, encode)
-	generic.MergedResourceConfig = aggregatorserver.DefaultAPIResourceConfigSource()
 	generic.OpenAPIV3Config = documents.CloneConfig(models())
-	// link.Start starts the informers and waits for them, so that the hooks'
-	// controllers find them synced.
-	generic.DisabledPostStartHooks.Insert("start-kube-aggregator-informers")
-	config := aggregatorserver.Config{
-		GenericConfig: generic,
-		ExtraConfig: aggregatorserver.ExtraConfig{
-			ServiceResolver: check.services,
-			ProxyTransport:  &http.Transport{DialContext: check.services.DialContext},
-			// The stock check needs Services and EndpointSlices in the API: see availability.
-			DisableRemoteAvailableConditionController: true,
-		},
-	}
-	completed := config.Complete()
-	server, err := completed.NewWithDelegate(delegate)
+	remotes := reports.remotes
+	server, err := generic.Complete().New("aggregator", newRouter(delegate, p, remotes))
 	if err != nil {
 		return nil, err
 	}
+	group := apiservicerest.NewRESTStorage(aggregatorserver.DefaultAPIResourceConfigSource(), generic.RESTOptionsGetter, false)
+	if err := server.InstallAPIGroup(&group); err != nil {
+		server.Destroy()
+		return nil, err
+	}
 	documents.ReleaseConfig(generic.OpenAPIV3Config)
-	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
-	r.informers = server.APIRegistrationInformers
-	if err := check.watch(r.informers.Apiregistration().V1().APIServices()); err != nil {
+	served().ShareAll(server.Handler.GoRestfulContainer)
+	reports.manager = generic.AggregatedDiscoveryGroupManager.WithSource(discoveryendpoint.AggregatorSource)
+	client, err := clientset.NewForConfig(asAggregator(p.ProtobufConfig()))
+	if err != nil {
+		server.Destroy()
+		return nil, err
+	}
+	r.informers = externalversions.NewSharedInformerFactory(client, 0)
+	if err := remotes.watch(r.informers.Apiregistration().V1().APIServices()); err != nil {
+		server.Destroy()
 		return nil, fmt.Errorf("watch APIServices: %w", err)
 	}
 	return &controlplane.Link{
-		Server: server.GenericAPIServer,
+		Server: server,
 		Start: func(ctx, life context.Context) error {
-			server.APIRegistrationInformers.StartWithContext(life)
-			if res := server.APIRegistrationInformers.WaitForCacheSyncWithContext(ctx); res.Err != nil {
+			r.informers.StartWithContext(life)
+			if res := r.informers.WaitForCacheSyncWithContext(ctx); res.Err != nil {
 				return fmt.Errorf("read the APIServices: %w", res.AsError())
 			}
 			return nil
 		},
 		Stop: func() {
-			server.APIRegistrationInformers.Shutdown()
-			check.services.CloseAll()
+			r.informers.Shutdown()
+			remotes.connections.CloseAll()
 		},
 		Definitions: func() (openapicommon.GetOpenAPIDefinitions, error) {
 			return generatedopenapi.GetOpenAPIDefinitions, nil
@@ -144,7 +168,7 @@ func link(
 		Schemes: func() ([]*runtime.Scheme, error) { return []*runtime.Scheme{aggregatorscheme.Scheme}, nil },
 		GroupVersions: []controlplane.GroupVersion{{
 			Group: apiregistrationv1.GroupName, Version: apiregistrationv1.SchemeGroupVersion.Version,
-			GroupPriority: 18000, VersionPriority: 18,
+			GroupPriority: 20001, VersionPriority: 18, // the first, as in kube-aggregator
 		}},
 	}, nil
 }

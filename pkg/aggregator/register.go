@@ -3,13 +3,18 @@ package aggregator
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
@@ -35,6 +40,38 @@ func newRegistration() *registration {
 	r := &registration{wanted: make(chan struct{}), begun: make(chan struct{})}
 	r.asked = sync.OnceFunc(func() { close(r.wanted) })
 	return r
+}
+
+// ownAgent ends the user agent of the aggregator's own clients, whose requests do
+// not wait for the registration that they make.
+const ownAgent = " (aggregator)"
+
+func asAggregator(c *rest.Config) *rest.Config {
+	if c.UserAgent == "" {
+		c.UserAgent = rest.DefaultKubernetesUserAgent()
+	}
+	c.UserAgent += ownAgent
+	return c
+}
+
+// wrap registers the APIServices before the first request for them. A plane writes one for
+// each of its group versions, and most planes never get such a request: groups are served
+// and discovered without them.
+func (r *registration) wrap(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		info, ok := request.RequestInfoFrom(req.Context())
+		if ok && info.IsResourceRequest && info.APIGroup == apiregistrationv1.GroupName && !strings.HasSuffix(req.UserAgent(), ownAgent) {
+			select {
+			case <-r.begun:
+				if err := r.await(req.Context()); err != nil {
+					http.Error(w, err.Error(), http.StatusServiceUnavailable)
+					return
+				}
+			default: // the plane starts
+			}
+		}
+		next.ServeHTTP(w, req)
+	})
 }
 
 // followTimeout bounds how long an answer waits for the APIServices of groups
@@ -67,7 +104,7 @@ func (r *registration) settled() bool {
 	if !complete { // later on, a missing one was deleted on purpose
 		wanted = slices.DeleteFunc(r.plane.GroupVersions(), ownGroup)
 	}
-	for _, d := range r.plane.Dynamic() {
+	for _, d := range localOnly(r.plane.Dynamic()) {
 		wanted = append(wanted, d.GroupVersions()...)
 	}
 	missing := map[string]bool{}
@@ -90,8 +127,8 @@ func (r *registration) settled() bool {
 	return len(missing) == 0
 }
 
-// ownGroup tells whether it is the group of APIServices, which upstream's handler
-// lists by itself.
+// ownGroup tells whether it is the group of APIServices, which has none, as in
+// kube-aggregator.
 func ownGroup(gv controlplane.GroupVersion) bool { return gv.Group == apiregistrationv1.GroupName }
 
 // run registers what the plane always serves, follows groups that come and go,
@@ -115,7 +152,8 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	}
 	// The wanted groups must be known before the controller runs: it deletes all
 	// other registrations of an earlier run.
-	registered := follow(controller, p.Dynamic(), nil)
+	dynamic := localOnly(p.Dynamic())
+	registered := register(controller, dynamic, nil)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -124,7 +162,7 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	}()
 	defer func() { cancel(); <-done }() // the controller's queue ends with its run
 	var served signal.Change
-	for _, d := range p.Dynamic() {
+	for _, d := range dynamic {
 		if err := d.Subscribe(served.Announce); err != nil {
 			return err
 		}
@@ -137,7 +175,7 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	}
 	for {
 		changed := served.Next()
-		registered = follow(controller, p.Dynamic(), registered)
+		registered = register(controller, dynamic, registered)
 		select {
 		case <-changed:
 			r.moved.Announce()
@@ -147,8 +185,8 @@ func (r *registration) run(ctx context.Context, p *controlplane.Plane) error {
 	}
 }
 
-// follow registers the dynamic groups served now, and removes those that went.
-func follow(
+// register registers the dynamic groups served now, and removes those that went.
+func register(
 	controller autoregister.AutoAPIServiceRegistration, dynamic []controlplane.DynamicGroups, before map[string]bool,
 ) map[string]bool {
 	now := map[string]bool{}
@@ -167,9 +205,21 @@ func follow(
 	return now
 }
 
+// localOnly leaves out the groups of other servers.
+func localOnly(all []controlplane.DynamicGroups) []controlplane.DynamicGroups {
+	return slices.DeleteFunc(slices.Clone(all), func(d controlplane.DynamicGroups) bool {
+		_, remote := d.(*remotes)
+		return remote
+	})
+}
+
+// nameOf is the name of a group version's APIService.
+func nameOf(gv schema.GroupVersion) string { return gv.Version + "." + gv.Group }
+
+// apiService is the APIService of a group version that the plane serves.
 func apiService(gv controlplane.GroupVersion) *apiregistrationv1.APIService {
 	return &apiregistrationv1.APIService{
-		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s.%s", gv.Version, gv.Group)},
+		ObjectMeta: metav1.ObjectMeta{Name: nameOf(schema.GroupVersion{Group: gv.Group, Version: gv.Version})},
 		Spec: apiregistrationv1.APIServiceSpec{
 			Group: gv.Group, Version: gv.Version,
 			GroupPriorityMinimum: gv.GroupPriority, VersionPriority: gv.VersionPriority,

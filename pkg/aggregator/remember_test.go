@@ -60,8 +60,8 @@ func TestWasAvailable(t *testing.T) {
 	patch("nobody takes it back", `{"status": {"conditions": [{"type": "WasAvailable", "status": "False"}]}}`, "WasAvailable=True")
 	patch("nobody takes it off", `{"status": null}`, "WasAvailable=True")
 	since := service.Status.Conditions[0].LastTransitionTime
-	service.Spec.VersionPriority++
-	if service, err = client.Update(t.Context(), service, metav1.UpdateOptions{}); err != nil {
+	if _, err = client.Patch(t.Context(), service.Name, types.MergePatchType,
+		[]byte(`{"spec": {"versionPriority": 11}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	stop()

@@ -1,7 +1,6 @@
 package aggregator_test
 
 import (
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -21,8 +20,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
-	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -97,47 +96,24 @@ func resolving(r controlplane.ServiceResolver) controlplane.Part {
 	})
 }
 
-// declare says that remote APIServices are available, until the context ends.
-func declare(ctx context.Context, p *controlplane.Plane) error {
-	c, err := clientset.NewForConfig(p.Config())
-	if err != nil {
-		return err
-	}
-	w, err := c.ApiregistrationV1().APIServices().Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case e, ok := <-w.ResultChan():
-			if !ok {
-				return nil
-			}
-			s, ok := e.Object.(*apiregistrationv1.APIService)
-			if !ok || s.Spec.Service == nil || available(s) != "" {
-				continue
-			}
-			s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
-				Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Declared", LastTransitionTime: metav1.Now(),
-			}}
-			if _, err := c.ApiregistrationV1().APIServices().UpdateStatus(ctx, s, metav1.UpdateOptions{}); err != nil {
-				return err
-			}
+// becomes waits for the Available condition of the APIService elsewhere.
+func becomes(t *testing.T, config *rest.Config, want string) {
+	t.Helper()
+	eventually(t, "condition Available", func() error {
+		if got := all(t, config)["v1.far.example.com"]; got != want {
+			return fmt.Errorf("it is %q, want %q", got, want)
 		}
-	}
+		return nil
+	})
 }
 
-// TestRemote: with a resolver and somebody who says that it is available, a
-// remote API server answers for its group.
+// TestRemote: where its Service is found, a remote API server answers for its group.
 func TestRemote(t *testing.T) {
 	t.Parallel()
 	var accepted atomic.Value
 	at, ca := remote(t, &accepted)
 	r := &resolver{at: at}
-	config, _ := run(t, memory.Store{}, aggregator.APIServices{Available: declare}, resolving(r))
+	config, _ := run(t, memory.Store{}, aggregator.APIServices{}, resolving(r))
 	if _, err := services(t, config).ApiregistrationV1().APIServices().Create(t.Context(), remoteService(ca), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -160,15 +136,16 @@ func TestRemote(t *testing.T) {
 	if got := accepted.Load(); got != accepts {
 		t.Errorf("the remote server is asked for %v, want what the client accepts, %q", got, accepts)
 	}
-	if got := all(t, config)["v1.far.example.com"]; got != "True Declared" {
-		t.Errorf("Available is %s", got)
-	}
+	becomes(t, config, "True Passed")
 	r.failed.Store(true)
+	becomes(t, config, "False FailedDiscoveryCheck")
 	body, status := get(t, config, path, "application/json")
 	if status != http.StatusServiceUnavailable {
 		t.Errorf("without an address: %d, want 503", status)
 	}
-	if strings.TrimSpace(body) != "service unavailable" {
-		t.Errorf("without an address: %q, what the resolver says is for the log", body)
+	if !strings.Contains(body, "condition Available of APIService") || strings.Contains(body, "the map") {
+		t.Errorf("without an address: %q, want where to read what the resolver says", body)
 	}
+	r.failed.Store(false)
+	becomes(t, config, "True Passed")
 }

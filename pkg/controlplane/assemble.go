@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	unionauthz "k8s.io/apiserver/pkg/authorization/union"
 	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/generic"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/util/notfoundhandler"
@@ -26,6 +28,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
+	"github.com/sailplane-dev/sailplane/pkg/internal/vouched"
 )
 
 // build makes the plane from what its parts declared. Only the watch caches of its
@@ -159,6 +162,7 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.EnableIndex = true
 	c.NonLongRunningRequestWaitGroup = p.requests
 	c.WatchRequestWaitGroup = p.watches
+	c.LongRunningFunc = longRunning(append([]apirequest.LongRunningRequestCheck{c.LongRunningFunc}, p.plan.lasting...))
 	c.BuildHandlerChainFunc = (&chain{
 		middleware: p.plan.middleware, signals: p.signals, routes: p.routes, tracing: p.host.tracer != nil, lists: p.lists(),
 		plane: p.space, stored: p.Stored, limits: p.host.server.built.limits, bodies: p.bodies, addresses: p.host.server.addresses,
@@ -194,10 +198,18 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	return c, p.controlFlow(&c.Config)
 }
 
-// authenticator asks the parts' authenticators in order. Without any, only the
-// loopback client is known, whose token upstream adds.
+// longRunning tells whether any of the checks takes a request for one that may last.
+func longRunning(checks []apirequest.LongRunningRequestCheck) apirequest.LongRunningRequestCheck {
+	return func(r *http.Request, info *apirequest.RequestInfo) bool {
+		return slices.ContainsFunc(checks, func(lasts apirequest.LongRunningRequestCheck) bool { return lasts(r, info) })
+	}
+}
+
+// authenticator asks the parts' authenticators in order. Without any, only the loopback
+// client is known, whose token upstream adds, and whom another server in the process vouches
+// for.
 func (p *Plane) authenticator() authenticator.Request {
-	var asked []authenticator.Request
+	asked := []authenticator.Request{vouched.Authenticator()}
 	for _, a := range p.plan.authenticators {
 		asked = append(asked, a.value)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 
@@ -12,8 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/apiserver/pkg/endpoints/discovery"
 	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
@@ -21,11 +23,7 @@ import (
 // Discovers tells whether discovery lists all the resources, of any group but the
 // core group, so that clients find them.
 func (p *Plane) Discovers(resources ...schema.GroupVersionResource) bool {
-	if len(p.discoveryIndex.missing(resources)) > 0 {
-		return false
-	}
-	p.announcer.announce()
-	return true
+	return len(p.discoveryIndex.missing(resources)) == 0
 }
 
 // AwaitDiscovery returns when discovery lists all the resources (see
@@ -44,7 +42,6 @@ func (p *Plane) AwaitUnlisted(ctx context.Context, resources []schema.GroupVersi
 	if err != nil {
 		return fmt.Errorf("discovery still lists some of %v: %w", resources, err)
 	}
-	p.announcer.announce()
 	return nil
 }
 
@@ -128,46 +125,31 @@ func (l discoveryManager) RemoveGroup(group string) {
 	l.listed.change(func() { l.listed.remove(l.source, func(v metav1.GroupVersion) bool { return v.Group == group }) })
 }
 
-// announcer keeps the unaggregated list of groups, GET /apis, complete: the groups
-// server that answers it knows only its own groups. An aggregator above answers
-// from its APIServices instead.
-type announcer struct {
-	plane   *Plane
-	manager discovery.GroupManager
-
-	mu        sync.Mutex
-	announced map[string]bool
+// groupList answers GET /apis in its unaggregated form with the groups served now, those
+// that come and go among them.
+func (p *Plane) groupList(w http.ResponseWriter, r *http.Request) {
+	list := &metav1.APIGroupList{Groups: apiGroups(p.served())}
+	responsewriters.WriteObjectNegotiated(
+		unversionedCodecs(), negotiation.DefaultEndpointRestrictions, schema.GroupVersion{}, w, r, http.StatusOK, list, false)
 }
 
-// follow announces the groups served now, and again after every change.
-func (a *announcer) follow() error {
-	for _, d := range a.plane.plan.dynamic {
-		if err := d.Subscribe(a.announce); err != nil {
-			return err
-		}
+// served are the group versions that the plane serves now.
+func (p *Plane) served() []GroupVersion {
+	all := p.GroupVersions()
+	for _, d := range p.plan.dynamic {
+		all = append(all, d.GroupVersions()...)
 	}
-	a.announce()
-	return nil
+	return all
 }
 
-func (a *announcer) announce() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	served := a.plane.GroupVersions()
-	for _, d := range a.plane.plan.dynamic {
-		served = append(served, d.GroupVersions()...)
+// APIGroup returns a group as GET /apis/GROUP answers it, with the versions served now by
+// whomever; nil when nobody serves the group.
+func (p *Plane) APIGroup(name string) *metav1.APIGroup {
+	groups := apiGroups(slices.DeleteFunc(p.served(), func(gv GroupVersion) bool { return gv.Group != name }))
+	if len(groups) == 0 {
+		return nil
 	}
-	now := map[string]bool{}
-	for _, group := range apiGroups(served) {
-		now[group.Name] = true
-		a.manager.AddGroup(group)
-	}
-	for name := range a.announced {
-		if !now[name] {
-			a.manager.RemoveGroup(name)
-		}
-	}
-	a.announced = now
+	return &groups[0]
 }
 
 // apiGroups makes groups of group versions: the highest version priority is

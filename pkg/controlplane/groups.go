@@ -40,10 +40,13 @@ func groups(p *Plane, delegate genericapiserver.DelegationTarget) (*Link, error)
 	config.BuildHandlerChainFunc = func(api http.Handler, c *genericapiserver.Config) http.Handler {
 		return chain(compressed(api), c)
 	}
+	config.EnableDiscovery = false // groups that come and go are not in the server's own list
 	server, err := config.Complete().New("groups", delegate)
 	if err != nil {
 		return nil, err
 	}
+	all := discoveryendpoint.WrapAggregatedDiscoveryToHandler(http.HandlerFunc(p.groupList), server.AggregatedDiscoveryGroupManager, nil)
+	server.Handler.GoRestfulContainer.Add(all.GenerateWebService("/apis", metav1.APIGroupList{}))
 	p.kinds.EquivalentResourceRegistry = config.EquivalentResourceRegistry // since Complete
 	server.Handler.Director = compressed(server.Handler.Director)          // for a server above
 	server.Handler.GoRestfulContainer.Router(p.routes)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/healthz"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
@@ -38,6 +39,7 @@ type Plan struct {
 	fed, collected bool
 	checks         []healthz.HealthChecker
 	dynamic        []DynamicGroups
+	lasting        []apirequest.LongRunningRequestCheck
 	outlets        []named[outlet]
 	flow           []named[FlowControlFunc]
 	filters        []named[listFilter]
@@ -227,6 +229,13 @@ func (p *Plan) Need(add string, kind schema.GroupVersionKind) {
 	p.needs = append(p.needs, named[gvk]{p.part, add, kind})
 }
 
+// LongRunning declares requests that may last, beside watches: they have no deadline, take
+// no room of those that have one, and end when the plane stops. The function is asked about
+// every request, before its caller is known.
+func (p *Plan) LongRunning(check apirequest.LongRunningRequestCheck) {
+	p.lasting = append(p.lasting, check)
+}
+
 // Check adds a health check to /livez, /readyz and /healthz.
 func (p *Plan) Check(check healthz.HealthChecker) { p.checks = append(p.checks, check) }
 
@@ -234,7 +243,7 @@ func (p *Plan) Check(check healthz.HealthChecker) { p.checks = append(p.checks, 
 func (p *Plan) Dynamic(groups DynamicGroups) { p.dynamic = append(p.dynamic, groups) }
 
 // DynamicGroups are groups that come and go while a plane runs, such as those of
-// CRDs. Parts that list groups find them here.
+// CRDs and of other servers. Parts that list groups find them here.
 type DynamicGroups interface {
 	// GroupVersions are those served now. It is called after the link that serves them started.
 	GroupVersions() []GroupVersion

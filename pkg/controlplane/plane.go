@@ -62,7 +62,6 @@ type Plane struct {
 
 	open           *openRequests
 	routes         *lazyRoutes
-	announcer      *announcer
 	discoveryIndex discoveryIndex
 	feed           *feed.Feed
 	bodies         *bodies.Checker
@@ -191,10 +190,6 @@ func (p *Plane) start(ctx, life context.Context, whenReady []named[Work], fail f
 		return err
 	}
 	done("links")
-	p.announcer = &announcer{plane: p, manager: p.groupsServer.DiscoveryGroupManager}
-	if err := p.announcer.follow(); err != nil {
-		return err
-	}
 	p.informers.StartWithContext(life)
 	// Before any work of the parts: admission plugins poll for informers that
 	// are not synced.

@@ -84,10 +84,10 @@ func newElsewhere(t *testing.T) *elsewhere {
 // ResolveEndpoint implements controlplane.ServiceResolver.
 func (e *elsewhere) ResolveEndpoint(string, string, int32) (*url.URL, error) { return url.Parse(e.URL) }
 
-// aggregated are APIServices whose servers r finds. Their status is for tests to write.
+// aggregated are APIServices whose servers r finds.
 func aggregated(r controlplane.ServiceResolver) controlplane.Part {
 	return controlplane.Parts{
-		aggregator.APIServices{Available: func(context.Context, *controlplane.Plane) error { return nil }},
+		aggregator.APIServices{},
 		controlplane.PartFunc(func(p *controlplane.Plan) error {
 			if r != nil {
 				p.ResolveServices("test", r)

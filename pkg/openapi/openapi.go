@@ -40,6 +40,9 @@ type Document struct {
 	// Build makes the document. The result is not modified. The client gets the error,
 	// and the next request builds again.
 	Build func(context.Context) (*spec3.OpenAPI, error)
+	// JSON returns the document as it is, for one that another server wrote. It takes the
+	// place of Build where nothing is merged with it. May be nil.
+	JSON func(context.Context) ([]byte, error)
 }
 
 // Swagger is the OpenAPI v2 contribution of one source.

@@ -144,7 +144,7 @@ func TestAPIService(t *testing.T) {
 	}
 
 	s.Close()
-	becomes(t, p, "False FailedDiscoveryCheck: failing or missing response from https://"+s.address()+"/apis/far.example.com/v1: ")
+	becomes(t, p, "False FailedDiscoveryCheck: failing or missing response from https://"+s.address()+"/readyz: ")
 	again(t, s, f)
 	becomes(t, p, "True Passed: all checks passed")
 	answers(t, p)
@@ -178,7 +178,7 @@ func TestAPIServiceByAddress(t *testing.T) {
 		"wrong": {
 			"another Service has its own name", other,
 			"False FailedDiscoveryCheck: failing or missing response from https://" + other.address() +
-				"/apis/far.example.com/v1: tls: failed to verify certificate: x509: certificate is valid for other.default.svc, not far.default.svc",
+				"/readyz: tls: failed to verify certificate: x509: certificate is valid for other.default.svc, not far.default.svc",
 		},
 	}
 	for name, c := range cases {

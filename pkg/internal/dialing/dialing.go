@@ -133,13 +133,13 @@ func (d Dialer) CheckAddress(addr netip.Addr) error {
 // Configure has a client use the dialer.
 func (d Dialer) Configure(c *rest.Config) {
 	c.Dial = d.DialContext
-	c.Proxy = d.proxy
+	c.Proxy = d.Proxy
 	c.Wrap(WithoutRedirects)
 }
 
-// proxy is the one of the environment, unless networks are denied: a proxy connects to any
+// Proxy is the one of the environment, unless networks are denied: a proxy connects to any
 // address.
-func (d Dialer) proxy(r *http.Request) (*url.URL, error) {
+func (d Dialer) Proxy(r *http.Request) (*url.URL, error) {
 	if len(d.deny) > 0 {
 		return nil, nil
 	}

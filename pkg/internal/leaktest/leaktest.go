@@ -45,7 +45,11 @@ func find(ignored []goleak.Option) (err error) {
 	// A list that waited for the watch cache leaves a timer for the rest of its 3 s.
 	// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/storage/cacher/watch_cache.go#L341
 	ignored = append(ignored,
-		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"))
+		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/storage/cacher.(*watchCache).waitUntilFreshLocked.func2"),
+		// The first health check of the process, and it is never stopped.
+		// https://github.com/kubernetes/apiserver/blob/v0.37.2/pkg/server/healthz/healthz.go#L80
+		goleak.IgnoreAnyFunction("k8s.io/apiserver/pkg/server/healthz.(*log).Check.func1.1"),
+		goleak.IgnoreAnyFunction("k8s.io/apimachinery/pkg/util/wait.Forever"))
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		if err = goleak.Find(ignored...); err == nil {
 			return nil

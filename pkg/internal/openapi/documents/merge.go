@@ -54,10 +54,10 @@ func withMissing[M ~map[string]V, V any](to, from M) M {
 	return to
 }
 
-// mergeV2 makes one document of several. The first one wins paths, definitions
+// MergeV2 makes one document of several. The first one wins paths, definitions
 // that differ are renamed, and the kinds of equal ones are joined. No document
 // is modified, but the result shares their data.
-func mergeV2(docs []*spec.Swagger) (*spec.Swagger, error) {
+func MergeV2(docs []*spec.Swagger) (*spec.Swagger, error) {
 	if len(docs) == 1 {
 		return docs[0], nil
 	}

@@ -102,6 +102,9 @@ func (s *Service) document(path string, parts []openapi.Document) document {
 	}
 	d.tag = openapi.Digest(words...)
 	d.build = func(ctx context.Context) ([]byte, error) {
+		if len(parts) == 1 && parts[0].JSON != nil {
+			return parts[0].JSON(ctx)
+		}
 		built := make([]*spec3.OpenAPI, 0, len(parts))
 		for _, p := range parts {
 			b, err := p.Build(ctx)
@@ -154,7 +157,7 @@ func buildV2(ctx context.Context, parts []openapi.Swagger) ([]byte, error) {
 			Paths:   &spec.Paths{},
 		}})
 	}
-	merged, err := mergeV2(built)
+	merged, err := MergeV2(built)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,204 @@
+package aggregator
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
+	"k8s.io/klog/v2"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	"k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
+)
+
+// reporter tells clients of the servers behind: in the conditions of APIServices, in
+// discovery, and with APIServices for what a given server has.
+type reporter struct {
+	remotes *remotes
+	plane   *controlplane.Plane
+	manager discoveryendpoint.ResourceManager
+	client  clientset.Interface
+	queue   *retry.Queue[string] // names of APIServices, and of servers
+
+	listed map[schema.GroupVersion]bool // in discovery; for the goroutine of follow only
+}
+
+// serverKey begins the keys of servers in the queue; no APIService has it in its name.
+const serverKey = "server/"
+
+// run reports until the context ends. While there are no remote APIServices, it only waits.
+func (r *reporter) run(ctx context.Context, p *controlplane.Plane) error {
+	if r.remotes.changed.Await(ctx, r.remotes.any) != nil {
+		return nil
+	}
+	client, err := clientset.NewForConfig(asAggregator(p.ProtobufConfig()))
+	if err != nil {
+		return err
+	}
+	r.plane, r.client, r.listed = p, client, map[schema.GroupVersion]bool{}
+	r.queue = retry.NewQueue[string](checkInterval, checkTimeout)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.queue.Run(ctx, 4, r.handle, func(ctx context.Context, key string, err error) {
+			klog.FromContext(ctx).Error(err, "Could not write an APIService", "for", key)
+		})
+	}()
+	r.remotes.follow(ctx, r.routesChanged, r.stateChanged)
+	<-done
+	return nil
+}
+
+// routesChanged reports on all APIServices that are or were remote.
+func (r *reporter) routesChanged() {
+	routes := *r.remotes.routes.Load()
+	for gv, one := range routes {
+		r.list(gv, one)
+		r.listed[gv] = true
+		r.queue.Add(nameOf(gv))
+	}
+	for gv := range r.listed {
+		if routes[gv] == nil {
+			r.manager.RemoveGroupVersion(metav1.GroupVersion(gv))
+			delete(r.listed, gv)
+			r.queue.Add(nameOf(gv)) // if it is local now
+		}
+	}
+	for _, g := range r.remotes.given { // one that was made may be gone
+		r.queue.Add(serverKey + g.label())
+	}
+}
+
+// stateChanged reports on the APIServices of a server.
+func (r *reporter) stateChanged(s *server) {
+	for gv, one := range *r.remotes.routes.Load() {
+		if one.server == s {
+			r.list(gv, one)
+			r.queue.Add(nameOf(gv))
+		}
+	}
+	if s.given != nil {
+		r.queue.Add(serverKey + s.given.label())
+	}
+}
+
+// list has aggregated discovery list what is known of a group version. What is not current is
+// stale, as in kube-aggregator.
+func (r *reporter) list(gv schema.GroupVersion, one *route) {
+	now := one.server.state.Load()
+	entry, ok := now.found[gv]
+	if !ok {
+		entry = resources{Version: gv.Version}
+	}
+	entry.Freshness = apidiscoveryv2.DiscoveryFreshnessCurrent
+	if now.available(gv) != nil {
+		entry.Freshness = apidiscoveryv2.DiscoveryFreshnessStale
+	}
+	r.manager.AddGroupVersion(gv.Group, entry)
+	r.manager.SetGroupVersionPriority(metav1.GroupVersion(gv), int(one.GroupPriority), int(one.VersionPriority))
+}
+
+// handle writes what a key of the queue is about.
+func (r *reporter) handle(ctx context.Context, key string) error {
+	if label, ok := strings.CutPrefix(key, serverKey); ok {
+		return r.announce(ctx, label)
+	}
+	return r.setAvailable(ctx, key)
+}
+
+// setAvailable writes condition Available of an APIService, if it is another one.
+func (r *reporter) setAvailable(ctx context.Context, name string) error {
+	s, err := r.remotes.lister.Get(name)
+	if err != nil {
+		return retry.UnlessGone(err)
+	}
+	now := r.condition(s)
+	was := helper.GetAPIServiceConditionByType(s, apiregistrationv1.Available)
+	if now == nil || was != nil && was.Status == now.Status && was.Reason == now.Reason && was.Message == now.Message {
+		return nil
+	}
+	s = s.DeepCopy()
+	helper.SetAPIServiceCondition(s, *now)
+	_, err = r.client.ApiregistrationV1().APIServices().UpdateStatus(ctx, s, metav1.UpdateOptions{})
+	return retry.UnlessGone(err)
+}
+
+// condition is what condition Available of an APIService has to be, with the reasons of
+// kube-aggregator; nil as long as nothing is known.
+func (r *reporter) condition(s *apiregistrationv1.APIService) *apiregistrationv1.APIServiceCondition {
+	c := apiregistrationv1.APIServiceCondition{
+		Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, LastTransitionTime: metav1.Now(),
+		Reason: "Passed", Message: "all checks passed",
+	}
+	if s.Spec.Service == nil {
+		c.Reason, c.Message = "Local", "Local APIServices are always available"
+		return &c
+	}
+	one := (*r.remotes.routes.Load())[schema.GroupVersion{Group: s.Spec.Group, Version: s.Spec.Version}]
+	if one == nil {
+		return nil // it is new, and gets a route in a moment
+	}
+	switch err := one.server.state.Load().available(schema.GroupVersion{Group: one.Group, Version: one.Version}); {
+	case err == errUnchecked: //nolint:errorlint // it is never wrapped
+		return nil
+	case err != nil:
+		c.Status, c.Reason, c.Message = apiregistrationv1.ConditionFalse, reasonOf(err), err.Error()
+	}
+	return &c
+}
+
+// announce makes the APIServices for what a given server has, and removes those for what it
+// has no more.
+func (r *reporter) announce(ctx context.Context, label string) error {
+	i := slices.IndexFunc(r.remotes.given, func(g *given) bool { return g.label() == label })
+	g := r.remotes.given[i]
+	found := r.remotes.foundBy(g)
+	if found == nil {
+		return nil // it is not known
+	}
+	services := r.client.ApiregistrationV1().APIServices()
+	for n, gv := range ranked(found) {
+		if r.servesItself(gv) {
+			continue
+		}
+		if _, err := r.remotes.lister.Get(nameOf(gv)); err == nil {
+			continue
+		}
+		if _, err := services.Create(ctx, g.apiService(gv, n), metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	made, err := r.remotes.lister.List(labels.SelectorFromSet(labels.Set{ServerLabel: label}))
+	if err != nil {
+		return err
+	}
+	for _, s := range made {
+		if _, ok := found[schema.GroupVersion{Group: s.Spec.Group, Version: s.Spec.Version}]; ok || s.Spec.Service == nil {
+			continue
+		}
+		uid := s.UID
+		err := services.Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if retry.UnlessGone(err) != nil && !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// servesItself tells whether the plane serves a group version itself.
+func (r *reporter) servesItself(gv schema.GroupVersion) bool {
+	all := r.plane.GroupVersions()
+	for _, d := range localOnly(r.plane.Dynamic()) {
+		all = append(all, d.GroupVersions()...)
+	}
+	return slices.ContainsFunc(all, func(one controlplane.GroupVersion) bool { return one.Group == gv.Group && one.Version == gv.Version })
+}
