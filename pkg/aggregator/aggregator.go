@@ -50,6 +50,11 @@ type APIServices struct {
 	Deny []netip.Prefix
 	// Allow are networks in denied ones that servers may be in. Empty: none.
 	Allow []netip.Prefix
+	// Dir keeps the certificate authority by which the servers know that this one hands
+	// requests on, and its certificate, which is renewed in time. The ConfigMap
+	// extension-apiserver-authentication in kube-system has the authority. Empty: a new one
+	// in memory at each start.
+	Dir string
 }
 
 // PartName implements the name errors use.
@@ -57,7 +62,8 @@ func (APIServices) PartName() string { return "aggregator.APIServices" }
 
 // Install declares the aggregator above the groups.
 func (a APIServices) Install(p *controlplane.Plan) error {
-	connections := newConnections(a.Deny, a.Allow, p)
+	proves := &identity{dir: a.Dir}
+	connections := newConnections(a.Deny, a.Allow, p, proves)
 	if err := connections.Check(); err != nil {
 		return err
 	}
@@ -66,7 +72,8 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 		return err
 	}
 	r, remotes := newRegistration(), newRemotes(connections, servers)
-	reports := &reporter{remotes: remotes}
+	publishes := newPublisher(proves, p)
+	reports := &reporter{remotes: remotes, publisher: publishes}
 	for _, g := range servers {
 		g.install(p, remotes.changed.Announce)
 	}
@@ -78,6 +85,9 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
 	p.Wrap(controlplane.BeforeAuthentication, "name of the server", remotes.name)
 	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
+	p.Wrap(controlplane.Innermost, "who hands requests on, on demand", publishes.wrap)
+	p.Work(controlplane.Work{Name: "certificate for the servers of APIServices", Run: proves.run})
+	p.Work(controlplane.Work{Name: "publish who hands requests on", Run: publishes.run})
 	p.Admit("remember available APIServices", rememberAvailable{})
 	p.Work(controlplane.Work{Name: "look after the servers of APIServices", Run: reports.run})
 	return nil

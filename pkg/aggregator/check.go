@@ -218,7 +218,7 @@ func (s *server) ask(ctx context.Context, give func(error), to string, at *url.U
 			}
 		}
 	})
-	response, err := s.plain.RoundTrip(r)
+	response, err := s.RoundTrip(r)
 	close(answered)
 	looking.Wait()
 	if cause := context.Cause(ctx); cause != nil {

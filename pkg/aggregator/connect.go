@@ -16,12 +16,13 @@ import (
 // and elsewhere not into networks that are denied.
 type connections struct {
 	dialing.Dialer
-	plan   *controlplane.Plan
-	closed atomic.Bool
+	plan     *controlplane.Plan
+	identity *identity
+	closed   atomic.Bool
 }
 
-func newConnections(deny, allow []netip.Prefix, p *controlplane.Plan) *connections {
-	return &connections{Dialer: dialing.New(deny, allow, p), plan: p}
+func newConnections(deny, allow []netip.Prefix, p *controlplane.Plan, i *identity) *connections {
+	return &connections{Dialer: dialing.New(deny, allow, p), plan: p, identity: i}
 }
 
 // resolve returns where a Service's port is. A Service of the API with a denied address is an

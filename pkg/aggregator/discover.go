@@ -32,7 +32,9 @@ func (s *server) discover(ctx context.Context, now *state) error {
 		one, err := s.legacy(ctx, gv)
 		if err != nil {
 			now.failed[gv] = err
-			if known, ok := now.found[gv]; ok {
+			var said *statusError
+			gone := errors.As(err, &said) && said.code == http.StatusNotFound
+			if known, ok := now.found[gv]; ok && !gone {
 				all[gv] = known
 			}
 			continue

@@ -31,7 +31,7 @@ func (s *server) newProxy() http.Handler {
 		return nil // never available
 	}
 	plain := &httputil.ReverseProxy{
-		Transport: s.plain, Rewrite: rewrite, ModifyResponse: s.admitResponse, ErrorHandler: s.failed,
+		Transport: s.target, Rewrite: rewrite, ModifyResponse: s.admitResponse, ErrorHandler: s.failed,
 		BufferPool: buffers{}, ErrorLog: log.New(quiet{}, "", 0),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +69,7 @@ func (s *server) upgraded(w http.ResponseWriter, r *http.Request) {
 	out := r.Clone(r.Context())
 	h.identify(out)
 	out.Header.Set("Connection", "Upgrade") // it could name the user's headers, to have them dropped
-	handler := proxy.NewUpgradeAwareHandler(h.to, s.upgrade, false, true, responder{s})
+	handler := proxy.NewUpgradeAwareHandler(h.to, s.ways.Load().upgrade, false, true, responder{s})
 	handler.UseLocationHost = true
 	handler.ServeHTTP(w, out)
 }

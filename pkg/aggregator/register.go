@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -54,13 +55,20 @@ func asAggregator(c *rest.Config) *rest.Config {
 	return c
 }
 
+func isOwn(r *http.Request) bool { return strings.HasSuffix(r.UserAgent(), ownAgent) }
+
+// ownClient is a client of the aggregator's own.
+func ownClient(p *controlplane.Plane) (kubernetes.Interface, error) {
+	return kubernetes.NewForConfig(asAggregator(p.ProtobufConfig()))
+}
+
 // wrap registers the APIServices before the first request for them. A plane writes one for
 // each of its group versions, and most planes never get such a request: groups are served
 // and discovered without them.
 func (r *registration) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, ok := request.RequestInfoFrom(req.Context())
-		if ok && info.IsResourceRequest && info.APIGroup == apiregistrationv1.GroupName && !strings.HasSuffix(req.UserAgent(), ownAgent) {
+		if ok && info.IsResourceRequest && info.APIGroup == apiregistrationv1.GroupName && !isOwn(req) {
 			select {
 			case <-r.begun:
 				if err := r.await(req.Context()); err != nil {

@@ -93,6 +93,22 @@ func (r *remotes) follow(ctx context.Context, changed func(), checked func(*serv
 	}
 }
 
+// renew has the servers get new connections when the certificate for them changes, until the
+// context ends.
+func (r *remotes) renew(ctx context.Context) {
+	used := r.connections.identity.now.Load()
+	for r.connections.identity.changed.Await(ctx, func() bool { return r.connections.identity.now.Load() != used }) == nil {
+		first := used == nil
+		used = r.connections.identity.now.Load()
+		if first { // they have it
+			continue
+		}
+		for s := range r.all() {
+			s.renew()
+		}
+	}
+}
+
 func (r *remotes) stop() {
 	var ending sync.WaitGroup
 	for _, s := range r.servers {
@@ -157,6 +173,20 @@ func (r *remotes) tell() {
 	for _, f := range all {
 		f()
 	}
+}
+
+// all are the servers now.
+func (r *remotes) all() map[*server]bool {
+	all := map[*server]bool{}
+	for _, one := range *r.routes.Load() {
+		all[one.server] = true
+	}
+	if given := r.byGiven.Load(); given != nil {
+		for _, s := range *given {
+			all[s] = true
+		}
+	}
+	return all
 }
 
 // serves tells whether another server has versions of a group.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,11 +24,12 @@ import (
 // reporter tells clients of the servers behind: in the conditions of APIServices, in
 // discovery, and with APIServices for what a given server has.
 type reporter struct {
-	remotes *remotes
-	plane   *controlplane.Plane
-	manager discoveryendpoint.ResourceManager
-	client  clientset.Interface
-	queue   *retry.Queue[string] // names of APIServices, and of servers
+	remotes   *remotes
+	publisher *publisher
+	plane     *controlplane.Plane
+	manager   discoveryendpoint.ResourceManager
+	client    clientset.Interface
+	queue     *retry.Queue[string] // names of APIServices, and of servers
 
 	listed map[schema.GroupVersion]bool // in discovery; for the goroutine of follow only
 }
@@ -46,15 +48,16 @@ func (r *reporter) run(ctx context.Context, p *controlplane.Plane) error {
 	}
 	r.plane, r.client, r.listed = p, client, map[schema.GroupVersion]bool{}
 	r.queue = retry.NewQueue[string](checkInterval, checkTimeout)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
+	r.publisher.want()
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { r.remotes.renew(ctx) })
+	running.Go(func() {
 		r.queue.Run(ctx, 4, r.handle, func(ctx context.Context, key string, err error) {
 			klog.FromContext(ctx).Error(err, "Could not write an APIService", "for", key)
 		})
-	}()
+	})
 	r.remotes.follow(ctx, r.routesChanged, r.stateChanged)
-	<-done
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -24,11 +25,17 @@ type target struct {
 	connections *connections
 	base        *url.URL // nil: the Service is resolved for each request
 
-	tls     *tls.Config
+	tls    *tls.Config
+	ways   atomic.Pointer[ways]
+	direct *loopback.Transport
+	wrong  error // why there is no way, as long as the place is what it is
+}
+
+// ways are the connections to a server. There are new ones when the certificate changes that
+// they present: a connection is known by that of its beginning, however long it lasts.
+type ways struct {
 	plain   http.RoundTripper // HTTP/2 where the server has it
-	upgrade *http.Transport   // HTTP/1.1, which can be upgraded
-	direct  *loopback.Transport
-	wrong   error // why there is no way, as long as the place is what it is
+	upgrade *http.Transport   // HTTP/1.1, which can be upgraded; nil for a handler
 }
 
 func newTarget(at place, c *connections) *target {
@@ -39,7 +46,7 @@ func newTarget(at place, c *connections) *target {
 		t.direct.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // of this server's own requests
 			at.given.Handler.ServeHTTP(w, r.WithContext(vouched.With(r.Context(), self())))
 		}))
-		t.plain = t.direct
+		t.ways.Store(&ways{plain: t.direct})
 		return t
 	case at.given != nil:
 		t.base = at.given.base
@@ -49,7 +56,9 @@ func newTarget(at place, c *connections) *target {
 			return t
 		}
 	}
-	t.tls = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: at.name + "." + at.namespace + ".svc"}
+	t.tls = &tls.Config{
+		MinVersion: tls.VersionTLS12, ServerName: at.name + "." + at.namespace + ".svc", GetClientCertificate: c.identity.present,
+	}
 	if t.base != nil {
 		t.tls.ServerName = t.base.Hostname()
 	}
@@ -62,11 +71,34 @@ func newTarget(at place, c *connections) *target {
 			return t
 		}
 	}
-	plain := t.transport()
-	plain.ForceAttemptHTTP2 = true
-	t.plain, t.upgrade = plain, t.transport()
-	t.upgrade.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	t.renew()
 	return t
+}
+
+// renew has requests take new connections. Those that run stay where they are.
+func (t *target) renew() {
+	if t.direct != nil || t.wrong != nil {
+		return
+	}
+	plain, upgrade := t.transport(), t.transport()
+	plain.ForceAttemptHTTP2 = true
+	upgrade.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	if before := t.ways.Swap(&ways{plain, upgrade}); before != nil {
+		before.close()
+	}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *target) RoundTrip(r *http.Request) (*http.Response, error) {
+	return t.ways.Load().plain.RoundTrip(r)
+}
+
+// close ends the connections that are not in use.
+func (w *ways) close() {
+	if plain, ok := w.plain.(*http.Transport); ok {
+		plain.CloseIdleConnections()
+		w.upgrade.CloseIdleConnections()
+	}
 }
 
 // self is who this server is to those behind it, as in kube-aggregator.
@@ -89,10 +121,8 @@ func (t *target) close() {
 		t.direct.Cut()
 		t.direct.Close()
 	}
-	for _, way := range []http.RoundTripper{t.plain, t.upgrade} {
-		if way, ok := way.(*http.Transport); ok && way != nil {
-			way.CloseIdleConnections()
-		}
+	if now := t.ways.Load(); now != nil {
+		now.close()
 	}
 }
 

@@ -63,13 +63,14 @@ func (r *run) identify(ctx context.Context, plan *ServerPlan, listener net.Liste
 		}
 		byName = append(byName, certificate)
 	}
+	identity = identity.trusting(plan.trusted)
 	r.server.mu.Lock()
-	r.server.authority = identity.ServingCA
+	r.server.authority, r.server.clients = identity.ServingCA, identity.ClientCA
 	r.server.mu.Unlock()
 	if identity.Serving == nil {
 		identity.Serving = byName[0] // Build has seen that there is one
 	}
-	config, err := r.tlsConfig(identity.trusting(plan.trusted), byName)
+	config, err := r.tlsConfig(identity, byName)
 	if err != nil {
 		return nil, fmt.Errorf("TLS: %w", err)
 	}

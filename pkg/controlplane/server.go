@@ -38,7 +38,9 @@ type Server struct {
 	address net.Addr
 	// authority signed the certificate of the listener; nil if it is not known.
 	authority dynamiccertificates.CAContentProvider
-	host      *host // nil before planes can be added
+	// clients signed the certificates of clients; nil if nobody's are known.
+	clients dynamiccertificates.CAContentProvider
+	host    *host // nil before planes can be added
 }
 
 func newServer(b Builder) *Server {
@@ -88,6 +90,14 @@ func (s *Server) Authority() dynamiccertificates.CAContentProvider {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.authority
+}
+
+// ClientAuthority has the CA certificates of clients' certificates, where parts declare some.
+// It is nil before the server listens, and when it does not.
+func (s *Server) ClientAuthority() dynamiccertificates.CAContentProvider {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.clients
 }
 
 // Handler serves the API with authentication and authorization, to be mounted

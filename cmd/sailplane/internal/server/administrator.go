@@ -38,3 +38,11 @@ func Kubeconfig(c *config.Server) string {
 	}
 	return c.Kubeconfig
 }
+
+// proxyDir keeps the authority by which aggregated servers know this one.
+func (b *build) proxyDir() string {
+	if b.DataDir == "" {
+		return ""
+	}
+	return filepath.Join(b.DataDir, "pki", "front-proxy")
+}
