@@ -16,7 +16,7 @@ var mayImport = map[string][]string{
 	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/controlplane": {
 		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/loopback", "pkg/internal/metrics",
-		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream",
+		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream", "pkg/internal/vouched",
 	},
 	"pkg/apis":                   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
 	"pkg/apis/apitest":           {"pkg/controlplane", "pkg/apis"},
@@ -40,8 +40,8 @@ var mayImport = map[string][]string{
 		"pkg/controlplane", "pkg/openapi", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream",
 	},
 	"pkg/aggregator": {
-		"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/openapi/...", "pkg/internal/retry", "pkg/internal/signal", "pkg/internal/store",
-		"pkg/internal/upstream",
+		"pkg/controlplane", "pkg/openapi", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/loopback", "pkg/internal/openapi/...",
+		"pkg/internal/pki", "pkg/internal/retry", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream", "pkg/internal/vouched",
 	},
 	"pkg/authn":      {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki", "pkg/internal/check"},
 	"pkg/authz":      {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac", "pkg/internal/signal"},
@@ -100,6 +100,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/follow":            {},
 	"pkg/internal/leaktest":          {},
 	"pkg/internal/loopback":          {},
+	"pkg/internal/vouched":           {},
 	"pkg/internal/metrics":           {},
 	"pkg/internal/openapi/documents": {"pkg/openapi", "pkg/internal/openapi/reflected"},
 	"pkg/internal/openapi/meta":      {},
