@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -19,34 +20,53 @@ import (
 )
 
 func statusCommand() *cobra.Command {
-	s := &settings{}
-	output := choice{value: "text", allowed: []string{"text", "json"}}
-	c := &cobra.Command{
+	return reportCommand(&cobra.Command{
 		Use:   "status",
 		Short: "Show how a running server is",
 		Long: `Show how a running server is: its planes and checks, what is stored, which
 watch caches there are, who asks most, and which requests were slow. It asks with the
 kubeconfig of the administrator, or another one of who may get ` + insight.Path + `.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, c, err := s.document()
-			if err != nil {
-				return err
-			}
-			b, err := askStatus(cmd.Context(), server.Kubeconfig(c))
-			if err != nil {
-				return err
-			}
-			if output.value == "json" {
-				_, err := cmd.OutOrStdout().Write(b)
-				return err
-			}
-			r := &insight.Report{}
-			if err := json.Unmarshal(b, r); err != nil {
-				return fmt.Errorf("read the server's answer: %w: it may be of another version, which -o json prints as it is", err)
-			}
-			return writeStatus(cmd.OutOrStdout(), r)
-		},
+	}, nil, writeStatus)
+}
+
+func serversCommand() *cobra.Command {
+	return reportCommand(&cobra.Command{
+		Use:   "servers",
+		Short: "Show the API servers behind a running server",
+		Long: `Show the API servers to which a running server hands requests: where each is, which
+groups it answers, whether it can be used and since when, how long its last check took,
+and which groups others have, too. It asks as "sailplane status" does.`,
+	}, func(r *insight.Report) any { return append([]insight.Aggregated{}, r.Aggregated...) }, writeServers)
+}
+
+// reportCommand is a command that shows some of a server's report; nil: all of it, as it is.
+func reportCommand(c *cobra.Command, some func(*insight.Report) any, write func(io.Writer, *insight.Report) error) *cobra.Command {
+	s := &settings{}
+	output := choice{value: "text", allowed: []string{"text", "json"}}
+	c.Args = cobra.NoArgs
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		_, c, err := s.document()
+		if err != nil {
+			return err
+		}
+		b, err := askStatus(cmd.Context(), server.Kubeconfig(c))
+		if err != nil {
+			return err
+		}
+		if output.value == "json" && some == nil {
+			_, err := cmd.OutOrStdout().Write(b)
+			return err
+		}
+		r := &insight.Report{}
+		if err := json.Unmarshal(b, r); err != nil {
+			return fmt.Errorf("read the server's answer: %w: it may be of another version, which sailplane status -o json prints as it is", err)
+		}
+		if output.value == "json" {
+			to := json.NewEncoder(cmd.OutOrStdout())
+			to.SetIndent("", "  ")
+			return to.Encode(some(r))
+		}
+		return write(cmd.OutOrStdout(), r)
 	}
 	s.only(c, "data-dir", "kubeconfig")
 	c.Flags().Lookup("kubeconfig").Usage = "kubeconfig to ask with (default admin.kubeconfig in --data-dir)"

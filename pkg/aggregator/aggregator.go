@@ -73,7 +73,7 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	}
 	r, remotes := newRegistration(), newRemotes(connections, servers)
 	publishes := newPublisher(proves, p)
-	reports := &reporter{remotes: remotes, publisher: publishes}
+	reports := newReporter(remotes, publishes)
 	for _, g := range servers {
 		g.install(p, remotes.changed.Announce)
 	}
@@ -82,6 +82,7 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	})
 	p.Dynamic(remotes)
 	p.LongRunning(remotes.lasts)
+	p.AggregatedServers(reports.servers)
 	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
 	p.Wrap(controlplane.BeforeAuthentication, "name of the server", remotes.name)
 	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)
@@ -148,6 +149,7 @@ func link(
 	}
 	documents.ReleaseConfig(generic.OpenAPIV3Config)
 	served().ShareAll(server.Handler.GoRestfulContainer)
+	server.Handler.NonGoRestfulMux.HandleFunc(healthPath, reports.health)
 	reports.manager = generic.AggregatedDiscoveryGroupManager.WithSource(discoveryendpoint.AggregatorSource)
 	client, err := clientset.NewForConfig(asAggregator(p.ProtobufConfig()))
 	if err != nil {

@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,8 +33,18 @@ type reporter struct {
 	client    clientset.Interface
 	queue     *retry.Queue[string] // names of APIServices, and of servers
 
+	told   atomic.Pointer[map[schema.GroupVersion]conflict]
 	listed map[schema.GroupVersion]bool // in discovery; for the goroutine of follow only
 }
+
+func newReporter(r *remotes, p *publisher) *reporter {
+	all := &reporter{remotes: r, publisher: p}
+	all.told.Store(&map[schema.GroupVersion]conflict{})
+	return all
+}
+
+// conflictsKey in the queue is for the conflicts of all.
+const conflictsKey = "conflicts"
 
 // serverKey begins the keys of servers in the queue; no APIService has it in its name.
 const serverKey = "server/"
@@ -49,6 +61,12 @@ func (r *reporter) run(ctx context.Context, p *controlplane.Plane) error {
 	r.plane, r.client, r.listed = p, client, map[schema.GroupVersion]bool{}
 	r.queue = retry.NewQueue[string](checkInterval, checkTimeout)
 	r.publisher.want()
+	for _, d := range localOnly(p.Dynamic()) {
+		if err := d.Subscribe(func() { r.queue.Add(conflictsKey) }); err != nil {
+			r.queue.ShutDown()
+			return err
+		}
+	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { r.remotes.renew(ctx) })
@@ -76,6 +94,7 @@ func (r *reporter) routesChanged() {
 			r.queue.Add(nameOf(gv)) // if it is local now
 		}
 	}
+	r.queue.Add(conflictsKey)
 	for _, g := range r.remotes.given { // one that was made may be gone
 		r.queue.Add(serverKey + g.label())
 	}
@@ -91,6 +110,7 @@ func (r *reporter) stateChanged(s *server) {
 	}
 	if s.given != nil {
 		r.queue.Add(serverKey + s.given.label())
+		r.queue.Add(conflictsKey)
 	}
 }
 
@@ -115,24 +135,45 @@ func (r *reporter) handle(ctx context.Context, key string) error {
 	if label, ok := strings.CutPrefix(key, serverKey); ok {
 		return r.announce(ctx, label)
 	}
-	return r.setAvailable(ctx, key)
+	if key == conflictsKey {
+		return r.tellConflicts(ctx)
+	}
+	return r.setConditions(ctx, key)
 }
 
-// setAvailable writes condition Available of an APIService, if it is another one.
-func (r *reporter) setAvailable(ctx context.Context, name string) error {
-	s, err := r.remotes.lister.Get(name)
+// setConditions writes the conditions of an APIService, if they are others.
+func (r *reporter) setConditions(ctx context.Context, name string) error {
+	found, err := r.remotes.lister.Get(name)
 	if err != nil {
 		return retry.UnlessGone(err)
 	}
-	now := r.condition(s)
-	was := helper.GetAPIServiceConditionByType(s, apiregistrationv1.Available)
-	if now == nil || was != nil && was.Status == now.Status && was.Reason == now.Reason && was.Message == now.Message {
+	s := found.DeepCopy()
+	if now := r.condition(s); now != nil {
+		set(s, *now)
+	}
+	c := (*r.told.Load())[schema.GroupVersion{Group: s.Spec.Group, Version: s.Spec.Version}]
+	if c.visible && s.Spec.Service != nil {
+		set(s, apiregistrationv1.APIServiceCondition{
+			Type: Conflicting, Status: apiregistrationv1.ConditionTrue, LastTransitionTime: metav1.Now(),
+			Reason: "ServedElsewhere", Message: c.String(),
+		})
+	} else {
+		s.Status.Conditions = slices.DeleteFunc(s.Status.Conditions,
+			func(c apiregistrationv1.APIServiceCondition) bool { return c.Type == Conflicting })
+	}
+	if equality.Semantic.DeepEqual(found.Status, s.Status) {
 		return nil
 	}
-	s = s.DeepCopy()
-	helper.SetAPIServiceCondition(s, *now)
 	_, err = r.client.ApiregistrationV1().APIServices().UpdateStatus(ctx, s, metav1.UpdateOptions{})
 	return retry.UnlessGone(err)
+}
+
+// set sets a condition that says something else than before.
+func set(s *apiregistrationv1.APIService, now apiregistrationv1.APIServiceCondition) {
+	was := helper.GetAPIServiceConditionByType(s, now.Type)
+	if was == nil || was.Status != now.Status || was.Reason != now.Reason || was.Message != now.Message {
+		helper.SetAPIServiceCondition(s, now)
+	}
 }
 
 // condition is what condition Available of an APIService has to be, with the reasons of
@@ -169,8 +210,9 @@ func (r *reporter) announce(ctx context.Context, label string) error {
 		return nil // it is not known
 	}
 	services := r.client.ApiregistrationV1().APIServices()
+	local := r.local()
 	for n, gv := range ranked(found) {
-		if r.servesItself(gv) {
+		if local[gv] != "" {
 			continue
 		}
 		if _, err := r.remotes.lister.Get(nameOf(gv)); err == nil {
@@ -195,13 +237,4 @@ func (r *reporter) announce(ctx context.Context, label string) error {
 		}
 	}
 	return nil
-}
-
-// servesItself tells whether the plane serves a group version itself.
-func (r *reporter) servesItself(gv schema.GroupVersion) bool {
-	all := r.plane.GroupVersions()
-	for _, d := range localOnly(r.plane.Dynamic()) {
-		all = append(all, d.GroupVersions()...)
-	}
-	return slices.ContainsFunc(all, func(one controlplane.GroupVersion) bool { return one.Group == gv.Group && one.Version == gv.Version })
 }

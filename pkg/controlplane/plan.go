@@ -39,6 +39,7 @@ type Plan struct {
 	fed, collected bool
 	checks         []healthz.HealthChecker
 	dynamic        []DynamicGroups
+	aggregated     []func() []AggregatedServer
 	lasting        []apirequest.LongRunningRequestCheck
 	outlets        []named[outlet]
 	flow           []named[FlowControlFunc]

@@ -33,8 +33,28 @@ func (p *page) report(ctx context.Context, root *controlplane.Plane) *Report {
 	planes := append([]*controlplane.Plane{root}, server.Planes()...)
 	r := &Report{Server: p.server(ctx, root), Served: served(root), Storage: storage(ctx, server), Levels: levels(ctx, root)}
 	r.Planes, r.Resources, r.Caches = stored(planes)
+	r.Aggregated = aggregated(planes)
 	p.requests.report(r, time.Now(), p.begun)
 	return r
+}
+
+// aggregated are the servers behind planes.
+func aggregated(planes []*controlplane.Plane) []Aggregated {
+	var all []Aggregated
+	for _, p := range planes {
+		for _, s := range p.AggregatedServers() {
+			one := Aggregated{
+				Plane: p.Name(), Name: s.Name, Address: s.Address, Groups: s.Groups, Problem: s.Problem, Since: s.Since,
+				LatencySeconds: s.Latency.Seconds(), Conflicts: s.Conflicts,
+			}
+			for _, gv := range slices.Sorted(maps.Keys(s.Missing)) {
+				one.Problem = strings.TrimPrefix(one.Problem+"; "+gv+": "+s.Missing[gv], "; ")
+			}
+			one.Available = one.Problem == ""
+			all = append(all, one)
+		}
+	}
+	return all
 }
 
 // server is what is known of the process and of the server.

@@ -13,6 +13,8 @@ type Report struct {
 	// bytes first.
 	Resources []Resource `json:"resources,omitempty"`
 	Storage   Storage    `json:"storage"`
+	// Aggregated are the other API servers that planes hand requests to.
+	Aggregated []Aggregated `json:"aggregated,omitempty"`
 	// Caches are the watch caches in use, of all planes; that with the most objects first.
 	Caches []Cache `json:"caches,omitempty"`
 	// Total counts since the start, and Recent since five minutes at most.
@@ -94,6 +96,25 @@ type Storage struct {
 	Compacted time.Time `json:"compacted,omitzero"`
 	// LagRevisions is how many revisions the slowest watch is behind.
 	LagRevisions *int64 `json:"lagRevisions,omitempty"`
+}
+
+// Aggregated is another API server.
+type Aggregated struct {
+	Plane string `json:"plane,omitempty"` // empty for the root plane
+	// Name is the namespace and Service of its APIServices, Address where it is.
+	Name    string `json:"name"`
+	Address string `json:"address,omitempty"`
+	// Groups are the group versions that it answers.
+	Groups []string `json:"groups,omitempty"`
+	// Available tells whether it can be used, for all of Groups; Problem why not.
+	Available bool   `json:"available"`
+	Problem   string `json:"problem,omitempty"`
+	// Since is when it became usable, or unusable.
+	Since time.Time `json:"since"`
+	// LatencySeconds is how long its last check took.
+	LatencySeconds float64 `json:"latencySeconds"`
+	// Conflicts are the group versions that others have, too, and who answers.
+	Conflicts []string `json:"conflicts,omitempty"`
 }
 
 // Cache is what the watch caches of a resource keep in memory.
