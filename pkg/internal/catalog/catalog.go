@@ -4,6 +4,7 @@ package catalog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -102,7 +104,6 @@ func (c *Catalog) Now(ctx context.Context) (*Served, error) {
 		return nil, context.Cause(ctx)
 	}
 	s.complete = len(s.Failed) == 0
-	s.keep(c.read)
 	c.changed, c.read, c.at = changed, s, time.Now()
 	return s, nil
 }
@@ -119,25 +120,6 @@ func (c *Catalog) Fresh(ctx context.Context) (*Served, error) {
 		return nil, err
 	}
 	return &with, nil
-}
-
-// keep adds what is known from before of groups whose server does not answer now: a
-// group whose resources cannot be deleted, such as metrics, holds up nothing.
-func (s *Served) keep(old *Served) {
-	if old == nil {
-		return
-	}
-	for gv := range s.Failed {
-		known := false
-		for gr, t := range old.Resources {
-			if _, ok := s.Resources[gr]; t.GroupVersion() == gv && !ok {
-				s.Resources[gr], known = t, true
-			}
-		}
-		if known {
-			delete(s.Failed, gv)
-		}
-	}
 }
 
 func discover(ctx context.Context, config *rest.Config) (*Served, error) {
@@ -173,7 +155,49 @@ func discover(ctx context.Context, config *rest.Config) (*Served, error) {
 			}
 		}
 	}
-	return s, s.addAnnounced(ctx, config, lists)
+	if err := s.addAnnounced(ctx, config, lists); err != nil {
+		return nil, err
+	}
+	return s, s.addStale(ctx, client)
+}
+
+// addStale adds what discovery lists as stale, which the client takes for failed: what a
+// server had that does not answer now. One with nothing that can be deleted, such as metrics,
+// holds up nothing.
+func (s *Served) addStale(ctx context.Context, client *discovery.DiscoveryClient) error {
+	if len(s.Failed) == 0 {
+		return nil
+	}
+	content, err := client.RESTClient().Get().AbsPath("/apis").SetHeader("Accept", discovery.AcceptV2).Do(ctx).Raw()
+	if err != nil {
+		return err
+	}
+	var list apidiscoveryv2.APIGroupDiscoveryList
+	if err := json.Unmarshal(content, &list); err != nil {
+		return err
+	}
+	for _, g := range list.Items {
+		for _, v := range g.Versions {
+			gv := schema.GroupVersion{Group: g.Name, Version: v.Version}
+			if s.Failed[gv] == nil || len(v.Resources) == 0 {
+				continue // nothing is known
+			}
+			delete(s.Failed, gv)
+			for _, r := range v.Resources {
+				t := Target{
+					GroupVersionResource: gv.WithResource(r.Resource), Namespaced: r.Scope == apidiscoveryv2.ScopeNamespace, Verbs: r.Verbs,
+				}
+				if r.ResponseKind != nil {
+					t.Kind = r.ResponseKind.Kind
+				}
+				s.Kinds[gv.WithKind(t.Kind)] = t
+				if _, ok := s.Resources[t.GroupResource()]; !ok {
+					s.Resources[t.GroupResource()] = t
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // Targets are the resources of a group version, without sub-resources.
