@@ -43,7 +43,7 @@ test-library test-around test-race lint soak siege fuzz: export GOFLAGS := $(GOF
 # around the library read those of the other one, so no result of theirs is kept.
 # Two packages run at once, in the order they are named in: what takes longest comes first.
 LONG = $(addprefix ./,$(wildcard pkg/storage/etcd pkg/planetest))
-LONG_AROUND = $(patsubst test/%,./%,$(wildcard test/storage test/script))
+LONG_AROUND = $(patsubst test/%,./%,$(wildcard test/federation test/storage test/script))
 TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1
 
 # $(call phase,NAME,COMMAND) runs the command and says how long it took.

@@ -36,7 +36,7 @@ func startSample(t *testing.T, f *front) *sample {
 		t: t, front: f, binary: build(t, "sample", "k8s.io/sample-apiserver"),
 		identity: f.account(t, "sample", "system:auth-delegator", "cluster-admin"),
 	}
-	s.certFile, s.keyFile, s.ca = certificate(t)
+	s.certFile, s.keyFile, s.ca = certificate(s.t)
 	client, peer := "http://127.0.0.1:"+port(t), "http://127.0.0.1:"+port(t)
 	start(t, build(t, "../storage/etcd37", "go.etcd.io/etcd/server/v3"), "--data-dir", t.TempDir(), "--listen-client-urls", client,
 		"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--log-level", "error")
@@ -113,11 +113,11 @@ func TestSample(t *testing.T) {
 		}, s.announce},
 		"wrong certificate": {"it may be somebody else", func(t *testing.T) {
 			s.kill()
-			s.certFile, s.keyFile, _ = certificate(t)
+			s.certFile, s.keyFile, _ = certificate(s.t)
 			s.run()
 		}, func(t *testing.T) {
 			s.kill()
-			s.certFile, s.keyFile, s.ca = certificate(t)
+			s.certFile, s.keyFile, s.ca = certificate(s.t)
 			s.run()
 			s.announce(t)
 		}},

@@ -82,7 +82,7 @@ func TestExamples(t *testing.T) {
 	if err != nil || count == 0 {
 		t.Fatalf("%d lines uncommented: %v\n%s", count, err, strings.Join(lines, ""))
 	}
-	if len(c.Serving.Certificates) != 1 || len(c.Authentication.JWT) != 1 || len(c.Authorization.Authorizers) != 1 || len(c.Services.Addresses) != 1 {
+	if len(c.Serving.Certificates) != 1 || len(c.Authentication.JWT) != 1 || len(c.Authorization.Authorizers) != 1 || len(c.Services.Addresses) != 1 || len(c.Aggregation.Servers) != 1 {
 		t.Errorf("examples are missing: %+v", c)
 	}
 }

@@ -32,6 +32,7 @@ type Server struct {
 	Authorization  Authorization  `json:"authorization"`
 	Admission      Admission      `json:"admission"`
 	Services       Services       `json:"services"`
+	Aggregation    Aggregation    `json:"aggregation"`
 	Audit          Audit          `json:"audit"`
 	Encryption     Encryption     `json:"encryption"`
 	Limits         Limits         `json:"limits"`
@@ -141,6 +142,18 @@ type Services struct {
 type Address struct {
 	Service string `json:"service"`
 	Address string `json:"address"`
+}
+
+// Aggregation names the API servers that requests are handed to.
+type Aggregation struct {
+	Servers []AggregatedServer `json:"servers"`
+}
+
+// AggregatedServer is an API server behind this one.
+type AggregatedServer struct {
+	Name   string `json:"name"`
+	URL    string `json:"url"`
+	CAFile string `json:"caFile"`
 }
 
 // Audit says what is recorded of requests.

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authorization"
@@ -154,6 +155,15 @@ func suggest(word string, known map[string]bool) string {
 // services returns the part that serves Services.
 func (b *build) services() controlplane.Part {
 	return core.Services{ClusterIPs: b.Services.ClusterIPs, NodePorts: b.Services.NodePorts}
+}
+
+// servers are the API servers behind this one.
+func (b *build) servers() []aggregator.Server {
+	var all []aggregator.Server
+	for _, s := range b.Aggregation.Servers {
+		all = append(all, aggregator.Server{Name: s.Name, URL: s.URL, CAFile: s.CAFile})
+	}
+	return all
 }
 
 // located returns the parts that find where Services run.

@@ -63,7 +63,7 @@ func (b *build) parts() controlplane.Parts {
 	deny, allow := b.reach()
 	return controlplane.Parts{
 		b.authentication(), b.authorization(), b.resources(), b.definitions(),
-		aggregator.APIServices{Deny: deny, Allow: allow, Dir: b.proxyDir()},
+		aggregator.APIServices{Servers: b.servers(), Deny: deny, Allow: allow, Dir: b.proxyDir()},
 		b.located(), b.admission(), b.limits(),
 		b.audit(), b.rest(),
 	}
