@@ -99,7 +99,7 @@ test-race: gotest
 	$(call phase,tests with the race detector, \
 		! command -v "$$(go env CC)" >/dev/null || { \
 		$(TEST) -race ./pkg/storage/etcd/... ./pkg/planetest/... ./pkg/storage/memory/... ./pkg/storage/sqlite/... ./pkg/storage/storagetest/... \
-			./pkg/controlplane/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/feed/... ./pkg/internal/store/... \
+			./pkg/controlplane/... ./pkg/aggregator/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/feed/... ./pkg/internal/store/... \
 			./pkg/admit/... ./pkg/authz/... ./pkg/encryption/... && \
 		$(TEST_AROUND) -race ./stress/...; })
 

@@ -26,8 +26,8 @@ func command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(serveCommand(), statusCommand(), serversCommand(), configCommand(), kubeconfigCommand(), pkiCommand(), auditCommand(), storageCommand(),
-		envtest.Command(), versionCommand())
+	root.AddCommand(serveCommand(), statusCommand(), serversCommand(), configCommand(), kubeconfigCommand(), pkiCommand(), auditCommand(),
+		storageCommand(), envtest.Command(), versionCommand())
 	return careful(root)
 }
 

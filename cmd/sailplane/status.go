@@ -59,7 +59,8 @@ func reportCommand(c *cobra.Command, some func(*insight.Report) any, write func(
 		}
 		r := &insight.Report{}
 		if err := json.Unmarshal(b, r); err != nil {
-			return fmt.Errorf("read the server's answer: %w: it may be of another version, which sailplane status -o json prints as it is", err)
+			return fmt.Errorf("read the server's answer: %w: it may be of another version, "+
+				"which sailplane status -o json prints as it is", err)
 		}
 		if output.value == "json" {
 			to := json.NewEncoder(cmd.OutOrStdout())

@@ -185,7 +185,7 @@ func (s *server) get(ctx context.Context, path string, header http.Header) (_ *h
 	to := *at
 	to.Path += path
 	ctx, give := context.WithCancelCause(ctx)
-	deadline := time.AfterFunc(checkTimeout, func() { give(errSlow{}) })
+	deadline := time.AfterFunc(checkTimeout, func() { give(slowError{}) })
 	end := func() { deadline.Stop(); give(nil) }
 	response, err := s.ask(ctx, give, to.String(), at, header)
 	if err != nil {
@@ -230,12 +230,12 @@ func (s *server) ask(ctx context.Context, give func(error), to string, at *url.U
 	return response, err
 }
 
-// errSlow is why a check ends that takes too long.
-type errSlow struct{}
+// slowError is why a check ends that takes too long.
+type slowError struct{}
 
-func (errSlow) Error() string   { return "no answer in " + checkTimeout.String() }
-func (errSlow) Timeout() bool   { return true }
-func (errSlow) Temporary() bool { return true }
+func (slowError) Error() string   { return "no answer in " + checkTimeout.String() }
+func (slowError) Timeout() bool   { return true }
+func (slowError) Temporary() bool { return true }
 
 // unreachable is the error of a server that does not answer.
 type unreachable struct {

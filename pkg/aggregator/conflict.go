@@ -147,7 +147,9 @@ func (r *reporter) markDefinitions(ctx context.Context, now map[schema.GroupVers
 	if err != nil {
 		return err
 	}
-	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	crds := client.Resource(schema.GroupVersionResource{
+		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+	})
 	all, err := crds.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ type connections struct {
 	dialing.Dialer
 	plan     *controlplane.Plan
 	identity *identity
+	buffers  buffers
 	closed   atomic.Bool
 }
 

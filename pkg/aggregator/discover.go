@@ -57,7 +57,8 @@ func (s *server) aggregated(ctx context.Context, now *state) (map[schema.GroupVe
 	}
 	defer response.Body.Close()
 	found := map[schema.GroupVersion]resources{}
-	isV2, err := discovery.ContentTypeIsGVK(response.Header.Get("Content-Type"), apidiscoveryv2.SchemeGroupVersion.WithKind("APIGroupDiscoveryList"))
+	v2 := apidiscoveryv2.SchemeGroupVersion.WithKind("APIGroupDiscoveryList")
+	isV2, err := discovery.ContentTypeIsGVK(response.Header.Get("Content-Type"), v2)
 	switch {
 	case response.StatusCode == http.StatusNotModified:
 		return maps.Clone(now.found), nil

@@ -145,9 +145,10 @@ func (d source) V2(context.Context) (openapi.Swagger, error) {
 func (s *server) tag(all []schema.GroupVersion) string {
 	now := s.state.Load()
 	words := []string{fmt.Sprint(now.err == nil)}
-	for _, gv := range slices.SortedFunc(slices.Values(all), func(a, b schema.GroupVersion) int { return strings.Compare(a.String(), b.String()) }) {
-		words = append(words, gv.String(), now.documents[strings.TrimPrefix(pathOf(gv), "/")])
+	for _, gv := range all {
+		words = append(words, gv.String()+now.documents[strings.TrimPrefix(pathOf(gv), "/")])
 	}
+	slices.Sort(words)
 	return openapi.Digest(words...)
 }
 

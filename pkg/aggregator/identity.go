@@ -83,7 +83,11 @@ func (i *identity) present(info *tls.CertificateRequestInfo) (*tls.Certificate, 
 // run renews the certificate, and follows its files, from when it is first needed until the
 // context ends.
 func (i *identity) run(ctx context.Context, _ *controlplane.Plane) error {
-	if i.dir == "" || i.changed.Await(ctx, func() bool { return i.now.Load() != nil }) != nil {
+	if i.dir == "" {
+		return nil
+	}
+	_ = i.changed.Await(ctx, func() bool { return i.now.Load() != nil }) // fails when the context ends
+	if i.now.Load() == nil {
 		return nil
 	}
 	state := func(dir string) ([]byte, error) {

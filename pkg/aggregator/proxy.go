@@ -32,7 +32,7 @@ func (s *server) newProxy() http.Handler {
 	}
 	plain := &httputil.ReverseProxy{
 		Transport: s.target, Rewrite: rewrite, ModifyResponse: s.admitResponse, ErrorHandler: s.failed,
-		BufferPool: buffers{}, ErrorLog: log.New(quiet{}, "", 0),
+		BufferPool: &s.connections.buffers, ErrorLog: log.New(quiet{}, "", 0),
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if httpstream.IsUpgradeRequest(r) {
@@ -83,24 +83,15 @@ func (r responder) Error(w http.ResponseWriter, req *http.Request, err error) { 
 // server keeps in the context: they would be taken for the handler's own.
 func (s *server) call(w http.ResponseWriter, r *http.Request) {
 	h := hopOf(r.Context())
-	out := r.Clone(vouched.With(plainContext{r.Context()}, h.as))
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	defer context.AfterFunc(r.Context(), end)()
+	out := r.Clone(vouched.With(ctx, h.as))
 	h.identify(out)
 	utilnet.AppendForwardedForHeader(out)
 	out.URL, out.Host, out.RequestURI, out.TLS = h.to, h.to.Host, h.to.RequestURI(), nil
 	w.Header().Del(auditinternal.HeaderAuditID) // the handler's is the same
 	s.given.Handler.ServeHTTP(w, out)
-}
-
-// plainContext is a context as a connection's request has it.
-type plainContext struct{ context.Context }
-
-// Value implements context.Context.
-func (c plainContext) Value(key any) any {
-	switch key {
-	case http.ServerContextKey, http.LocalAddrContextKey:
-		return c.Context.Value(key)
-	}
-	return nil
 }
 
 // admitResponse takes from an answer what this server says itself, and refuses to send the
@@ -150,15 +141,20 @@ func (s *server) failed(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // buffers are what bodies are copied with.
-type buffers struct{}
+type buffers struct{ sync.Pool }
 
-var copying = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+type buffer = [32 << 10]byte
 
 // Get implements httputil.BufferPool.
-func (buffers) Get() []byte { return copying.Get().(*[32 << 10]byte)[:] }
+func (b *buffers) Get() []byte {
+	if free, ok := b.Pool.Get().(*buffer); ok {
+		return free[:]
+	}
+	return new(buffer)[:]
+}
 
 // Put implements httputil.BufferPool.
-func (buffers) Put(b []byte) { copying.Put((*[32 << 10]byte)(b)) }
+func (b *buffers) Put(used []byte) { b.Pool.Put((*buffer)(used)) }
 
 // quiet drops what the proxy logs: that clients went away while they were answered.
 type quiet struct{}

@@ -87,7 +87,7 @@ func (p *publisher) run(ctx context.Context, plane *controlplane.Plane) error {
 	case <-ctx.Done():
 		return nil
 	}
-	for {
+	for ctx.Err() == nil {
 		changed := p.identity.changed.Next()
 		pause := time.Hour // somebody may have deleted them
 		if err := p.write(ctx, plane); err != nil && ctx.Err() == nil {
@@ -104,10 +104,8 @@ func (p *publisher) run(ctx context.Context, plane *controlplane.Plane) error {
 		case <-ctx.Done():
 		}
 		again.Stop()
-		if ctx.Err() != nil {
-			return nil
-		}
 	}
+	return nil
 }
 
 // write writes what is not right.
@@ -144,7 +142,8 @@ func (p *publisher) write(ctx context.Context, plane *controlplane.Plane) error 
 	_, err = client.RbacV1().Roles(metav1.NamespaceSystem).Create(ctx, &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: published + "-reader"},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{published}, Verbs: []string{"get", "list", "watch"},
+			APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{published},
+			Verbs: []string{"get", "list", "watch"},
 		}},
 	}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {

@@ -89,7 +89,7 @@ func (x *router) forward(w http.ResponseWriter, r *http.Request, gv schema.Group
 	to.Path, to.RawPath = at.Path+r.URL.Path, ""
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
-	h := &hop{to: &to, as: who, auditID: string(audit.GetAuditIDTruncated(ctx)), lasts: lasts(r), end: end}
+	h := &hop{to: &to, as: who, auditID: audit.GetAuditIDTruncated(ctx), lasts: lasts(r), end: end}
 	if !s.hops.enter(h) {
 		answerError(w, r, apierrors.NewTooManyRequests(fmt.Sprintf("%d requests are at server %s, which is the limit", maxHops, s), 1))
 		return

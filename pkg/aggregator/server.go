@@ -170,7 +170,8 @@ func (g *given) apiService(gv schema.GroupVersion, n int) *apiregistrationv1.API
 	return &apiregistrationv1.APIService{
 		ObjectMeta: metav1.ObjectMeta{Name: nameOf(gv), Labels: map[string]string{ServerLabel: g.label()}},
 		Spec: apiregistrationv1.APIServiceSpec{
-			Group: gv.Group, Version: gv.Version, GroupPriorityMinimum: 1000, VersionPriority: int32(max(100-n, 1)), //nolint:gosec // at most 100
+			Group: gv.Group, Version: gv.Version,
+			GroupPriorityMinimum: 1000, VersionPriority: int32(max(100-n, 1)), //nolint:gosec // at most 100
 			Service: &apiregistrationv1.ServiceReference{Namespace: g.namespace, Name: g.name},
 		},
 	}

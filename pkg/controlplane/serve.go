@@ -153,8 +153,9 @@ func (r *run) tlsConfig(identity Identity, byName []dynamiccertificates.SNICertK
 		<-done
 		return nil
 	})
-	config.GetConfigForClient = controller.GetConfigForClient
-	return config, nil
+	served := config.Clone() // the controller copies the other one, and net/http writes to its own
+	served.GetConfigForClient = controller.GetConfigForClient
+	return served, nil
 }
 
 // cipherSuites are those of TLS 1.2 that RFC 9325, section 4.2, recommends: forward
