@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -50,6 +51,9 @@ type APIServices struct {
 	Deny []netip.Prefix
 	// Allow are networks in denied ones that servers may be in. Empty: none.
 	Allow []netip.Prefix
+	// Patience is how long the deletion of a namespace waits for a server that is away and may
+	// hold objects of it. Empty: 30 seconds.
+	Patience time.Duration
 	// Dir keeps the certificate authority by which the servers know that this one hands
 	// requests on, and its certificate, which is renewed in time. The ConfigMap
 	// extension-apiserver-authentication in kube-system has the authority. Empty: a new one
@@ -83,6 +87,11 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	p.Dynamic(remotes)
 	p.LongRunning(remotes.lasts)
 	p.AggregatedServers(reports.servers)
+	p.ProvideAggregatedCounts(remotes.counts)
+	if a.Patience < 0 {
+		return fmt.Errorf("field Patience: %v: want more than 0, or 0 for 30s", a.Patience)
+	}
+	p.AwaitServers(a.Patience)
 	p.Work(controlplane.Work{Name: "register APIServices", Run: r.run})
 	p.Wrap(controlplane.BeforeAuthentication, "name of the server", remotes.name)
 	p.Wrap(controlplane.Innermost, "APIServices on demand", r.wrap)

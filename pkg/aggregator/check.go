@@ -47,7 +47,9 @@ type server struct {
 
 	proxy http.Handler
 	hops  hops
-	peer  atomic.Pointer[string] // what the server calls itself in header Via, if it is one of these
+	// census is of what it keeps; nil if nobody asks.
+	census *census
+	peer   atomic.Pointer[string] // what the server calls itself in header Via, if it is one of these
 
 	// For the goroutine only.
 	asked     time.Time // for discovery
@@ -77,6 +79,9 @@ func (s *server) start(ctx context.Context) {
 		defer close(s.done)
 		for ctx.Err() == nil {
 			s.check(ctx)
+			if s.census != nil {
+				s.census.follow(ctx, s)
+			}
 			interval := checkInterval
 			if s.state.Load().err != nil {
 				interval = awayInterval
@@ -96,6 +101,9 @@ func (s *server) start(ctx context.Context) {
 func (s *server) stop() {
 	s.end()
 	<-s.done
+	if s.census != nil {
+		s.census.stop()
+	}
 	s.hops.cut(errLost)
 	s.close()
 }
@@ -203,8 +211,7 @@ func (s *server) ask(ctx context.Context, give func(error), to string, at *url.U
 		return nil, err
 	}
 	maps.Copy(r.Header, header)
-	r.Header.Set("Via", via(r, s.id))
-	transport.SetAuthProxyHeaders(r, self().GetName(), "", self().GetGroups(), nil)
+	s.sign(r)
 	answered := make(chan struct{})
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -228,6 +235,12 @@ func (s *server) ask(ctx context.Context, give func(error), to string, at *url.U
 		return nil, cause
 	}
 	return response, err
+}
+
+// sign has a request be one of this server itself.
+func (s *server) sign(r *http.Request) {
+	r.Header.Set("Via", via(r, s.id))
+	transport.SetAuthProxyHeaders(r, self().GetName(), "", self().GetGroups(), nil)
 }
 
 // slowError is why a check ends that takes too long.

@@ -126,6 +126,9 @@ func (r *remotes) update(ctx context.Context, checked func(*server)) {
 		s := r.servers[at]
 		if s == nil {
 			s = newServer(at, r.id, r.connections, checked)
+			if r.connections.plan.CountsAggregated() {
+				s.census = &census{}
+			}
 			s.start(ctx)
 			r.servers[at] = s
 		}
@@ -187,6 +190,15 @@ func (r *remotes) all() map[*server]bool {
 		}
 	}
 	return all
+}
+
+// counts is a controlplane.AggregatedCounts.
+func (r *remotes) counts(namespace string, gv schema.GroupVersion) (counts map[string]int, known bool) {
+	one := (*r.routes.Load())[gv]
+	if one == nil || one.server.census == nil {
+		return nil, false
+	}
+	return one.server.census.of(namespace, gv, one.server.state.Load())
 }
 
 // serves tells whether another server has versions of a group.

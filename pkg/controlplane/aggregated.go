@@ -1,6 +1,9 @@
 package controlplane
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // AggregatedServer is how another API server is, to which a plane hands requests.
 type AggregatedServer struct {
@@ -36,3 +39,11 @@ func (p *Plane) AggregatedServers() []AggregatedServer {
 	}
 	return all
 }
+
+// AwaitServers says how long the deletion of a namespace waits for a server that is away and
+// may hold objects of it. Zero says nothing.
+func (p *Plan) AwaitServers(patience time.Duration) { p.patience = cmp.Or(patience, p.patience) }
+
+// ServerPatience is how long the deletion of a namespace waits for a server that is away, 30 s
+// unless a part says something else.
+func (p *Plane) ServerPatience() time.Duration { return cmp.Or(p.plan.patience, 30*time.Second) }

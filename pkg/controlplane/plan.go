@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/admission"
@@ -25,32 +26,35 @@ import (
 type Plan struct {
 	part string
 
-	served         []served
-	grouped        []*planned // served, by group
-	authenticators []named[authenticator.Request]
-	authorizers    []named[authorizer.UnconditionalAuthorizer]
-	audiences      authenticator.Audiences
-	admission      []named[admission.Interface]
-	guards         []named[WriteGuard]
-	middleware     []wrapper
-	below, above   []named[LinkFunc]
-	work           []named[Work]
-	needs          []named[gvk]
-	fed, collected bool
-	checks         []healthz.HealthChecker
-	dynamic        []DynamicGroups
-	aggregated     []func() []AggregatedServer
-	lasting        []apirequest.LongRunningRequestCheck
-	outlets        []named[outlet]
-	flow           []named[FlowControlFunc]
-	filters        []named[listFilter]
-	hosts          []named[*loopback.Transport]
-	located        []named[string] // addresses, by Service
-	resolvers      []named[ServiceResolver]
-	rules          signal.Change  // of the authorizers
-	reads          []func() error // of the part that is being installed
-	installed      map[Part]bool  // comparable parts; true: another part included it
-	including      bool
+	served          []served
+	grouped         []*planned // served, by group
+	authenticators  []named[authenticator.Request]
+	authorizers     []named[authorizer.UnconditionalAuthorizer]
+	audiences       authenticator.Audiences
+	admission       []named[admission.Interface]
+	guards          []named[WriteGuard]
+	middleware      []wrapper
+	below, above    []named[LinkFunc]
+	work            []named[Work]
+	needs           []named[gvk]
+	fed, collected  bool
+	checks          []healthz.HealthChecker
+	dynamic         []DynamicGroups
+	aggregated      []func() []AggregatedServer
+	counts          []AggregatedCounts
+	countAggregated bool
+	patience        time.Duration
+	lasting         []apirequest.LongRunningRequestCheck
+	outlets         []named[outlet]
+	flow            []named[FlowControlFunc]
+	filters         []named[listFilter]
+	hosts           []named[*loopback.Transport]
+	located         []named[string] // addresses, by Service
+	resolvers       []named[ServiceResolver]
+	rules           signal.Change  // of the authorizers
+	reads           []func() error // of the part that is being installed
+	installed       map[Part]bool  // comparable parts; true: another part included it
+	including       bool
 }
 
 // Write is an object on its way to the storage, after admission.

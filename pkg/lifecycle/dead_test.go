@@ -152,6 +152,9 @@ func TestDeadServer(t *testing.T) {
 			p.available(t, farGroup, c.status)
 			ns := p.create(t, "", "Namespace", "shop")
 			cm := p.create(t, "shop", "ConfigMap", "cm")
+			if far, ok := resolver.(*elsewhere); ok {
+				far.put(t, "shop")
+			}
 			p.remove(t, ns, background)
 			var said []string
 			for _, version := range p.history(t, ns) {

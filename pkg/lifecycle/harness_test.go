@@ -16,8 +16,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
-	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
-	"github.com/sailplane-dev/sailplane/pkg/internal/terminator"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
@@ -50,6 +48,7 @@ spec:
 
 // plane is a running server.
 type plane struct {
+	plane  *controlplane.Plane
 	client dynamic.Interface
 	stop   func()
 }
@@ -73,22 +72,19 @@ func start(t *testing.T, d controlplane.Storage, more ...controlplane.Part) *pla
 	return startWith(t, d, 10*limit, more...)
 }
 
-// deletion is that of namespaces, with another patience than theirs.
-func deletion(patience time.Duration) controlplane.Part {
-	return controlplane.PartFunc(func(p *controlplane.Plan) error {
-		p.Feed()
-		p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: func(ctx context.Context, plane *controlplane.Plane) error {
-			known := &catalog.Catalog{Config: plane.Config(), Changed: plane.DiscoveryChanged}
-			return terminator.Run(ctx, known, plane.Feed(), plane.Stored, patience)
+func startWith(t *testing.T, d controlplane.Storage, patience time.Duration, more ...controlplane.Part) *plane {
+	t.Helper()
+	p := &plane{}
+	patient := controlplane.PartFunc(func(plan *controlplane.Plan) error {
+		plan.AwaitServers(patience)
+		plan.Work(controlplane.Work{Name: "plane of the test", Start: func(_ context.Context, of *controlplane.Plane) error {
+			p.plane = of
+			return nil
 		}})
 		return nil
 	})
-}
-
-func startWith(t *testing.T, d controlplane.Storage, patience time.Duration, more ...controlplane.Part) *plane {
-	t.Helper()
 	s, err := controlplane.New("lifecycle").Storage(d).With(
-		core.Namespaces{KeepDeleted: true}, deletion(patience), core.ConfigMaps{}, core.Secrets{}, core.Events{},
+		core.Namespaces{}, patient, core.ConfigMaps{}, core.Secrets{}, core.Events{},
 		crd.Definitions{FS: fstest.MapFS{"crds.yaml": {Data: []byte(crds)}}},
 		lifecycle.GarbageCollection{},
 	).With(more...).Build()
@@ -98,7 +94,6 @@ func startWith(t *testing.T, d controlplane.Storage, patience time.Duration, mor
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
-	p := &plane{}
 	stopped := false
 	p.stop = func() {
 		if stopped {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -204,4 +205,85 @@ func TestRemoteContent(t *testing.T) {
 	if n := far.remaining(t, "two"); n != 0 {
 		t.Errorf("%d objects are left elsewhere of a namespace that is gone", n)
 	}
+}
+
+// put makes a gadget there, as those of the server do.
+func (e *elsewhere) put(t *testing.T, namespace string) {
+	t.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "far.example.com/v1", "kind": "Gadget"}}
+	u.SetName("g")
+	if _, err := e.client.Resource(farGadgets()).Namespace(namespace).Create(t.Context(), u, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLeftBehind: what a dead server holds of a namespace that went without it goes when it is
+// back, and nothing that is of another namespace of the name.
+func TestLeftBehind(t *testing.T) {
+	t.Parallel()
+	far := newElsewhere(t)
+	p := startWith(t, memory.Store{}, time.Second, aggregated(far))
+	p.announce(t, farGroup)
+	gone, again := p.create(t, "", "Namespace", "gone"), p.create(t, "", "Namespace", "again")
+	p.createFar(t, "gone")
+	p.createFar(t, "again")
+	until(t, "what is there is counted", func() bool {
+		counts, known := p.plane.AggregatedCounts("gone", farGadgets().GroupVersion())
+		return known && counts["gadgets"] == 1
+	})
+	far.dead.Store(true)
+	for _, ns := range []*unstructured.Unstructured{gone, again} {
+		p.remove(t, ns, background)
+		p.untilGone(t, ns)
+	}
+	service, err := p.services().Get(t.Context(), "v1."+farGroup, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := service.GetAnnotations()["sailplane.dev/left-behind"]; !strings.Contains(got, `"gone":"2`) || !strings.Contains(got, `"again":"2`) {
+		t.Errorf("what stays behind is noted as %s", got)
+	}
+	p.create(t, "", "Namespace", "again")
+	far.put(t, "elsewhere")
+	// As if it had been made in the new namespace when the server was back: the clock is that
+	// of the same machine.
+	fresh := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "far.example.com/v1", "kind": "Gadget"}}
+	fresh.SetName("fresh")
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // creation times have seconds
+	if _, err := far.client.Resource(farGadgets()).Namespace("again").Create(t.Context(), fresh, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	far.dead.Store(false)
+	until(t, "what was left behind is gone", func() bool {
+		return far.remaining(t, "gone") == 0 && far.remaining(t, "again") == 1
+	})
+	until(t, "nothing is noted any more", func() bool {
+		service, err := p.services().Get(t.Context(), "v1."+farGroup, metav1.GetOptions{})
+		return err == nil && service.GetAnnotations()["sailplane.dev/left-behind"] == ""
+	})
+	if n := far.remaining(t, "elsewhere"); n != 1 {
+		t.Errorf("%d objects are left of a namespace that nobody deleted, want 1", n)
+	}
+	if _, err := far.client.Resource(farGadgets()).Namespace("again").Get(t.Context(), "fresh", metav1.GetOptions{}); err != nil {
+		t.Errorf("an object of the new namespace: %v", err)
+	}
+}
+
+// TestNothingThere: a dead server that held nothing of a namespace does not hold it up.
+func TestNothingThere(t *testing.T) {
+	t.Parallel()
+	far := newElsewhere(t)
+	p := start(t, memory.Store{}, aggregated(far))
+	p.announce(t, farGroup)
+	ns, full := p.create(t, "", "Namespace", "shop"), p.create(t, "", "Namespace", "full")
+	p.createFar(t, "full")
+	until(t, "what is there is counted", func() bool {
+		counts, known := p.plane.AggregatedCounts("full", farGadgets().GroupVersion())
+		return known && counts["gadgets"] == 1
+	})
+	far.dead.Store(true)
+	p.remove(t, full, background)
+	until(t, "the condition says what does not answer", func() bool { return strings.Contains(failure(t, p.get(t, full)), farGroup) })
+	p.remove(t, ns, background)
+	p.untilGone(t, ns)
 }

@@ -52,6 +52,7 @@ func (n Namespaces) Install(p *controlplane.Plan) error {
 	p.Admit(lifecycle.PluginName, plugin)
 	if !n.KeepDeleted {
 		p.Feed()
+		p.CountAggregated()
 		p.Work(controlplane.Work{Name: "namespace-deletion", Elected: true, Run: removeDeleted})
 	}
 	p.Work(controlplane.Work{Name: "namespaces", Start: func(ctx context.Context, plane *controlplane.Plane) error {
@@ -66,7 +67,9 @@ func (n Namespaces) Install(p *controlplane.Plan) error {
 // removeDeleted empties and removes namespaces that are deleted, until the context ends.
 func removeDeleted(ctx context.Context, p *controlplane.Plane) error {
 	known := &catalog.Catalog{Config: p.Config(), Changed: p.DiscoveryChanged}
-	return terminator.Run(ctx, known, p.Feed(), p.Stored, terminator.Patience)
+	return terminator.Run(ctx, known, p.Feed(), p.Stored, terminator.Elsewhere{
+		Patience: p.ServerPatience(), Counts: p.AggregatedCounts, Any: func() bool { return len(p.AggregatedServers()) > 0 },
+	})
 }
 
 // immortal are the namespaces that exist from the start and cannot be deleted.

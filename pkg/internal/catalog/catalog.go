@@ -241,8 +241,7 @@ func remotes(ctx context.Context, config *rest.Config) (map[schema.GroupVersion]
 		return nil, err
 	}
 	found := map[schema.GroupVersion]bool{}
-	services := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	all, err := client.Resource(services).List(ctx, metav1.ListOptions{})
+	all, err := client.Resource(APIServices()).List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		return found, nil // a plane without APIServices has none
 	}
@@ -257,24 +256,39 @@ func remotes(ctx context.Context, config *rest.Config) (map[schema.GroupVersion]
 	return found, nil
 }
 
+// APIServices is the resource of them.
+func APIServices() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+}
+
+// GroupVersionOf returns the group version of an APIService.
+func GroupVersionOf(service *unstructured.Unstructured) (gv schema.GroupVersion) {
+	gv.Group, _, _ = unstructured.NestedString(service.Object, "spec", "group")
+	gv.Version, _, _ = unstructured.NestedString(service.Object, "spec", "version")
+	return gv
+}
+
 // remoteOf returns the group version of an APIService, and whether a server other
 // than this plane serves it.
 func remoteOf(service *unstructured.Unstructured) (gv schema.GroupVersion, remote bool) {
-	gv.Group, _, _ = unstructured.NestedString(service.Object, "spec", "group")
-	gv.Version, _, _ = unstructured.NestedString(service.Object, "spec", "version")
 	elsewhere, _, _ := unstructured.NestedMap(service.Object, "spec", "service")
-	return gv, elsewhere != nil
+	return GroupVersionOf(service), elsewhere != nil
 }
 
 // wasAvailable tells whether an APIService is Available or ever was, which the
 // aggregator keeps in a condition of its own.
 func wasAvailable(service *unstructured.Unstructured) bool {
+	return Available(service) || has(service, "WasAvailable")
+}
+
+// Available tells whether the server of an APIService can be used.
+func Available(service *unstructured.Unstructured) bool { return has(service, "Available") }
+
+// has tells whether a condition of an APIService is true.
+func has(service *unstructured.Unstructured, condition string) bool {
 	conditions, _, _ := unstructured.NestedSlice(service.Object, "status", "conditions")
-	for _, c := range conditions {
-		c, _ := c.(map[string]any)
-		if (c["type"] == "Available" || c["type"] == "WasAvailable") && c["status"] == "True" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		fields, _ := c.(map[string]any)
+		return fields["type"] == condition && fields["status"] == "True"
+	})
 }

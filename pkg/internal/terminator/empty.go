@@ -72,6 +72,11 @@ func (t *terminator) empty(ctx context.Context, s *catalog.Served, w *waits, nam
 		})
 	}
 	all.Wait()
+	for gv := range s.Remote {
+		if t.elsewhere.empty(namespace, gv) {
+			r.forgive(gv)
+		}
+	}
 	return r
 }
 

@@ -101,6 +101,12 @@ func (r *remains) err() error {
 	return errors.Join(errs...)
 }
 
+// forgive forgets that a group version failed.
+func (r *remains) forgive(gv schema.GroupVersion) {
+	delete(r.undiscovered, gv)
+	r.failed = slices.DeleteFunc(r.failed, func(f failure) bool { return f.at == gv })
+}
+
 // undiscover notes that the resources of a group version are unknown.
 func (r *remains) undiscover(gv schema.GroupVersion, err error) {
 	r.mu.Lock()

@@ -11,16 +11,10 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/catalog"
 )
 
-const (
-	// Patience is how long a group version of another server that was Available
-	// once holds up the deletion of a namespace while it fails. Then the namespace
-	// goes, and what that server holds of it stays there.
-	Patience = 30 * time.Second
-	// firstTryTimeout is how long another server may take in the first try on a namespace, so
-	// that the conditions soon name one that hangs. It is also the least time for
-	// which an API server that took over the work tries before it gives up.
-	firstTryTimeout = 5 * time.Second
-)
+// firstTryTimeout is how long another server may take in the first try on a namespace, so
+// that the conditions soon name one that hangs. It is also the least time for
+// which an API server that took over the work tries before it gives up.
+const firstTryTimeout = 5 * time.Second
 
 // ask asks another server itself for the resources of a group version: the
 // aggregator asks one that failed only after up to a minute.

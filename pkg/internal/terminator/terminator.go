@@ -30,10 +30,11 @@ import (
 // their objects in the feed.
 //
 // Run waits for another server that fails as long as the patience lasts, and the
-// conditions name its group; then the namespace goes, and the log names the group.
-// A server whose APIService never was Available holds up nothing.
+// conditions name it; then the namespace goes, and what the server holds of it when it is
+// back. A server whose APIService never was Available holds up nothing, and neither does one
+// that held nothing of the namespace when that was last counted.
 func Run(
-	ctx context.Context, known *catalog.Catalog, f *feed.Feed, stored func(schema.GroupResource) bool, patience time.Duration,
+	ctx context.Context, known *catalog.Catalog, f *feed.Feed, stored func(schema.GroupResource) bool, elsewhere Elsewhere,
 ) error {
 	core, err := typedcorev1.NewForConfig(known.Config)
 	if err != nil {
@@ -45,9 +46,34 @@ func Run(
 	}
 	t := &terminator{
 		feed: f, stored: stored, namespaces: core.Namespaces(), objects: objects, catalog: known,
-		slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{}, patience: patience, removed: utilcache.NewExpiring(),
+		slots: make(chan struct{}, atOnce), running: map[string]chan struct{}{}, elsewhere: elsewhere, removed: utilcache.NewExpiring(),
 	}
 	return t.run(ctx)
+}
+
+// Elsewhere is what other servers have to do with the deletion of namespaces.
+type Elsewhere struct {
+	// Patience is how long a group version of another server that was Available once holds up
+	// the deletion of a namespace while it fails. Then the namespace goes, and what that
+	// server holds of it when the server is back.
+	Patience time.Duration
+	// Counts are how many objects another server has of a group version in a namespace, and
+	// whether they were ever counted. May be nil.
+	Counts func(namespace string, gv schema.GroupVersion) (counts map[string]int, known bool)
+	// Any tells whether there are other servers. Nil: there are none.
+	Any func() bool
+}
+
+// empty tells whether a server that is away held nothing when it was last counted.
+func (e Elsewhere) empty(namespace string, gv schema.GroupVersion) bool {
+	if e.Counts == nil {
+		return false
+	}
+	counts, known := e.Counts(namespace, gv)
+	for _, n := range counts {
+		known = known && n == 0
+	}
+	return known
 }
 
 const (
@@ -73,7 +99,7 @@ type terminator struct {
 	catalog    *catalog.Catalog
 	slots      chan struct{}
 	removed    *utilcache.Expiring // names of namespaces, for as long as requestsEnd
-	patience   time.Duration
+	elsewhere  Elsewhere
 
 	mu      sync.Mutex
 	ended   bool
@@ -95,7 +121,7 @@ func (t *terminator) run(ctx context.Context) error {
 	for _, name := range terminating {
 		t.wake(ctx, name)
 	}
-	<-ctx.Done()
+	t.collect(ctx)
 	t.mu.Lock()
 	t.ended = true
 	t.mu.Unlock()
@@ -147,7 +173,7 @@ func (t *terminator) wake(ctx context.Context, namespace string) {
 // terminate tries until the namespace is gone.
 func (t *terminator) terminate(ctx context.Context, namespace string, again <-chan struct{}) {
 	log := klog.FromContext(ctx)
-	pause, w := firstTry, &waits{limit: t.patience}
+	pause, w := firstTry, &waits{limit: t.elsewhere.Patience}
 	for {
 		select {
 		case <-again:
@@ -164,7 +190,7 @@ func (t *terminator) terminate(ctx context.Context, namespace string, again <-ch
 			return
 		}
 		if done {
-			w = &waits{limit: t.patience} // another namespace has the name
+			w = &waits{limit: t.elsewhere.Patience} // another namespace has the name
 		}
 	}
 }
@@ -207,11 +233,16 @@ func (t *terminator) try(ctx context.Context, name string, w *waits) (done bool,
 	if found.blocks() {
 		return false, errors.Join(found.err(), t.report(ctx, ns, found))
 	}
+	if len(failing) > 0 {
+		if err := t.leaveBehind(ctx, name, failing); err != nil {
+			return false, fmt.Errorf("note what stays behind: %w", err)
+		}
+	}
 	if err := t.finalize(ctx, ns); err != nil {
 		return false, err
 	}
 	if len(failing) > 0 {
-		klog.FromContext(ctx).Error(found.err(), "Removed a namespace although some groups failed: their objects in it stay",
+		klog.FromContext(ctx).Error(found.err(), "Removed a namespace although some servers failed: their objects in it go when they are back",
 			"namespace", name, "groups", fmt.Sprint(failing))
 	}
 	return true, nil
