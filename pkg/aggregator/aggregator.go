@@ -87,7 +87,7 @@ func (a APIServices) Install(p *controlplane.Plan) error {
 	p.Dynamic(remotes)
 	p.LongRunning(remotes.lasts)
 	p.AggregatedServers(reports.servers)
-	p.ProvideAggregatedCounts(remotes.counts)
+	p.ProvideAggregatedCounter("objects of the servers of APIServices", counter{remotes})
 	if a.Patience < 0 {
 		return fmt.Errorf("field Patience: %v: want more than 0, or 0 for 30s", a.Patience)
 	}

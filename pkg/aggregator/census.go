@@ -32,6 +32,8 @@ const (
 // census counts the objects of a server that are deleted with their namespaces: by a list, and
 // from then on by a watch. It keeps a number for each namespace, and no objects.
 type census struct {
+	changed func(namespace string, resource schema.GroupResource, more int)
+
 	mu     sync.Mutex
 	counts map[schema.GroupVersionResource]map[string]int // by namespace; kept while the server is away
 	taking map[schema.GroupVersionResource]context.CancelFunc
@@ -165,27 +167,57 @@ func (c *census) take(ctx context.Context, s *server, gvr schema.GroupVersionRes
 
 func (c *census) set(gvr schema.GroupVersionResource, counts map[string]int) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.taking[gvr] != nil {
-		c.counts[gvr] = counts
+	if c.taking[gvr] == nil {
+		c.mu.Unlock()
+		return
+	}
+	before := c.counts[gvr]
+	c.counts[gvr] = maps.Clone(counts)
+	c.mu.Unlock()
+	for namespace, n := range counts {
+		if more := n - before[namespace]; more != 0 {
+			c.changed(namespace, gvr.GroupResource(), more)
+		}
+	}
+	for namespace, n := range before { // a map that is replaced is not written to any more
+		if counts[namespace] == 0 && n != 0 {
+			c.changed(namespace, gvr.GroupResource(), -n)
+		}
 	}
 }
 
 func (c *census) add(gvr schema.GroupVersionResource, namespace string, n int) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	counts := c.counts[gvr]
-	if counts == nil {
-		return // it is no longer counted
+	if counts != nil { // else it is no longer counted
+		if counts[namespace] += n; counts[namespace] <= 0 {
+			delete(counts, namespace)
+		}
 	}
-	if counts[namespace] += n; counts[namespace] <= 0 {
-		delete(counts, namespace)
+	c.mu.Unlock()
+	if counts != nil {
+		c.changed(namespace, gvr.GroupResource(), n)
 	}
+}
+
+// count is how many objects of a resource there are in a namespace, in whichever version they
+// were counted.
+func (c *census) count(namespace string, resource schema.GroupResource) (n int, known bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for gvr, counts := range c.counts {
+		if gvr.GroupResource() == resource {
+			return counts[namespace], true
+		}
+	}
+	return 0, false
 }
 
 // read asks the server, as this one, for a resource in all namespaces, and reads its answer
 // until a function has what it wants, or the server does not answer any more.
-func (s *server) read(ctx context.Context, gvr schema.GroupVersionResource, query url.Values, as string, read func(*json.Decoder) error) error {
+func (s *server) read(
+	ctx context.Context, gvr schema.GroupVersionResource, query url.Values, as string, read func(*json.Decoder) error,
+) error {
 	at, err := s.resolve()
 	if err != nil {
 		return err

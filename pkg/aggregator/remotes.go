@@ -38,6 +38,7 @@ type remotes struct {
 
 	mu          sync.Mutex
 	subscribers []func()
+	counted     []func(namespace string, resource schema.GroupResource, more int)
 	servers     map[place]*server // for the goroutine of run only
 }
 
@@ -127,7 +128,7 @@ func (r *remotes) update(ctx context.Context, checked func(*server)) {
 		if s == nil {
 			s = newServer(at, r.id, r.connections, checked)
 			if r.connections.plan.CountsAggregated() {
-				s.census = &census{}
+				s.census = &census{changed: r.recounted}
 			}
 			s.start(ctx)
 			r.servers[at] = s
@@ -192,9 +193,42 @@ func (r *remotes) all() map[*server]bool {
 	return all
 }
 
-// counts is a controlplane.AggregatedCounts.
-func (r *remotes) counts(namespace string, gv schema.GroupVersion) (counts map[string]int, known bool) {
-	one := (*r.routes.Load())[gv]
+// counter is a controlplane.AggregatedCounter.
+type counter struct{ *remotes }
+
+// Subscribe implements controlplane.AggregatedCounter.
+func (c counter) Subscribe(f func(namespace string, resource schema.GroupResource, more int)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.counted = append(c.counted, f)
+}
+
+// recounted tells who subscribed.
+func (r *remotes) recounted(namespace string, resource schema.GroupResource, more int) {
+	r.mu.Lock()
+	all := slices.Clone(r.counted)
+	r.mu.Unlock()
+	for _, f := range all {
+		f(namespace, resource, more)
+	}
+}
+
+// Count implements controlplane.AggregatedCounter.
+func (c counter) Count(namespace string, resource schema.GroupResource) (n int, known bool) {
+	for gv, one := range *c.routes.Load() {
+		if gv.Group != resource.Group || one.server.census == nil {
+			continue
+		}
+		if n, known = one.server.census.count(namespace, resource); known {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// Counts implements controlplane.AggregatedCounter.
+func (c counter) Counts(namespace string, gv schema.GroupVersion) (counts map[string]int, known bool) {
+	one := (*c.routes.Load())[gv]
 	if one == nil || one.server.census == nil {
 		return nil, false
 	}

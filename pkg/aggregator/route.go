@@ -73,6 +73,10 @@ func (x *router) forward(w http.ResponseWriter, r *http.Request, gv schema.Group
 		answerError(w, r, err)
 		return
 	}
+	if err := x.guarded(r, s); err != nil {
+		answerError(w, r, err)
+		return
+	}
 	who, ok := request.UserFrom(r.Context())
 	if !ok {
 		answerError(w, r, apierrors.NewInternalError(fmt.Errorf("the request has no user")))

@@ -46,6 +46,10 @@ type Server struct {
 	// headers X-Remote-User and so on that tell who asks, and nobody else's. Nil: there is a
 	// URL.
 	Handler http.Handler
+	// Guard has what is created at the server checked against the ResourceQuotas of this plane
+	// (quota.ResourceQuotas) before it is handed on. Empty: quotas count its objects, and
+	// limit none.
+	Guard bool
 }
 
 // given is a Server of a part, checked and read.

@@ -34,6 +34,7 @@ func (p *Plan) check(storage Storage) error {
 	errs = append(errs, p.checkFilters()...)
 	errs = append(errs, duplicates("handler of host", p.hosts)...)
 	errs = append(errs, p.checkServices()...)
+	errs = append(errs, single("counter of aggregated objects", p.counters))
 	errs = append(errs, checkWork("work", p.work)...)
 	for _, w := range p.middleware {
 		if w.slot < Outermost || w.slot > Innermost {

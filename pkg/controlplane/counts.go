@@ -1,12 +1,25 @@
 package controlplane
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"context"
 
-// AggregatedCounts are how many objects another server keeps of a group version in a
-// namespace, by resource, as they were counted last. known tells whether they ever were.
-type AggregatedCounts func(namespace string, gv schema.GroupVersion) (counts map[string]int, known bool)
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+)
 
-// CountAggregated asks for [Plane.AggregatedCounts]. Nothing is counted in a plane whose parts
+// AggregatedCounter counts what other servers keep for a plane. Its methods must be cheap.
+type AggregatedCounter interface {
+	// Counts are how many objects another server keeps of a group version in a namespace, by
+	// resource, as they were counted last. known tells whether they ever were.
+	Counts(namespace string, gv schema.GroupVersion) (counts map[string]int, known bool)
+	// Count is how many objects of a resource another server keeps in a namespace.
+	Count(namespace string, resource schema.GroupResource) (n int, known bool)
+	// Subscribe has f called when there are more or fewer objects of a resource in a
+	// namespace, until the plane stops.
+	Subscribe(f func(namespace string, resource schema.GroupResource, more int))
+}
+
+// CountAggregated asks for [Plane.AggregatedCounter]. Nothing is counted in a plane whose parts
 // do not ask.
 func (p *Plan) CountAggregated() { p.countAggregated = true }
 
@@ -14,15 +27,34 @@ func (p *Plan) CountAggregated() { p.countAggregated = true }
 // before: later parts may.
 func (p *Plan) CountsAggregated() bool { return p.countAggregated }
 
-// ProvideAggregatedCounts declares who counts. The function must be cheap.
-func (p *Plan) ProvideAggregatedCounts(counts AggregatedCounts) { p.counts = append(p.counts, counts) }
+// ProvideAggregatedCounter declares who counts. At most one part may call it.
+func (p *Plan) ProvideAggregatedCounter(name string, c AggregatedCounter) {
+	p.counters = append(p.counters, named[AggregatedCounter]{p.part, name, c})
+}
 
-// AggregatedCounts counts what other servers keep for the plane.
-func (p *Plane) AggregatedCounts(namespace string, gv schema.GroupVersion) (counts map[string]int, known bool) {
-	for _, c := range p.plan.counts {
-		if counts, known = c(namespace, gv); known {
-			return counts, true
+// AggregatedCounter counts what other servers keep for the plane; nil if no part does.
+func (p *Plane) AggregatedCounter() AggregatedCounter {
+	if len(p.plan.counters) == 0 {
+		return nil
+	}
+	return p.plan.counters[0].value
+}
+
+// AdmitAggregated adds a check of what is created at other servers that are guarded. The
+// object that it sees has no content but its name and namespace.
+func (p *Plan) AdmitAggregated(name string, plugin admission.ValidationInterface) {
+	p.admitAggregated = append(p.admitAggregated, named[admission.ValidationInterface]{p.part, name, plugin})
+}
+
+// AdmitAggregated returns why something may not be created at another server.
+func (p *Plane) AdmitAggregated(ctx context.Context, a admission.Attributes) error {
+	for _, plugin := range p.plan.admitAggregated {
+		if !plugin.value.Handles(a.GetOperation()) {
+			continue
+		}
+		if err := plugin.value.Validate(ctx, a, nil); err != nil {
+			return err
 		}
 	}
-	return nil, false
+	return nil
 }

@@ -41,7 +41,8 @@ type Plan struct {
 	checks          []healthz.HealthChecker
 	dynamic         []DynamicGroups
 	aggregated      []func() []AggregatedServer
-	counts          []AggregatedCounts
+	counters        []named[AggregatedCounter]
+	admitAggregated []named[admission.ValidationInterface]
 	countAggregated bool
 	patience        time.Duration
 	lasting         []apirequest.LongRunningRequestCheck

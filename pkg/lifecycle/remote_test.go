@@ -228,7 +228,7 @@ func TestLeftBehind(t *testing.T) {
 	p.createFar(t, "gone")
 	p.createFar(t, "again")
 	until(t, "what is there is counted", func() bool {
-		counts, known := p.plane.AggregatedCounts("gone", farGadgets().GroupVersion())
+		counts, known := p.plane.AggregatedCounter().Counts("gone", farGadgets().GroupVersion())
 		return known && counts["gadgets"] == 1
 	})
 	far.dead.Store(true)
@@ -278,7 +278,7 @@ func TestNothingThere(t *testing.T) {
 	ns, full := p.create(t, "", "Namespace", "shop"), p.create(t, "", "Namespace", "full")
 	p.createFar(t, "full")
 	until(t, "what is there is counted", func() bool {
-		counts, known := p.plane.AggregatedCounts("full", farGadgets().GroupVersion())
+		counts, known := p.plane.AggregatedCounter().Counts("full", farGadgets().GroupVersion())
 		return known && counts["gadgets"] == 1
 	})
 	far.dead.Store(true)

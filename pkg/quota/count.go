@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/feed"
-
 	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 )
 
@@ -73,6 +73,8 @@ type counter struct {
 	feed  *feed.Feed
 	core  typedcorev1.CoreV1Interface
 	queue *retry.Queue[key]
+	// elsewhere counts the objects of other servers; may be nil.
+	elsewhere controlplane.AggregatedCounter
 	// settle is how long a reservation may wait for its object.
 	settle time.Duration
 
@@ -169,6 +171,18 @@ func (c *counter) changed(before, after *feed.Object) {
 			s.freed.changed[resource] = true
 		}
 		c.queue.Add(key{o.Namespace, name})
+	}
+}
+
+// changedElsewhere counts the objects of other servers in a namespace with quotas.
+func (c *counter) changedElsewhere(namespace string, resource schema.GroupResource, more int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, s := range c.quotas[namespace] {
+		if more < 0 {
+			s.freed.deleted[resource] -= more
+		}
+		c.queue.AddAfter(key{namespace, name}, shrinkPause)
 	}
 }
 
@@ -320,6 +334,11 @@ func (c *counter) amount(ctx context.Context, q *corev1.ResourceQuota, name core
 		return resource.Quantity{Format: resource.DecimalSI}, nil // nothing here uses it
 	}
 	there := int64(seen.there[gr].Objects)
+	if _, here := seen.there[gr]; !here && c.elsewhere != nil {
+		if n, counted := c.elsewhere.Count(q.Namespace, gr); counted {
+			there = int64(n)
+		}
+	}
 	return *resource.NewQuantity(seen.atLeast(known, before.Value()-int64(seen.freed.deleted[gr]), there), resource.DecimalSI), nil
 }
 

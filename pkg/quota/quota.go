@@ -42,6 +42,8 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 	admits := &plugin{QuotaAdmission: published}
 	weighs := &scale{plugin: admits}
 	p.Feed()
+	p.CountAggregated()
+	p.AdmitAggregated(resourcequota.PluginName, admits)
 	p.Admit(resourcequota.PluginName, admits)
 	p.Guard("quota of bytes", weighs.guard)
 	p.Work(controlplane.Work{Name: "stored bytes", Start: func(ctx context.Context, plane *controlplane.Plane) error {
@@ -55,7 +57,10 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 		c := &counter{
 			feed: plane.Feed(), core: plane.Client().CoreV1(),
 			queue:  retry.NewQueue[key](firstRetry, lastRetry),
-			quotas: map[string]map[string]*state{}, settle: cmp.Or(r.settle, settleTime),
+			quotas: map[string]map[string]*state{}, settle: cmp.Or(r.settle, settleTime), elsewhere: plane.AggregatedCounter(),
+		}
+		if c.elsewhere != nil {
+			c.elsewhere.Subscribe(c.changedElsewhere)
 		}
 		weighs.counter.Store(c)
 		defer weighs.counter.Store(nil)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/admit"
+	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
@@ -31,6 +32,7 @@ func withFiles(dir string) []controlplane.Part {
 	return []controlplane.Part{
 		admit.ValidatingWebhooks{ConfigFile: missing},
 		admit.MutatingWebhooks{ConfigFile: missing},
+		aggregator.APIServices{Dir: missing, Servers: []aggregator.Server{{Name: "a/b", URL: "https://localhost", CAFile: missing}}},
 		auditing.Log{PolicyFile: missing, Path: missing},
 		auditing.Webhook{PolicyFile: missing, ConfigFile: missing},
 		authn.Admin{Dir: missing, Kubeconfig: missing},

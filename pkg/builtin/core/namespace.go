@@ -67,9 +67,11 @@ func (n Namespaces) Install(p *controlplane.Plan) error {
 // removeDeleted empties and removes namespaces that are deleted, until the context ends.
 func removeDeleted(ctx context.Context, p *controlplane.Plane) error {
 	known := &catalog.Catalog{Config: p.Config(), Changed: p.DiscoveryChanged}
-	return terminator.Run(ctx, known, p.Feed(), p.Stored, terminator.Elsewhere{
-		Patience: p.ServerPatience(), Counts: p.AggregatedCounts, Any: func() bool { return len(p.AggregatedServers()) > 0 },
-	})
+	elsewhere := terminator.Elsewhere{Patience: p.ServerPatience(), Any: func() bool { return len(p.AggregatedServers()) > 0 }}
+	if c := p.AggregatedCounter(); c != nil {
+		elsewhere.Counts = c.Counts
+	}
+	return terminator.Run(ctx, known, p.Feed(), p.Stored, elsewhere)
 }
 
 // immortal are the namespaces that exist from the start and cannot be deleted.

@@ -140,7 +140,8 @@ func (t *terminator) collectAll(ctx context.Context) error {
 				continue
 			}
 			delete(left, namespace)
-			klog.FromContext(ctx).Info("Deleted what a server held of a namespace that is gone", "namespace", namespace, "server", gv.String())
+			klog.FromContext(ctx).Info("Deleted what a server held of a namespace that is gone",
+				"namespace", namespace, "groupVersion", gv.String())
 		}
 		errs = append(errs, left.write(ctx, services, service))
 	}

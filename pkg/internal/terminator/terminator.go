@@ -242,7 +242,8 @@ func (t *terminator) try(ctx context.Context, name string, w *waits) (done bool,
 		return false, err
 	}
 	if len(failing) > 0 {
-		klog.FromContext(ctx).Error(found.err(), "Removed a namespace although some servers failed: their objects in it go when they are back",
+		klog.FromContext(ctx).Error(found.err(),
+			"Removed a namespace although some servers failed: their objects in it go when they are back",
 			"namespace", name, "groups", fmt.Sprint(failing))
 	}
 	return true, nil

@@ -146,7 +146,8 @@ type Address struct {
 
 // Aggregation names the API servers that requests are handed to.
 type Aggregation struct {
-	Servers []AggregatedServer `json:"servers"`
+	Servers  []AggregatedServer `json:"servers"`
+	Patience metav1.Duration    `json:"patience"`
 }
 
 // AggregatedServer is an API server behind this one.
@@ -154,6 +155,7 @@ type AggregatedServer struct {
 	Name   string `json:"name"`
 	URL    string `json:"url"`
 	CAFile string `json:"caFile"`
+	Guard  bool   `json:"guard"`
 }
 
 // Audit says what is recorded of requests.

@@ -63,7 +63,9 @@ func (b *build) parts() controlplane.Parts {
 	deny, allow := b.reach()
 	return controlplane.Parts{
 		b.authentication(), b.authorization(), b.resources(), b.definitions(),
-		aggregator.APIServices{Servers: b.servers(), Deny: deny, Allow: allow, Dir: b.proxyDir()},
+		aggregator.APIServices{
+			Servers: b.servers(), Deny: deny, Allow: allow, Dir: b.proxyDir(), Patience: b.Aggregation.Patience.Duration,
+		},
 		b.located(), b.admission(), b.limits(),
 		b.audit(), b.rest(),
 	}
@@ -71,7 +73,9 @@ func (b *build) parts() controlplane.Parts {
 
 // check checks the values that no part does.
 func (b *build) check() {
-	for field, d := range map[string]metav1.Duration{"storage.history": b.Storage.History, "serving.drain": b.Serving.Drain} {
+	for field, d := range map[string]metav1.Duration{
+		"storage.history": b.Storage.History, "serving.drain": b.Serving.Drain, "aggregation.patience": b.Aggregation.Patience,
+	} {
 		if d.Duration <= 0 {
 			b.wrong(field, "want a duration above 0, such as 5m")
 		}
