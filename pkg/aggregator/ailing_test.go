@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
@@ -187,7 +188,7 @@ func TestUpgrade(t *testing.T) {
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			server, config := listening(t, c.part)
+			server, config, forbid := listening(t, c.part)
 			service := remoteService(ca)
 			service.Annotations = map[string]string{aggregator.URLAnnotation: s.URL}
 			if _, err := services(t, config).ApiregistrationV1().APIServices().Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
@@ -214,19 +215,29 @@ func TestUpgrade(t *testing.T) {
 				}
 				got += string(b)
 			}
+			forbid()
+			if b, err := all.ReadByte(); err == nil {
+				t.Errorf("%s: the stream goes on without the right to it: %q", c.reason, b)
+			}
 		})
 	}
 }
 
-// listening runs a server whose handler is served in the clear, to an administrator.
-func listening(t *testing.T, part aggregator.APIServices) (address string, config *rest.Config) {
+// listening runs a server whose handler is served in the clear, to somebody who may do
+// everything until that is forbidden.
+func listening(t *testing.T, part aggregator.APIServices) (address string, config *rest.Config, forbid func()) {
 	t.Helper()
+	var forbidden atomic.Bool
+	var changed func()
 	everybody := controlplane.PartFunc(func(p *controlplane.Plan) error {
 		p.Authenticate("everybody", authenticator.RequestFunc(func(*http.Request) (*authenticator.Response, bool, error) {
-			return &authenticator.Response{User: &user.DefaultInfo{Name: "admin", Groups: []string{user.SystemPrivilegedGroup}}}, true, nil
+			return &authenticator.Response{User: &user.DefaultInfo{Name: "ann"}}, true, nil
 		}))
+		p.Authorize("unless forbidden", unless{&forbidden})
+		changed = p.RulesChanged
 		return nil
 	})
+	forbid = func() { forbidden.Store(true); changed() }
 	s, err := controlplane.New(t.Name()).Storage(memory.Store{}).With(everybody, part).Build()
 	if err != nil {
 		t.Fatal(err)
@@ -244,5 +255,16 @@ func listening(t *testing.T, part aggregator.APIServices) (address string, confi
 		}
 	})
 	<-s.Ready()
-	return front.Listener.Addr().String(), s.ClientConfig()
+	return front.Listener.Addr().String(), s.ClientConfig(), forbid
+}
+
+// unless allows everything until it is forbidden.
+type unless struct{ forbidden *atomic.Bool }
+
+// Authorize implements authorizer.UnconditionalAuthorizer.
+func (u unless) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	if u.forbidden.Load() {
+		return authorizer.DecisionNoOpinion, "", nil
+	}
+	return authorizer.DecisionAllow, "", nil
 }

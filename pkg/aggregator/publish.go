@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -39,6 +40,7 @@ type publisher struct {
 	identity *identity
 	serves   func(what string) bool
 	wanted   chan struct{} // room for one
+	begun    atomic.Bool   // run is called: the plane has started
 	done     chan struct{} // closed when they were written once
 }
 
@@ -57,12 +59,29 @@ func newPublisher(i *identity, p *controlplane.Plan) *publisher {
 // want has them written, soon.
 func (p *publisher) want() { signal.Wake(p.wanted) }
 
+// isAbout tells whether a request may be about what is published: it reads the ConfigMap or the
+// Role, or binds that.
+func isAbout(info *request.RequestInfo) bool {
+	if info.Namespace != metav1.NamespaceSystem {
+		return false
+	}
+	reads := slices.Contains([]string{"get", "list", "watch"}, info.Verb)
+	switch info.Resource {
+	case "configmaps":
+		return reads && (info.Name == "" || info.Name == published)
+	case "roles":
+		return reads && (info.Name == "" || info.Name == published+"-reader")
+	case "rolebindings":
+		return !reads
+	}
+	return false
+}
+
 // wrap has them written before the first request that may be about them.
 func (p *publisher) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
-		if ok && info.Namespace == metav1.NamespaceSystem && !signal.Closed(p.done) && !isOwn(r) &&
-			slices.Contains([]string{"configmaps", "roles", "rolebindings"}, info.Resource) {
+		if ok && isAbout(info) && p.begun.Load() && !signal.Closed(p.done) && !isOwn(r) {
 			p.want()
 			late := time.NewTimer(publishTimeout)
 			select {
@@ -78,6 +97,7 @@ func (p *publisher) wrap(next http.Handler) http.Handler {
 
 // run writes them when they are wanted, and again when they change, until the context ends.
 func (p *publisher) run(ctx context.Context, plane *controlplane.Plane) error {
+	p.begun.Store(true)
 	if !p.serves("ConfigMap") {
 		close(p.done)
 		return nil

@@ -193,6 +193,17 @@ func (r *remotes) all() map[*server]bool {
 	return all
 }
 
+// labels are the values of [ServerLabel] that remote APIServices have.
+func (r *remotes) labels() []string {
+	var all []string
+	for _, name := range r.informer.GetIndexer().ListIndexFuncValues(remoteIndex) {
+		if s, err := r.lister.Get(name); err == nil && s.Labels[ServerLabel] != "" && !slices.Contains(all, s.Labels[ServerLabel]) {
+			all = append(all, s.Labels[ServerLabel])
+		}
+	}
+	return all
+}
+
 // counter is a controlplane.AggregatedCounter.
 type counter struct{ *remotes }
 

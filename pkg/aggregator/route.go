@@ -91,6 +91,9 @@ func (x *router) forward(w http.ResponseWriter, r *http.Request, gv schema.Group
 	to := *r.URL
 	to.Scheme, to.Host, to.User, to.Opaque = at.Scheme, at.Host, nil, ""
 	to.Path, to.RawPath = at.Path+r.URL.Path, ""
+	if strings.ContainsAny(to.RawQuery, ";%") { // what is read in two ways, or not at all
+		to.RawQuery = r.URL.Query().Encode()
+	}
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
 	h := &hop{to: &to, as: who, auditID: audit.GetAuditIDTruncated(ctx), lasts: lasts(r), end: end}

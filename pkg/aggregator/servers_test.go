@@ -3,6 +3,7 @@ package aggregator_test
 import (
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -332,5 +333,41 @@ func TestServerErrors(t *testing.T) {
 				t.Errorf("%s: %v, want %q", c.reason, err, c.want)
 			}
 		})
+	}
+}
+
+// TestServerNoMore: APIServices that were made for a server go when nobody names it any more,
+// and those that somebody wrote stay.
+func TestServerNoMore(t *testing.T) {
+	t.Parallel()
+	storage := memory.Store{}.Open()
+	if err := storage.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := storage.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	config, stop := run(t, kept{storage}, aggregator.APIServices{Servers: []aggregator.Server{{Name: "shop/fruit", Handler: orchard(t).Handler()}}})
+	if _, err := services(t, config).ApiregistrationV1().APIServices().Create(t.Context(), remoteService(nil), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an APIService is made", func() error {
+		if _, ok := all(t, config)[nameOfApples()]; !ok {
+			return errors.New("there is none")
+		}
+		return nil
+	})
+	stop()
+	config, _ = run(t, kept{storage}, aggregator.APIServices{})
+	eventually(t, "it goes", func() error {
+		if _, ok := all(t, config)[nameOfApples()]; ok {
+			return errors.New("it is there")
+		}
+		return nil
+	})
+	if _, ok := all(t, config)["v1.far.example.com"]; !ok {
+		t.Error("what somebody wrote is gone")
 	}
 }

@@ -33,8 +33,10 @@ type reporter struct {
 	client    clientset.Interface
 	queue     *retry.Queue[string] // names of APIServices, and of servers
 
-	told   atomic.Pointer[map[schema.GroupVersion]conflict]
-	listed map[schema.GroupVersion]bool // in discovery; for the goroutine of follow only
+	told atomic.Pointer[map[schema.GroupVersion]conflict]
+
+	mu     sync.Mutex // of what discovery lists: the last state of servers, of the last routes
+	listed map[schema.GroupVersion]bool
 }
 
 func newReporter(r *remotes, p *publisher) *reporter {
@@ -81,6 +83,8 @@ func (r *reporter) run(ctx context.Context, p *controlplane.Plane) error {
 
 // routesChanged reports on all APIServices that are or were remote.
 func (r *reporter) routesChanged() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	routes := *r.remotes.routes.Load()
 	for gv, one := range routes {
 		r.list(gv, one)
@@ -98,10 +102,15 @@ func (r *reporter) routesChanged() {
 	for _, g := range r.remotes.given { // one that was made may be gone
 		r.queue.Add(serverKey + g.label())
 	}
+	for _, label := range r.remotes.labels() { // one may be of a server that is given no more
+		r.queue.Add(serverKey + label)
+	}
 }
 
 // stateChanged reports on the APIServices of a server.
 func (r *reporter) stateChanged(s *server) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for gv, one := range *r.remotes.routes.Load() {
 		if one.server == s {
 			r.list(gv, one)
@@ -200,16 +209,18 @@ func (r *reporter) condition(s *apiregistrationv1.APIService) *apiregistrationv1
 	return &c
 }
 
-// announce makes the APIServices for what a given server has, and removes those for what it
-// has no more.
+// announce makes the APIServices for what a given server has, and removes those that were made
+// for what it has no more.
 func (r *reporter) announce(ctx context.Context, label string) error {
-	i := slices.IndexFunc(r.remotes.given, func(g *given) bool { return g.label() == label })
-	g := r.remotes.given[i]
-	found := r.remotes.foundBy(g)
-	if found == nil {
-		return nil // it is not known
-	}
 	services := r.client.ApiregistrationV1().APIServices()
+	found := map[schema.GroupVersion]resources{} // of a server that is given no more: nothing
+	var g *given
+	if i := slices.IndexFunc(r.remotes.given, func(g *given) bool { return g.label() == label }); i >= 0 {
+		g = r.remotes.given[i]
+		if found = r.remotes.foundBy(g); found == nil {
+			return nil // it is not known
+		}
+	}
 	local := r.local()
 	for n, gv := range ranked(found) {
 		if local[gv] != "" {
