@@ -57,6 +57,7 @@ var mayImport = map[string][]string{
 	"pkg/middleware":     {"pkg/controlplane", "pkg/internal/loopback"},
 	"pkg/quota":          {"pkg/controlplane", "pkg/builtin/core", "pkg/feed", "pkg/internal/retry"},
 	"pkg/services":       {"pkg/controlplane"},
+	"pkg/verify":         {},
 	"pkg/serviceaccount": {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/openapi/..."},
 	"pkg/tracing":        {"pkg/controlplane"},
 

@@ -94,7 +94,12 @@ func (p *process) text() string {
 
 func start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
-	p := &process{Cmd: exec.Command(name, args...), exited: make(chan struct{})}
+	return launch(t, exec.Command(name, args...))
+}
+
+func launch(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{Cmd: cmd, exited: make(chan struct{})}
 	p.Stdout, p.Stderr = p, p
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
@@ -107,7 +112,7 @@ func start(t *testing.T, name string, args ...string) *process {
 		p.kill()
 		if t.Failed() {
 			out := p.text()
-			t.Logf("%s wrote:\n%s", filepath.Base(name), out[max(0, len(out)-4000):])
+			t.Logf("%s wrote:\n%s", cmd, out[max(0, len(out)-4000):])
 		}
 	})
 	return p

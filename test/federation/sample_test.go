@@ -37,13 +37,20 @@ func startSample(t *testing.T, f *front) *sample {
 		identity: f.account(t, "sample", "system:auth-delegator", "cluster-admin"),
 	}
 	s.certFile, s.keyFile, s.ca = certificate(s.t)
-	client, peer := "http://127.0.0.1:"+port(t), "http://127.0.0.1:"+port(t)
-	start(t, build(t, "../storage/etcd37", "go.etcd.io/etcd/server/v3"), "--data-dir", t.TempDir(), "--listen-client-urls", client,
-		"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--log-level", "error")
-	s.etcd = client
+	s.etcd = startEtcd(t)
 	s.port = port(t)
 	s.run()
 	return s
+}
+
+// startEtcd returns where it is.
+func startEtcd(t *testing.T) (client string) {
+	t.Helper()
+	client, peer := "http://127.0.0.1:"+port(t), "http://127.0.0.1:"+port(t)
+	start(t, build(t, "../storage/etcd37", "go.etcd.io/etcd/server/v3"), "--data-dir", t.TempDir(), "--listen-client-urls", client,
+		"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+		"--initial-cluster", "default="+peer, "--log-level", "error")
+	return client
 }
 
 // run starts the program at its port.
