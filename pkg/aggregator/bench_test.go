@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/kube-aggregator/pkg/client/clientset_generated/clientset"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/apis"
@@ -114,4 +115,42 @@ func asAdministrator(s *controlplane.Server) http.Handler {
 		r.Header.Set("Authorization", "Bearer "+token)
 		s.Handler().ServeHTTP(w, r)
 	})
+}
+
+// BenchmarkFirstAnswer creates an APIService, and asks until its server answers.
+func BenchmarkFirstAnswer(b *testing.B) {
+	far := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind": "Answer"}`))
+	}))
+	b.Cleanup(far.Close)
+	s := begin(b, core.Namespaces{}, core.ConfigMaps{}, aggregator.APIServices{})
+	client, err := clientset.NewForConfig(s.ClientConfig())
+	if err != nil {
+		b.Fatal(err)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: far.Certificate().Raw})
+	for b.Loop() {
+		service := remoteService(ca)
+		service.Annotations = map[string]string{aggregator.URLAnnotation: far.URL}
+		if _, err := client.ApiregistrationV1().APIServices().Create(b.Context(), service, metav1.CreateOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		for {
+			_, err := client.RESTClient().Get().AbsPath("/apis/far.example.com/v1/things").Do(b.Context()).Raw()
+			if err == nil {
+				break
+			}
+		}
+		b.StopTimer()
+		if err := client.ApiregistrationV1().APIServices().Delete(b.Context(), service.Name, metav1.DeleteOptions{}); err != nil {
+			b.Fatal(err)
+		}
+		for { // until nobody answers for it
+			if _, err := client.RESTClient().Get().AbsPath("/apis/far.example.com/v1/things").Do(b.Context()).Raw(); err != nil {
+				break
+			}
+		}
+		b.StartTimer()
+	}
 }
