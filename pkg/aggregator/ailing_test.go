@@ -14,7 +14,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/authenticator"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
@@ -46,6 +46,8 @@ func copyAnswer(w http.ResponseWriter, r *http.Response) {
 // as those of a process that is stopped.
 type frozen struct {
 	net.Listener
+	accepted signal.Change
+
 	mu    sync.Mutex
 	still chan struct{} // closed when it goes on
 }
@@ -73,6 +75,7 @@ func (f *frozen) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	f.accepted.Announce()
 	return frozenConn{conn, f}, nil
 }
 
@@ -97,14 +100,21 @@ func (c frozenConn) Write(b []byte) (int, error) {
 func TestAiling(t *testing.T) {
 	t.Parallel()
 	var slow, sick atomic.Bool
-	asked := make(chan struct{}, 100)
+	asked, hold := make(chan struct{}, 100), make(chan struct{})
+	var held atomic.Bool
 	f := &frozen{}
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/things") {
 			asked <- struct{}{}
 		}
-		if slow.Load() {
-			time.Sleep(2 * time.Second)
+		switch {
+		case held.Load() && strings.HasSuffix(r.URL.Path, "/things"):
+			<-hold
+		case slow.Load(): // until somebody looks whether the server is alive: a check is late
+			select {
+			case <-f.accepted.Next():
+			case <-r.Context().Done():
+			}
 		}
 		if sick.Load() && r.URL.Path == "/readyz" {
 			http.Error(w, "not ready", http.StatusInternalServerError)
@@ -141,7 +151,7 @@ func TestAiling(t *testing.T) {
 	sick.Store(false)
 	becomes(t, config, "True Passed")
 
-	slow.Store(true)
+	held.Store(true)
 	var running sync.WaitGroup
 	running.Go(func() {
 		if body, status := get(t, config, things, "application/json"); status != http.StatusServiceUnavailable {
@@ -156,7 +166,7 @@ func TestAiling(t *testing.T) {
 	if body, status := get(t, config, things, "application/json"); status != http.StatusServiceUnavailable {
 		t.Errorf("frozen: %d %s", status, body)
 	}
-	slow.Store(false)
+	close(hold)
 	thaw()
 	becomes(t, config, "True Passed")
 }
@@ -242,19 +252,12 @@ func listening(t *testing.T, part aggregator.APIServices) (address string, confi
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	started(t, s)
 	front := httptest.NewServer(s.Handler())
 	t.Cleanup(func() {
 		front.CloseClientConnections()
 		front.Close()
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
 	})
-	<-s.Ready()
 	return front.Listener.Addr().String(), s.ClientConfig(), forbid
 }
 

@@ -29,16 +29,7 @@ func begin(b *testing.B, parts ...controlplane.Part) *controlplane.Server {
 	if err != nil {
 		b.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(b.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	b.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			b.Error(err)
-		}
-	})
-	<-s.Ready()
+	started(b, s)
 	return s
 }
 

@@ -17,7 +17,8 @@ type hop struct {
 	to      *url.URL
 	as      user.Info
 	auditID string
-	lasts   bool // it has no deadline
+	via     string // this server, for header Via
+	lasts   bool   // it has no deadline
 	end     context.CancelCauseFunc
 }
 

@@ -74,16 +74,7 @@ func TestIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- behind.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
-	<-behind.Ready()
+	started(t, behind)
 	service := remoteService(behind.Authority().CurrentCABundleContent())
 	service.Name, service.Spec.Group, service.Spec.Version = nameOfApples(), fruit.GroupVersion().Group, fruit.GroupVersion().Version
 	service.Annotations = map[string]string{aggregator.URLAnnotation: "https://" + behind.Address().String()}

@@ -54,9 +54,10 @@ func rewrite(r *httputil.ProxyRequest) {
 	h.identify(r.Out)
 }
 
-// identify has a request tell who asks, and nobody else.
+// identify has a request tell who asks, and nobody else, and who hands it on.
 func (h *hop) identify(r *http.Request) {
 	anonymize(r.Header)
+	r.Header.Add("Via", h.via)
 	transport.SetAuthProxyHeaders(r, h.as.GetName(), h.as.GetUID(), h.as.GetGroups(), h.as.GetExtra())
 	if h.auditID != "" {
 		r.Header.Set(auditinternal.HeaderAuditID, h.auditID)

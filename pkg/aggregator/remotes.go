@@ -207,6 +207,9 @@ func (r *remotes) labels() []string {
 // counter is a controlplane.AggregatedCounter.
 type counter struct{ *remotes }
 
+// Any implements controlplane.AggregatedCounter.
+func (c counter) Any() bool { return len(*c.routes.Load()) > 0 }
+
 // Subscribe implements controlplane.AggregatedCounter.
 func (c counter) Subscribe(f func(namespace string, resource schema.GroupResource, more int)) {
 	c.mu.Lock()

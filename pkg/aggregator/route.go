@@ -96,17 +96,14 @@ func (x *router) forward(w http.ResponseWriter, r *http.Request, gv schema.Group
 	}
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
-	h := &hop{to: &to, as: who, auditID: audit.GetAuditIDTruncated(ctx), lasts: lasts(r), end: end}
+	h := &hop{to: &to, as: who, via: via(r, x.remotes.id), auditID: audit.GetAuditIDTruncated(ctx), lasts: lasts(r), end: end}
 	if !s.hops.enter(h) {
 		answerError(w, r, apierrors.NewTooManyRequests(fmt.Sprintf("%d requests are at server %s, which is the limit", maxHops, s), 1))
 		return
 	}
 	defer s.hops.leave(h)
 	utilflowcontrol.RequestDelegated(ctx)
-	r = r.WithContext(context.WithValue(ctx, hopKey{}, h))
-	r.Header = r.Header.Clone()
-	r.Header.Add("Via", via(r, x.remotes.id))
-	s.proxy.ServeHTTP(w, r)
+	s.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, hopKey{}, h)))
 }
 
 // refused returns why a request is not handed on.

@@ -34,6 +34,13 @@ func orchard(t *testing.T, parts ...controlplane.Part) *controlplane.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	started(t, s)
+	return s
+}
+
+// started runs a server until the test ends.
+func started(t testing.TB, s *controlplane.Server) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -44,7 +51,6 @@ func orchard(t *testing.T, parts ...controlplane.Part) *controlplane.Server {
 		}
 	})
 	<-s.Ready()
-	return s
 }
 
 func appleClient(t *testing.T, config *rest.Config) dynamic.ResourceInterface {
@@ -281,16 +287,7 @@ func TestLoop(t *testing.T) {
 	}
 	first.Store(firstServer.Handler())
 	for _, s := range []*controlplane.Server{firstServer, second} {
-		ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-		done := make(chan error, 1)
-		go func() { done <- s.Run(ctx) }()
-		t.Cleanup(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		})
-		<-s.Ready()
+		started(t, s)
 		if _, err := services(t, s.ClientConfig()).ApiregistrationV1().APIServices().Create(t.Context(), remoteService(nil), metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}

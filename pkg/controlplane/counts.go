@@ -9,6 +9,8 @@ import (
 
 // AggregatedCounter counts what other servers keep for a plane. Its methods must be cheap.
 type AggregatedCounter interface {
+	// Any tells whether there are other servers.
+	Any() bool
 	// Counts are how many objects another server keeps of a group version in a namespace, by
 	// resource, as they were counted last. known tells whether they ever were.
 	Counts(namespace string, gv schema.GroupVersion) (counts map[string]int, known bool)

@@ -47,10 +47,6 @@ func (p *Plan) ResolveServices(name string, r ServiceResolver) {
 	p.resolvers = append(p.resolvers, named[ServiceResolver]{p.part, name, r})
 }
 
-// ResolvesServices tells whether any part locates or resolves Services. Parts ask when
-// the plane runs, not before: later parts may.
-func (p *Plan) ResolvesServices() bool { return len(p.located)+len(p.resolvers) > 0 }
-
 // ServiceAddress returns the address that the operator chose for a Service's port, empty
 // if there is none (see [Plan.LocateService]).
 func (p *Plan) ServiceAddress(namespace, name string, port int32) string {

@@ -75,7 +75,7 @@ func TestNoServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := plan.ResolveEndpoint("ns", "a", 443); plan.ResolvesServices() || err == nil || !strings.Contains(err.Error(), `service "ns/a"`) ||
+	if _, err := plan.ResolveEndpoint("ns", "a", 443); err == nil || !strings.Contains(err.Error(), `service "ns/a"`) ||
 		!strings.Contains(err.Error(), "services.Addresses") {
 		t.Errorf("got %v", err)
 	}

@@ -249,10 +249,21 @@ func TestLeftBehind(t *testing.T) {
 	// of the same machine.
 	fresh := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "far.example.com/v1", "kind": "Gadget"}}
 	fresh.SetName("fresh")
-	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // creation times have seconds
-	if _, err := far.client.Resource(farGadgets()).Namespace("again").Create(t.Context(), fresh, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	noted := time.Now()
+	until(t, "an object is younger than the note", func() bool { // creation times have seconds
+		gadgets := far.client.Resource(farGadgets()).Namespace("again")
+		made, err := gadgets.Create(t.Context(), fresh, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at := made.GetCreationTimestamp(); at.After(noted) {
+			return true
+		}
+		if err := gadgets.Delete(t.Context(), fresh.GetName(), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return false
+	})
 	far.dead.Store(false)
 	until(t, "what was left behind is gone", func() bool {
 		return far.remaining(t, "gone") == 0 && far.remaining(t, "again") == 1

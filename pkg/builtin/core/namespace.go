@@ -67,9 +67,9 @@ func (n Namespaces) Install(p *controlplane.Plan) error {
 // removeDeleted empties and removes namespaces that are deleted, until the context ends.
 func removeDeleted(ctx context.Context, p *controlplane.Plane) error {
 	known := &catalog.Catalog{Config: p.Config(), Changed: p.DiscoveryChanged}
-	elsewhere := terminator.Elsewhere{Patience: p.ServerPatience(), Any: func() bool { return len(p.AggregatedServers()) > 0 }}
+	elsewhere := terminator.Elsewhere{Patience: p.ServerPatience()}
 	if c := p.AggregatedCounter(); c != nil {
-		elsewhere.Counts = c.Counts
+		elsewhere.Counts, elsewhere.Any = c.Counts, c.Any
 	}
 	return terminator.Run(ctx, known, p.Feed(), p.Stored, elsewhere)
 }
