@@ -227,10 +227,12 @@ func TestLeftBehind(t *testing.T) {
 	gone, again := p.create(t, "", "Namespace", "gone"), p.create(t, "", "Namespace", "again")
 	p.createFar(t, "gone")
 	p.createFar(t, "again")
-	until(t, "what is there is counted", func() bool {
-		counts, known := p.plane.AggregatedCounter().Counts("gone", farGadgets().GroupVersion())
-		return known && counts["gadgets"] == 1
-	})
+	for _, ns := range []string{"gone", "again"} {
+		until(t, "what is there is counted", func() bool {
+			counts, known := p.plane.AggregatedCounter().Counts(ns, farGadgets().GroupVersion())
+			return known && counts["gadgets"] == 1
+		})
+	}
 	far.dead.Store(true)
 	for _, ns := range []*unstructured.Unstructured{gone, again} {
 		p.remove(t, ns, background)

@@ -5,7 +5,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 )
@@ -62,6 +66,26 @@ func TestMeasured(t *testing.T) {
 		got, err := c.amount(t.Context(), q, corev1.ResourceServicesNodePorts, tc.seen)
 		if err != nil || got.Value() != tc.want {
 			t.Errorf("%s: %s: got %v, %v, want %d", name, tc.reason, got.String(), err, tc.want)
+		}
+	}
+}
+
+// TestLate: a refusal is not final while the informer has not seen the quota as it is.
+func TestLate(t *testing.T) {
+	t.Parallel()
+	quota := func(version string) *corev1.ResourceQuota {
+		return &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "q", ResourceVersion: version}}
+	}
+	for seen, want := range map[string]bool{"5": false, "4": true, "": true} {
+		indexer := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+		if seen != "" {
+			if err := indexer.Add(quota(seen)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := &plugin{client: fake.NewClientset(quota("5")), quotas: corelisters.NewResourceQuotaLister(indexer)}
+		if got := p.late(t.Context(), "shop"); got != want {
+			t.Errorf("with version %q seen, late is %t, want %t", seen, got, want)
 		}
 	}
 }

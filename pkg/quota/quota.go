@@ -4,16 +4,19 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/resourcequota"
 	apiquota "k8s.io/apiserver/pkg/quota/v1"
 	"k8s.io/apiserver/pkg/quota/v1/generic"
+	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
@@ -74,13 +77,14 @@ func (r ResourceQuotas) Install(p *controlplane.Plan) error {
 type plugin struct {
 	*resourcequota.QuotaAdmission
 
+	client kubernetes.Interface
 	quotas corelisters.ResourceQuotaLister
 }
 
-// When a quota changes during a decision, the decision is tried again, tries
-// times in all with pauses that double. The plugin itself gives up after a few
-// tries without pauses, and the client would get its conflict. The pauses let its
-// informer see the last write.
+// When a quota changes during a decision, or changed shortly before a refusal, the decision is
+// tried again, tries times in all with pauses that double. The plugin itself gives up after a
+// few tries without pauses, and the client would get its conflict. The pauses let its informer
+// see the last write.
 const (
 	tries      = 12
 	firstPause = 5 * time.Millisecond
@@ -91,7 +95,8 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, o admissi
 	backoff := wait.Backoff{Steps: tries, Duration: firstPause, Factor: 2, Jitter: 0.5}
 	for {
 		err := p.QuotaAdmission.Validate(ctx, a, o)
-		if !apierrors.IsConflict(err) || backoff.Steps <= 1 {
+		again := apierrors.IsConflict(err) || apierrors.IsForbidden(err) && p.late(ctx, a.GetNamespace())
+		if !again || backoff.Steps <= 1 {
 			return err
 		}
 		select {
@@ -100,6 +105,22 @@ func (p *plugin) Validate(ctx context.Context, a admission.Attributes, o admissi
 			return err
 		}
 	}
+}
+
+// late tells whether the informer has not seen a quota of the namespace as it is: a client that
+// reads that there is room again must not be refused.
+func (p *plugin) late(ctx context.Context, namespace string) bool {
+	now, err := p.client.CoreV1().ResourceQuotas(namespace).List(ctx, metav1.ListOptions{})
+	return err == nil && slices.ContainsFunc(now.Items, func(q corev1.ResourceQuota) bool {
+		seen, err := p.quotas.ResourceQuotas(namespace).Get(q.Name)
+		return err != nil || seen.ResourceVersion != q.ResourceVersion
+	})
+}
+
+// SetExternalKubeClientSet implements initializer.WantsExternalKubeClientSet.
+func (p *plugin) SetExternalKubeClientSet(c kubernetes.Interface) {
+	p.QuotaAdmission.SetExternalKubeClientSet(c)
+	p.client = c
 }
 
 // SetDrainedNotification implements initializer.WantsDrainedNotification.
