@@ -42,8 +42,9 @@ func (p *Plane) AggregatedCounter() AggregatedCounter {
 	return p.plan.counters[0].value
 }
 
-// AdmitAggregated adds a check of what is created at other servers that are guarded. The
-// object that it sees has no content but its name and namespace.
+// AdmitAggregated adds a check of what is created at other servers that are guarded, or ask.
+// Checks are made in the order of the parts. The object that they see has no content but its
+// name and namespace.
 func (p *Plan) AdmitAggregated(name string, plugin admission.ValidationInterface) {
 	p.admitAggregated = append(p.admitAggregated, named[admission.ValidationInterface]{p.part, name, plugin})
 }

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
@@ -50,6 +51,7 @@ func (n Namespaces) Install(p *controlplane.Plan) error {
 	}
 	p.Serve(shared().API(), namespaceResource())
 	p.Admit(lifecycle.PluginName, plugin)
+	p.AdmitAggregated(lifecycle.PluginName, living{plugin})
 	if !n.KeepDeleted {
 		p.Feed()
 		p.CountAggregated()
@@ -62,6 +64,15 @@ func (n Namespaces) Install(p *controlplane.Plan) error {
 		return awaitNamespaces(ctx, plane.Informers().Core().V1().Namespaces().Informer(), immortal()...)
 	}})
 	return nil
+}
+
+// living checks the namespaces of objects that other servers store: the plugin decides where
+// others change objects.
+type living struct{ *lifecycle.Lifecycle }
+
+// Validate implements admission.ValidationInterface.
+func (l living) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
+	return l.Admit(ctx, a, o)
 }
 
 // removeDeleted empties and removes namespaces that are deleted, until the context ends.

@@ -46,11 +46,12 @@ func defaultRoles() []*rbacv1.ClusterRole {
 			on("create").groups("authentication.k8s.io").resources("selfsubjectreviews"),
 		),
 		role("system:public-info-viewer", nil, on("get").urls("/healthz", "/livez", "/readyz", "/version", "/version/")),
-		// Enough for another server, such as an aggregated one, to ask who calls and
-		// what they may do. Nobody has it until it is bound.
+		// Enough for another server, such as an aggregated one, to ask who calls, what
+		// they may do, and what they may create. Nobody has it until it is bound.
 		role("system:auth-delegator", nil,
 			on("create").groups("authentication.k8s.io").resources("tokenreviews"),
 			on("create").groups("authorization.k8s.io").resources("subjectaccessreviews"),
+			on("create").groups("policy.sailplane.dev").resources("createreviews"),
 		),
 		// Enough, with the right to update certificatesigningrequests/approval, to
 		// approve client certificates.

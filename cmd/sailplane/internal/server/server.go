@@ -16,6 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
+	"github.com/sailplane-dev/sailplane/pkg/extend"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/insight"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
@@ -66,6 +67,7 @@ func (b *build) parts() controlplane.Parts {
 		aggregator.APIServices{
 			Servers: b.servers(), Deny: deny, Allow: allow, Dir: b.proxyDir(), Patience: b.Aggregation.Patience.Duration,
 		},
+		extend.CreateReviews{},
 		b.located(), b.admission(), b.limits(),
 		b.audit(), b.rest(),
 	}
