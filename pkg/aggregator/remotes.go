@@ -263,7 +263,9 @@ func (r *remotes) serves(group string) bool {
 func (r *remotes) GroupVersions() []controlplane.GroupVersion {
 	var all []controlplane.GroupVersion
 	for _, one := range *r.routes.Load() {
-		all = append(all, one.GroupVersion)
+		gv := one.GroupVersion
+		gv.Address = one.server.place.address()
+		all = append(all, gv)
 	}
 	slices.SortFunc(all, func(a, b controlplane.GroupVersion) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version))

@@ -54,7 +54,7 @@ func (x *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ok && gv.Version == "" && r.Method == http.MethodGet && x.remotes.serves(gv.Group) {
-		if group := x.plane.APIGroup(gv.Group); group != nil {
+		if group := x.plane.APIGroup(r, gv.Group); group != nil {
 			responsewriters.WriteObjectNegotiated(aggregatorscheme.Codecs, negotiation.DefaultEndpointRestrictions,
 				schema.GroupVersion{}, w, r, http.StatusOK, group, false)
 			return
@@ -103,7 +103,7 @@ func (x *router) forward(w http.ResponseWriter, r *http.Request, gv schema.Group
 	}
 	defer s.hops.leave(h)
 	utilflowcontrol.RequestDelegated(ctx)
-	s.proxy.ServeHTTP(w, r.WithContext(context.WithValue(ctx, hopKey{}, h)))
+	x.hand(w, r.WithContext(context.WithValue(ctx, hopKey{}, h)), s)
 }
 
 // refused returns why a request is not handed on.

@@ -46,10 +46,16 @@ type Server struct {
 	// headers X-Remote-User and so on that tell who asks, and nobody else's. Nil: there is a
 	// URL.
 	Handler http.Handler
-	// Guard has what is created at the server checked against the ResourceQuotas of this plane
-	// (quota.ResourceQuotas) before it is handed on. Empty: quotas count its objects, and
-	// limit none.
+	// Guard has what is created at the server checked before it is handed on: the namespace
+	// exists and is not being deleted (core.Namespaces), and ResourceQuotas have room
+	// (quota.ResourceQuotas). Empty: quotas count its objects, and limit none.
 	Guard bool
+	// Admission has all admission of this plane see what is created, updated, patched and
+	// deleted at the server: functions in Go, webhooks, policies, quotas. What mutation makes
+	// of an object is what the server gets. Of an update, the object before is what the server
+	// has when it is asked; a patch is tried in a dry run, and then handed on for the object
+	// as it was. Bodies in protobuf are refused: nobody here knows the types.
+	Admission bool
 }
 
 // given is a Server of a part, checked and read.
@@ -148,6 +154,14 @@ type place struct {
 	ca              string
 	insecure        bool
 	given           *given // by the operator
+}
+
+// address is the URL for clients. Only one that TLS is verified for is one for them, too.
+func (p place) address() string {
+	if p.given != nil {
+		return p.given.URL
+	}
+	return p.url
 }
 
 // placeOf returns the place of a remote APIService.

@@ -237,7 +237,7 @@ func TestURL(t *testing.T) {
 // authorities come from a file.
 func TestServerURL(t *testing.T) {
 	t.Parallel()
-	s, ca := far(t, orchardBehind(t))
+	s, ca := far(t, handedTo(t, orchard(t)))
 	file := t.TempDir() + "/ca.crt"
 	write(t, file, string(ca))
 	config, _ := run(t, memory.Store{}, aggregator.APIServices{
@@ -249,10 +249,9 @@ func TestServerURL(t *testing.T) {
 	})
 }
 
-// orchardBehind is a server of apples whose clients are all administrators.
-func orchardBehind(t *testing.T) http.Handler {
+// handedTo hands all requests to a server, as its administrator's.
+func handedTo(t *testing.T, inner *controlplane.Server) http.Handler {
 	t.Helper()
-	inner := orchard(t)
 	transport, err := rest.TransportFor(inner.ClientConfig())
 	if err != nil {
 		t.Fatal(err)

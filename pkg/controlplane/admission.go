@@ -39,6 +39,10 @@ func (p *Plane) admission(client kubernetes.Interface, authorizer authorizer.Aut
 	return reasoned{reinvoking{admission.NewChainHandler(chain...)}}, errors.Join(errs...)
 }
 
+// Admission are all admission plugins of the plane. Objects that parts ask it about may be of
+// any type.
+func (p *Plane) Admission() admission.Interface { return p.base.AdmissionControl }
+
 // plugins is a chain of admission plugins.
 type plugins interface {
 	admission.MutationInterface

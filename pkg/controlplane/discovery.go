@@ -13,9 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	discoveryendpoint "k8s.io/apiserver/pkg/endpoints/discovery/aggregated"
 	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
+	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
@@ -128,7 +130,7 @@ func (l discoveryManager) RemoveGroup(group string) {
 // groupList answers GET /apis in its unaggregated form with the groups served now, those
 // that come and go among them.
 func (p *Plane) groupList(w http.ResponseWriter, r *http.Request) {
-	list := &metav1.APIGroupList{Groups: apiGroups(p.served())}
+	list := &metav1.APIGroupList{Groups: p.groupsFor(r, p.served())}
 	responsewriters.WriteObjectNegotiated(
 		unversionedCodecs(), negotiation.DefaultEndpointRestrictions, schema.GroupVersion{}, w, r, http.StatusOK, list, false)
 }
@@ -144,12 +146,34 @@ func (p *Plane) served() []GroupVersion {
 
 // APIGroup returns a group as GET /apis/GROUP answers it, with the versions served now by
 // whomever; nil when nobody serves the group.
-func (p *Plane) APIGroup(name string) *metav1.APIGroup {
-	groups := apiGroups(slices.DeleteFunc(p.served(), func(gv GroupVersion) bool { return gv.Group != name }))
+func (p *Plane) APIGroup(r *http.Request, name string) *metav1.APIGroup {
+	groups := p.groupsFor(r, slices.DeleteFunc(p.served(), func(gv GroupVersion) bool { return gv.Group != name }))
 	if len(groups) == 0 {
 		return nil
 	}
 	return &groups[0]
+}
+
+// groupsFor makes groups of group versions for who asks, who sees the addresses of other
+// servers with the right to get the APIService that says where one is.
+func (p *Plane) groupsFor(r *http.Request, served []GroupVersion) []metav1.APIGroup {
+	groups := apiGroups(served)
+	who, _ := request.UserFrom(r.Context())
+	for _, gv := range served {
+		if gv.Address == "" || who == nil {
+			continue
+		}
+		decision, _, _ := p.base.Authorization.Authorizer.Authorize(r.Context(), authorizer.AttributesRecord{
+			User: who, Verb: "get", APIGroup: "apiregistration.k8s.io", APIVersion: "v1", Resource: "apiservices",
+			Name: gv.Version + "." + gv.Group, ResourceRequest: true,
+		})
+		at := metav1.ServerAddressByClientCIDR{ClientCIDR: "0.0.0.0/0", ServerAddress: gv.Address}
+		i := slices.IndexFunc(groups, func(g metav1.APIGroup) bool { return g.Name == gv.Group })
+		if decision == authorizer.DecisionAllow && i >= 0 && !slices.Contains(groups[i].ServerAddressByClientCIDRs, at) {
+			groups[i].ServerAddressByClientCIDRs = append(groups[i].ServerAddressByClientCIDRs, at)
+		}
+	}
+	return groups
 }
 
 // apiGroups makes groups of group versions: the highest version priority is

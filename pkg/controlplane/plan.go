@@ -264,4 +264,6 @@ type DynamicGroups interface {
 type GroupVersion struct {
 	Group, Version                 string
 	GroupPriority, VersionPriority int32
+	// Address is the URL at which clients can go to another server directly. Empty: none can.
+	Address string
 }

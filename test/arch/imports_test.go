@@ -78,6 +78,7 @@ func TestPartsNeverImportEachOther(t *testing.T) {
 	// The table is written by hand: this keeps a row from undoing the rule.
 	includes := map[string]string{ // what a part is useless without, which it gives to Plan.Include
 		"pkg/authz": "pkg/builtin/rbac", "pkg/quota": "pkg/builtin/core",
+		"pkg/extend": "pkg/extend/v1alpha1", // the types of what it serves
 	}
 	core := []string{"pkg/controlplane", "pkg/apis", "pkg/feed", "pkg/openapi"}
 	for pkg, allowed := range mayImport {

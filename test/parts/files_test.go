@@ -21,6 +21,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
+	"github.com/sailplane-dev/sailplane/pkg/extend"
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
@@ -50,6 +51,7 @@ func withFiles(dir string) []controlplane.Part {
 		certificates.Signer{Name: "example.com/client", CertificateFile: missing, KeyFile: missing},
 		crd.Definitions{FS: os.DirFS(missing)},
 		encryption.AtRest{ConfigFile: missing},
+		extend.Host{Kubeconfig: missing},
 		planetest.WithCRDs(os.DirFS(missing), os.DirFS(missing)),
 		planetest.WithWebhooks(http.NotFoundHandler(), planetest.Files(missing)),
 		serviceaccount.Tokens{KeyFile: missing},

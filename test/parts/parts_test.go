@@ -29,6 +29,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
+	"github.com/sailplane-dev/sailplane/pkg/extend"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/insight"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
@@ -84,6 +85,8 @@ func zeros() []controlplane.Part {
 		crd.Definitions{},
 		crd.Conversion{},
 		aggregator.APIServices{},
+		extend.CreateReviews{},
+		extend.Host{},
 		lifecycle.GarbageCollection{},
 		lifecycle.OwnerPermissions{},
 		lifecycle.DefaultServiceAccounts{},

@@ -156,6 +156,8 @@ type AggregatedServer struct {
 	URL    string `json:"url"`
 	CAFile string `json:"caFile"`
 	Guard  bool   `json:"guard"`
+	// Admission has admission of this server see what is written there.
+	Admission bool `json:"admission"`
 }
 
 // Audit says what is recorded of requests.

@@ -161,7 +161,7 @@ func (b *build) services() controlplane.Part {
 func (b *build) servers() []aggregator.Server {
 	var all []aggregator.Server
 	for _, s := range b.Aggregation.Servers {
-		all = append(all, aggregator.Server{Name: s.Name, URL: s.URL, CAFile: s.CAFile, Guard: s.Guard})
+		all = append(all, aggregator.Server{Name: s.Name, URL: s.URL, CAFile: s.CAFile, Guard: s.Guard, Admission: s.Admission})
 	}
 	return all
 }
