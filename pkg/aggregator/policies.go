@@ -70,8 +70,8 @@ func (x *router) hand(w http.ResponseWriter, r *http.Request, s *server) {
 // writeOf reads what a request changes; nil if admission does not see it.
 func (x *router) writeOf(r *http.Request, s *server) (*write, error) {
 	info, ok := request.RequestInfoFrom(r.Context())
-	if s.given == nil || !s.given.Admission || !ok || !info.IsResourceRequest {
-		return nil, nil
+	if s.given == nil || !s.given.Admission || !ok || !info.IsResourceRequest || streamed(info.Subresource) {
+		return nil, nil // what asks for an upgrade may be a write all the same
 	}
 	who, _ := request.UserFrom(r.Context())
 	gvr := schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}

@@ -196,18 +196,21 @@ func underPolicies(t *testing.T, s aggregator.Server, stored dynamic.ResourceInt
 		}
 	}
 	t.Run("at once", func(t *testing.T) { patchedAtOnce(t, apples, stored) })
-	t.Run("protobuf", func(t *testing.T) {
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]int{
+		"apples":        http.StatusUnsupportedMediaType, // nobody here can read it
+		"apples/a/exec": http.StatusNotFound,             // a stream is the server's matter, which has none
+	} {
 		status := 0
-		kube, err := kubernetes.NewForConfig(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		kube.CoreV1().RESTClient().Post().AbsPath("/apis/"+fruit.GroupVersion().String()+"/namespaces/default/apples").
+		kube.CoreV1().RESTClient().Post().AbsPath("/apis/"+fruit.GroupVersion().String()+"/namespaces/default/"+path).
 			SetHeader("Content-Type", "application/vnd.kubernetes.protobuf").Body([]byte("k8s\x00")).Do(ctx).StatusCode(&status)
-		if status != http.StatusUnsupportedMediaType {
-			t.Errorf("a body that nobody here can read: %d, want %d", status, http.StatusUnsupportedMediaType)
+		if status != want {
+			t.Errorf("protobuf to %s: %d, want %d", path, status, want)
 		}
-	})
+	}
 }
 
 // patchedAtOnce: patches of one object by several clients are all made, as at a server itself.

@@ -188,9 +188,14 @@ func streams(r *http.Request, info *request.RequestInfo) bool {
 	if !info.IsResourceRequest {
 		return false
 	}
-	switch info.Subresource {
+	return streamed(info.Subresource) || httpstream.IsUpgradeRequest(r)
+}
+
+// streamed tells whether a sub-resource is a stream in Kubernetes.
+func streamed(subresource string) bool {
+	switch subresource {
 	case "attach", "exec", "log", "portforward", "proxy":
 		return true
 	}
-	return httpstream.IsUpgradeRequest(r)
+	return false
 }
