@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -25,6 +21,8 @@ type kube struct {
 	lab   *lab
 	peers *peers
 	kine  bool
+	// proxies has it show a certificate to the servers behind it, as in clusters.
+	proxies bool
 }
 
 func (k *kube) name() string {
@@ -70,6 +68,13 @@ func (k *kube) start(ctx context.Context, dir, _ string) (*server, error) {
 		return nil, errors.Join(err, storage.stop())
 	}
 	args := apiserverArgs(dir, ports[0], ports[2])
+	if k.proxies {
+		cert, key, err := writeCertificate(dir, "front-proxy")
+		if err != nil {
+			return nil, errors.Join(err, storage.stop())
+		}
+		args = append(args, proxyArgs(cert, key)...)
+	}
 	if k.lab.audit {
 		args = append(args, "--audit-log-path="+filepath.Join(dir, "audit.log"), "--audit-policy-file="+k.lab.auditPolicy())
 	}
@@ -119,17 +124,13 @@ func apiserverArgs(dir string, etcd, secure int) []string {
 	}
 }
 
-// writeKey writes a new private key.
-func writeKey(name string) error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
+// proxyArgs has servers behind it know who asks.
+func proxyArgs(cert, key string) []string {
+	return []string{
+		"--proxy-client-cert-file=" + cert, "--proxy-client-key-file=" + key, "--requestheader-client-ca-file=" + cert,
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 	}
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600)
 }
 
 // writeKubeconfig writes what kubectl needs of a client configuration.

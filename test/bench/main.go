@@ -58,6 +58,7 @@ func measurements() []measurement {
 		{"planes", measurePlanes},
 		{"lifecycle", measureLifecycle},
 		{"feed", measureFeed},
+		{aggregatedName, measureAggregated},
 	}
 }
 

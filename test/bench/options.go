@@ -33,6 +33,7 @@ type options struct {
 	events   int
 	rate     int
 	planes   int
+	behind   int
 
 	cpuprofile string
 	pgo        string
@@ -99,6 +100,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	f.IntVar(&o.events, "events", 200_000, "events that all watchers get together")
 	f.IntVar(&o.rate, "rate", 10_000, "of these, events per second")
 	f.IntVar(&o.planes, "planes", 50, "planes in one process")
+	f.IntVar(&o.behind, "behind", 100, "servers behind one")
 	f.StringVar(&o.cpuprofile, "cpuprofile", "", "write CPU and heap profiles of each phase to this directory; implies -linked")
 	f.StringVar(&o.pgo, "pgo", "", "measure nothing, write a CPU profile of a mixed workload for cmd/sailplane/default.pgo; implies -linked")
 	if err := f.Parse(args); err != nil {
@@ -133,8 +135,8 @@ func (o *options) check(rest []string) error {
 			}
 		}
 	}
-	if min(o.rounds, o.requests, o.objects, o.crds, o.events, o.rate, o.planes) < 1 {
-		errs = append(errs, errors.New("-rounds, -requests, -objects, -crds, -events, -rate, -planes: want at least 1"))
+	if min(o.rounds, o.requests, o.objects, o.crds, o.events, o.rate, o.planes, o.behind) < 1 {
+		errs = append(errs, errors.New("-rounds, -requests, -objects, -crds, -events, -rate, -planes, -behind: want at least 1"))
 	}
 	return errors.Join(errs...)
 }

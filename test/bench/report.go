@@ -147,11 +147,15 @@ func (l *lab) serverFlags() string {
 		fmt.Fprintf(&b, "sailplane serve %s [--encryption-provider-config=DIR/encryption.yaml]\n", strings.ReplaceAll(args, l.dir, "DIR"))
 		return b.String()
 	}
+	proxies := ""
+	if len(l.results.of(phaseAggregated)) > 0 {
+		proxies = fmt.Sprintf("# for servers behind it, also: %s\n", strings.Join(proxyArgs("DIR/front-proxy.crt", "DIR/front-proxy.key"), " "))
+	}
 	for _, name := range l.targets {
 		switch name {
 		case kubeEtcd:
 			fmt.Fprintf(&b, "etcd %s\n", strings.Join(etcdArgs("DIR", 2379, 2380), " "))
-			fmt.Fprintf(&b, "kube-apiserver %s%s\n", strings.Join(apiserverArgs("DIR", 2379, port), " "), audit)
+			fmt.Fprintf(&b, "kube-apiserver %s%s\n%s", strings.Join(apiserverArgs("DIR", 2379, port), " "), audit, proxies)
 		case kubeKine:
 			fmt.Fprintf(&b, "kine %s\n", strings.Join(kineArgs(2379), " "))
 			fmt.Fprintf(&b, "kube-apiserver %s%s\n", strings.Join(apiserverArgs("DIR", 2379, port), " "), audit)
