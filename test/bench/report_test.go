@@ -47,6 +47,7 @@ func example(t *testing.T) *lab {
 	for column, ms := range map[string]float64{columnKube: 2000, columnOf(storageMemory): 100, columnOf(storageEtcd): 300} {
 		l.results.measure(column)
 		l.results.add(phaseStart, rowStart, ms)
+		l.results.add(phaseAggregated, proxiedRow(), ms/1000)
 	}
 	for part, cpu := range map[string]float64{leastPart: 0.2, "RBAC": 0.3} {
 		l.parts.measure(part)
@@ -78,6 +79,7 @@ func TestPublish(t *testing.T) {
 		"that it is a try":                  "a try, not a result",
 		"the chart":                         "](start.svg)",
 		"flags of kube-apiserver":           "\nkube-apiserver --etcd-servers=",
+		"its flags for servers behind it":   "also: --proxy-client-cert-file=DIR/",
 		"flags of Sailplane, for a storage": "--storage=sqlite:DIR/state.db --audit-log-path=none",
 	} {
 		if !strings.Contains(string(page), want) {
