@@ -50,6 +50,9 @@ func (p *Plan) ResolveServices(name string, r ServiceResolver) {
 // ServiceAddress returns the address that the operator chose for a Service's port, empty
 // if there is none (see [Plan.LocateService]).
 func (p *Plan) ServiceAddress(namespace, name string, port int32) string {
+	if len(p.located) == 0 {
+		return ""
+	}
 	service := namespace + "/" + name
 	for _, key := range []string{service + ":" + strconv.Itoa(int(port)), service} {
 		for _, l := range p.located {

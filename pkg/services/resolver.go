@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,7 @@ type resolver struct {
 	serves func(schema.GroupVersionKind) bool
 	begun  chan struct{} // closed when open is set
 	open   func() (*cached, error)
+	filled atomic.Pointer[cached] // from when on nobody waits
 }
 
 // cached is what a resolver reads. Kinds that the plane does not serve are nil.
@@ -92,6 +94,9 @@ func (r *resolver) watch(ctx context.Context, plane *controlplane.Plane) (*cache
 
 // await returns the caches when they are filled.
 func (r *resolver) await() (*cached, error) {
+	if c := r.filled.Load(); c != nil {
+		return c, nil
+	}
 	late := time.After(patience)
 	select {
 	case <-r.begun:
@@ -109,39 +114,41 @@ func (r *resolver) await() (*cached, error) {
 			return nil, errors.New("the services of the API are not read yet")
 		}
 	}
+	r.filled.Store(c)
 	return c, nil
 }
 
 // ResolveEndpoint implements controlplane.ServiceResolver.
 func (r *resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL, error) {
-	id := fmt.Sprintf("service %q", namespace+"/"+name)
+	id := namespace + "/" + name
 	c, err := r.await()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", id, err)
+		return nil, fmt.Errorf("service %q: %w", id, err)
 	}
 	if c.services == nil {
-		return nil, missing("ServiceNotFound", "%s: the server has no Services: serve them (core.Services), %s", id, hint)
+		return nil, missing("ServiceNotFound", "service %q: the server has no Services: serve them (core.Services), %s", id, hint)
 	}
 	service, err := c.services.Services(namespace).Get(name)
 	if apierrors.IsNotFound(err) {
-		return nil, missing("ServiceNotFound", "%s does not exist: create it, with endpoints, %s", id, hint)
+		return nil, missing("ServiceNotFound", "service %q does not exist: create it, with endpoints, %s", id, hint)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", id, err)
+		return nil, fmt.Errorf("service %q: %w", id, err)
 	}
 	if service.Spec.Type == corev1.ServiceTypeExternalName {
 		return proxy.ResolveCluster(c.services, namespace, name, port)
 	}
 	at := slices.IndexFunc(service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == port })
 	if at < 0 {
-		return nil, missing("ServicePortError", "%s has no port %d: add it, or name another port where the Service is named", id, port)
+		return nil, missing("ServicePortError", "service %q has no port %d: add it, or name another port where the Service is named",
+			id, port)
 	}
 	endpoints, err := c.endpointsOf(service)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", id, err)
+		return nil, fmt.Errorf("service %q: %w", id, err)
 	}
 	if len(endpoints) == 0 {
-		return nil, missing("EndpointsNotFound", "%s has no endpoints: create them, %s", id, hint)
+		return nil, missing("EndpointsNotFound", "service %q has no endpoints: create them, %s", id, hint)
 	}
 	var family corev1.IPFamily
 	if len(service.Spec.IPFamilies) > 0 {
@@ -149,7 +156,7 @@ func (r *resolver) ResolveEndpoint(namespace, name string, port int32) (*url.URL
 	}
 	host, err := proxy.RandomEndpoint(name, endpoints, service.Spec.Ports[at].Name, family, nil)
 	if err != nil {
-		return nil, missing("MissingEndpoints", "%s has no endpoints that are ready and have a port named %q: create them, %s",
+		return nil, missing("MissingEndpoints", "service %q has no endpoints that are ready and have a port named %q: create them, %s",
 			id, service.Spec.Ports[at].Name, hint)
 	}
 	return &url.URL{Scheme: "https", Host: host}, nil

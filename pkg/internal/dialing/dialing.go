@@ -59,7 +59,8 @@ func LinkLocal() []netip.Prefix {
 // Dialer makes the connections to webhooks. Its owner ends them with CloseAll.
 type Dialer struct {
 	*connrotation.Dialer
-	deny, allow []netip.Prefix // LinkLocal is denied, too
+	deny, allow []netip.Prefix
+	linkLocal   []netip.Prefix // denied, too
 	plan        Plan
 }
 
@@ -75,7 +76,7 @@ type Plan interface {
 // New returns a dialer that connects to no address of [LinkLocal] and the denied networks,
 // but for allowed ones and those that the operator chose for a Service.
 func New(deny, allow []netip.Prefix, plan Plan) Dialer {
-	d := Dialer{deny: deny, allow: allow, plan: plan}
+	d := Dialer{deny: deny, allow: allow, linkLocal: LinkLocal(), plan: plan}
 	// What a name resolves to may change: the address is checked when connecting to
 	// it, also for the addresses of a resolver.
 	dial := &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second, ControlContext: d.control}
@@ -120,7 +121,7 @@ func (d Dialer) CheckAddress(addr netip.Addr) error {
 	if slices.ContainsFunc(d.allow, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return nil
 	}
-	for _, list := range [][]netip.Prefix{d.deny, LinkLocal()} {
+	for _, list := range [][]netip.Prefix{d.deny, d.linkLocal} {
 		for _, p := range list {
 			if p.Contains(addr) {
 				return fmt.Errorf("connections to %s are not allowed: the server denies %s", addr, p)
