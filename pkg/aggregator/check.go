@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -212,22 +211,17 @@ func (s *server) ask(ctx context.Context, give func(error), to string, at *url.U
 	}
 	maps.Copy(r.Header, header)
 	s.sign(r)
-	answered := make(chan struct{})
-	var looking sync.WaitGroup
-	looking.Go(func() {
-		late := time.NewTimer(lateAfter)
-		defer late.Stop()
-		select {
-		case <-answered:
-		case <-late.C:
-			if err := s.alive(ctx, at); err != nil {
-				give(err)
-			}
+	looked := make(chan struct{})
+	late := time.AfterFunc(lateAfter, func() {
+		defer close(looked)
+		if err := s.alive(ctx, at); err != nil {
+			give(err)
 		}
 	})
 	response, err := s.RoundTrip(r)
-	close(answered)
-	looking.Wait()
+	if !late.Stop() {
+		<-looked
+	}
 	if cause := context.Cause(ctx); cause != nil {
 		if err == nil {
 			_ = response.Body.Close()

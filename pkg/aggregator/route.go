@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -155,10 +156,11 @@ func forbid(w http.ResponseWriter, r *http.Request) {
 // via is an element of header Via (RFC 9110, section 7.6.3): a request that comes back to where
 // it was is not handed on again.
 func via(r *http.Request, id string) string {
+	version := strconv.Itoa(r.ProtoMajor)
 	if r.ProtoMajor == 1 {
-		return fmt.Sprintf("%d.%d %s", r.ProtoMajor, r.ProtoMinor, id)
+		version += "." + strconv.Itoa(r.ProtoMinor)
 	}
-	return fmt.Sprintf("%d %s", r.ProtoMajor, id)
+	return version + " " + id
 }
 
 // cameFrom tells whether a request was handed on by a server.
