@@ -128,7 +128,7 @@ func frontAtRest(ctx context.Context, l *lab, s *server, n int) error {
 	}
 	front, rest := &server{processes: s.processes[:1]}, manyMinutes*l.idle
 	cpu, err := front.spent(func() error {
-		return s.phase(behindRow(n, "idle"), func() error { return pause(ctx, rest) })
+		return s.phase(fmt.Sprintf("idle %d behind", n), func() error { return pause(ctx, rest) })
 	})
 	if err != nil {
 		return err

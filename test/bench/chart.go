@@ -122,6 +122,7 @@ func (l *lab) plans() []plan {
 		{phaseCRDs, "crd-first-object.svg", "From the POST of a CRD to its first object", "ms", []string{rowFirstObject}, []string{""}},
 		{phaseCRDs, "crd-memory.svg", "Memory per CRD", "MiB", []string{rowPerCRD}, []string{""}},
 		{phaseWatch, "watches.svg", "Watch events: CPU of the server", "s per 100,000", watches, nil},
+		{phaseAggregated, "proxied.svg", "Gets at a server behind: CPU of the front", "s per 1,000", []string{proxiedRow()}, []string{""}},
 	}
 }
 
