@@ -31,6 +31,9 @@ const (
 	mostLeftBehind = 2000
 	// orphansPause is the pause after a try on what was left behind that failed.
 	orphansPause = 5 * time.Second
+	// togetherFor is how long changes are waited for that come together: all APIServices are
+	// listed after each, and when a hundred are made known, there are hundreds of changes.
+	togetherFor = time.Second
 )
 
 // orphans are the namespaces of the annotation.
@@ -105,6 +108,10 @@ func (t *terminator) collect(ctx context.Context) {
 		}
 		select {
 		case <-changed:
+			select {
+			case <-time.After(togetherFor):
+			case <-ctx.Done():
+			}
 		case <-again:
 		case <-ctx.Done():
 		}
