@@ -18,6 +18,8 @@ func IsReview(r schema.GroupResource) bool {
 		return slices.Contains([]string{
 			"localsubjectaccessreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews", "subjectaccessreviews",
 		}, r.Resource)
+	case "policy.sailplane.dev":
+		return r.Resource == "createreviews"
 	}
 	return false
 }
