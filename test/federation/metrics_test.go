@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sailplane-dev/sailplane/test/federation/behind"
 )
 
 // kubelet tells what the containers of a node take.
@@ -38,7 +40,8 @@ func kubelet(t *testing.T) (port string) {
 // TestMetrics: kubectl top shows what metrics-server says, and that it is away.
 func TestMetrics(t *testing.T) {
 	f := serve(t, "--resources", "all")
-	certFile, keyFile, ca := certificate(t)
+	certFile, keyFile, ca, err := behind.Certificate(t.TempDir())
+	must(t, err)
 	identity, at := f.account(t, "metrics", "system:auth-delegator", "cluster-admin"), port(t)
 	f.kubectl(t, `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {
 		"addresses": [{"type": "InternalIP", "address": "127.0.0.1"}], "conditions": [{"type": "Ready", "status": "True"}],
@@ -47,7 +50,7 @@ func TestMetrics(t *testing.T) {
 	f.kubectl(t, `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "kitchen"}, "spec": {
 		"nodeName": "n", "containers": [{"name": "cook", "image": "cook"}]}}`, "create -f -")
 	f.kubectl(t, "", `patch pod kitchen --subresource=status --type=merge -p {"status":{"phase":"Running"}}`)
-	f.kubectl(t, apiService("metrics.k8s.io", "v1beta1", at, ca), "apply -f -")
+	f.kubectl(t, behind.APIService("metrics.k8s.io", "v1beta1", at, ca), "apply -f -")
 	s := start(t, build(t, "metrics", "sigs.k8s.io/metrics-server/cmd/metrics-server"),
 		"--secure-port", at, "--bind-address", "127.0.0.1", "--tls-cert-file", certFile, "--tls-private-key-file", keyFile,
 		"--kubeconfig", identity, "--authentication-kubeconfig", identity, "--authorization-kubeconfig", identity,
@@ -69,7 +72,7 @@ func TestMetrics(t *testing.T) {
 	f.kubectl(t, "", "get --raw /apis/metrics.k8s.io/v1beta1/nodes/n", `"kind":"NodeMetrics"`)
 
 	end := f.others(t)
-	if err := s.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	f.kubectl(t, "", "wait apiservice/v1beta1.metrics.k8s.io --timeout=120s --for=condition=Available=false", "condition met")
@@ -78,7 +81,7 @@ func TestMetrics(t *testing.T) {
 	}
 	f.kubectl(t, "", "create namespace gone")
 	f.kubectl(t, "", "delete namespace gone --timeout=10s") // nobody can delete what metrics-server has
-	if err := s.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := s.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	top("top nodes", "100Mi 9%")

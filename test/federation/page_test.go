@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sailplane-dev/sailplane/test/federation/behind"
 )
 
 // TestPage does what docs/federation.md says, at ports that are free.
@@ -25,7 +27,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	bin := t.TempDir()
-	if err := os.Symlink(build(t, "sample", "k8s.io/sample-apiserver"), filepath.Join(bin, "sample-apiserver")); err != nil {
+	if err := os.Symlink(programs(t).Sample, filepath.Join(bin, "sample-apiserver")); err != nil {
 		t.Fatal(err)
 	}
 	client := startEtcd(t)
@@ -33,7 +35,7 @@ func TestPage(t *testing.T) {
 	for _, fixed := range []string{"7000", "7001", "7002", "7003"} {
 		ports = append(ports, fixed, port(t))
 	}
-	elsewhere, running := strings.NewReplacer(ports...), map[string]*process{}
+	elsewhere, running := strings.NewReplacer(ports...), map[string]*behind.Process{}
 	env := append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "HOME="+dir,
 		"KUBECONFIG="+filepath.Join(dir, "front", "admin.kubeconfig"))
 	commands := commandsOf(string(text))
@@ -51,7 +53,7 @@ func TestPage(t *testing.T) {
 		if what := regexp.MustCompile(`^kill .*pgrep -f '(.*)'`).FindStringSubmatch(line); what != nil {
 			for name, p := range running { // and no process that somebody else started
 				if strings.Contains(name, what[1]) {
-					p.kill()
+					p.Kill()
 				}
 			}
 			continue

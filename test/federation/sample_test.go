@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,56 +14,45 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sailplane-dev/sailplane/test/federation/behind"
 )
 
 const wardle = "wardle.example.com"
 
 // sample is a sample-apiserver behind a server, with an etcd.
 type sample struct {
-	*process
-	t                      *testing.T // its processes end with this test
-	front                  *front
-	binary, etcd, identity string
-	port                   string
-	certFile, keyFile      string
-	ca                     []byte
+	*behind.Server
+	front *front
 }
 
 func startSample(t *testing.T, f *front) *sample {
 	t.Helper()
-	s := &sample{
-		t: t, front: f, binary: build(t, "sample", "k8s.io/sample-apiserver"),
-		identity: f.account(t, "sample", "system:auth-delegator", "cluster-admin"),
+	server, err := programs(t).NewSample(t.TempDir(), startEtcd(t), f.account(t, "sample", "system:auth-delegator", "cluster-admin"))
+	must(t, err)
+	server.Announce = func(context.Context) error {
+		_, err := f.try(server.APIService(wardle, "v1alpha1")+server.APIService(wardle, "v1beta1"), "apply", "-f", "-")
+		return err
 	}
-	s.certFile, s.keyFile, s.ca = certificate(s.t)
-	s.etcd = startEtcd(t)
-	s.port = port(t)
-	s.run()
-	return s
+	run(t, server)
+	return &sample{server, f}
+}
+
+// run has a server run until the test ends, and the front know where it is.
+func run(t *testing.T, s *behind.Server) {
+	t.Helper()
+	must(t, s.Run())
+	ends(t, func() *behind.Process { return s.Process })
+	must(t, s.Announce(t.Context()))
 }
 
 // startEtcd returns where it is.
 func startEtcd(t *testing.T) (client string) {
 	t.Helper()
-	client, peer := "http://127.0.0.1:"+port(t), "http://127.0.0.1:"+port(t)
-	start(t, build(t, "../storage/etcd37", "go.etcd.io/etcd/server/v3"), "--data-dir", t.TempDir(), "--listen-client-urls", client,
-		"--advertise-client-urls", client, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-		"--initial-cluster", "default="+peer, "--log-level", "error")
+	p, client, err := programs(t).StartEtcd(t.TempDir())
+	must(t, err)
+	ends(t, func() *behind.Process { return p })
 	return client
-}
-
-// run starts the program at its port.
-func (s *sample) run() {
-	s.t.Helper()
-	s.process = start(s.t, s.binary, "--etcd-servers", s.etcd, "--bind-address", "127.0.0.1", "--secure-port", s.port,
-		"--tls-cert-file", s.certFile, "--tls-private-key-file", s.keyFile,
-		"--kubeconfig", s.identity, "--authentication-kubeconfig", s.identity, "--authorization-kubeconfig", s.identity)
-}
-
-// announce writes its APIServices.
-func (s *sample) announce(t *testing.T) {
-	t.Helper()
-	s.front.kubectl(t, apiService(wardle, "v1alpha1", s.port, s.ca)+apiService(wardle, "v1beta1", s.port, s.ca), "apply -f -")
 }
 
 // becomes waits for condition Available.
@@ -82,7 +70,6 @@ func flunder(name, version, reference string) string {
 func TestSample(t *testing.T) {
 	f := serve(t)
 	s := startSample(t, f)
-	s.announce(t)
 	s.becomes(t, "True")
 
 	f.kubectl(t, "", "api-resources --api-group="+wardle, `flunders +`+wardle+`/v1\w+ +true +Flunder`, `fischers`)
@@ -104,58 +91,33 @@ func TestSample(t *testing.T) {
 	}
 	s.watch(t)
 
-	faults := map[string]struct {
-		reason     string
-		hurt, mend func(t *testing.T)
-	}{
-		"killed": {"nobody listens", func(*testing.T) { s.kill() }, func(*testing.T) { s.run() }},
-		"frozen": {
-			"connections are taken, and nothing comes", func(t *testing.T) { signal(t, s, syscall.SIGSTOP) },
-			func(t *testing.T) { signal(t, s, syscall.SIGCONT) },
-		},
-		"elsewhere": {"its address is another one, and the APIService says so", func(t *testing.T) {
-			s.kill()
-			s.port = port(t)
-			s.run()
-		}, s.announce},
-		"wrong certificate": {"it may be somebody else", func(t *testing.T) {
-			s.kill()
-			s.certFile, s.keyFile, _ = certificate(s.t)
-			s.run()
-		}, func(t *testing.T) {
-			s.kill()
-			s.certFile, s.keyFile, s.ca = certificate(s.t)
-			s.run()
-			s.announce(t)
-		}},
-	}
-	for name, fault := range faults {
-		t.Run(name, func(t *testing.T) {
+	for _, fault := range behind.Faults() {
+		t.Run(fault.Name, func(t *testing.T) {
 			end := f.others(t)
 			f.kubectl(t, "", "create namespace away")
-			fault.hurt(t)
-			s.becomes(t, "False")
-			if out, err := f.try("", "get", "flunders"); err == nil || !strings.Contains(out, "server behind/api of") {
-				t.Errorf("%s: a list says %s", fault.reason, out)
+			must(t, fault.Hurt(t.Context(), s.Server))
+			if fault.Away {
+				s.becomes(t, "False")
+				if out, err := f.try("", "get", "flunders"); err == nil || !strings.Contains(out, "server behind/api of") {
+					t.Errorf("%s: a list says %s", fault.Reason, out)
+				}
+			} else {
+				until(t, "a list of a server that is "+fault.Name, func() error {
+					_, err := f.try("", "get", "flunders")
+					return err
+				})
 			}
 			f.kubectl(t, "", "delete namespace away --wait=false")
 			f.kubectl(t, "", "get namespaces")
-			fault.mend(t)
+			must(t, fault.Mend(t.Context(), s.Server))
 			s.becomes(t, "True")
 			f.kubectl(t, "", "get flunder a -o name", "flunder.wardle.example.com/a")
 			f.kubectl(t, "", "wait namespace/away --for=delete --timeout=120s")
 			longest, n := end()
-			t.Logf("%s: %d requests of others meanwhile, the longest took %v", fault.reason, n, longest)
+			t.Logf("%s: %d requests of others meanwhile, the longest took %v", fault.Reason, n, longest)
 		})
 	}
 	f.kubectl(t, "", "delete flunders --all", `"a" deleted`, `"b" deleted`)
-}
-
-func signal(t *testing.T, s *sample, sig syscall.Signal) {
-	t.Helper()
-	if err := s.Process.Signal(sig); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // watch sees an object that is made after it began.
@@ -163,7 +125,7 @@ func (s *sample) watch(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "kubectl", "--kubeconfig", s.front.kubeconfig, "get", "flunders", "--watch-only", "-o", "name")
+	cmd := exec.CommandContext(ctx, "kubectl", "--kubeconfig", s.front.Kubeconfig, "get", "flunders", "--watch-only", "-o", "name")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -196,7 +158,7 @@ func (s *sample) watch(t *testing.T) {
 // others reads and writes ConfigMaps until the returned function is called: no request fails.
 func (f *front) others(t *testing.T) (end func() (longest time.Duration, n int)) {
 	t.Helper()
-	config, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	config, err := clientcmd.BuildConfigFromFlags("", f.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}

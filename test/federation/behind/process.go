@@ -1,0 +1,160 @@
+// Package behind runs API servers behind another one, the front, each in a process of its own,
+// and does harm to them.
+package behind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// patience is how long a process may take to be ready before it counts as hanging.
+const patience = 2 * time.Minute
+
+// Process is a program that runs until it is killed.
+type Process struct {
+	command *exec.Cmd
+	file    string
+	before  int64 // what earlier processes wrote to the file
+	exited  chan struct{}
+}
+
+// Start starts a program. What it writes is added to a file. The process has a group of its
+// own: Ctrl-C is for the program that started it, which ends it then.
+func Start(file string, command *exec.Cmd) (*Process, error) {
+	out, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	p := &Process{command: command, file: file, exited: make(chan struct{})}
+	if p.before, err = out.Seek(0, 2); err != nil {
+		return nil, err
+	}
+	command.Stdout, command.Stderr, command.SysProcAttr = out, out, &syscall.SysProcAttr{Setpgid: true}
+	if err := command.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = command.Wait() // it is killed
+		close(p.exited)
+	}()
+	return p, nil
+}
+
+// Text is what the process wrote so far.
+func (p *Process) Text() string {
+	text, _ := os.ReadFile(p.file) // there is none when its directory is gone
+	return string(text[min(p.before, int64(len(text))):])
+}
+
+// String is the command.
+func (p *Process) String() string { return p.command.String() }
+
+// PID is the ID of the process.
+func (p *Process) PID() int { return p.command.Process.Pid }
+
+// Exited is closed when the process ended.
+func (p *Process) Exited() <-chan struct{} { return p.exited }
+
+// Signal sends a signal, unless the process ended.
+func (p *Process) Signal(s syscall.Signal) error { return p.command.Process.Signal(s) }
+
+// Kill ends the process so that it cannot react.
+func (p *Process) Kill() {
+	_ = p.Signal(syscall.SIGCONT) // it may be stopped, or have ended
+	_ = p.command.Process.Kill()
+	<-p.exited
+}
+
+// Front is a server of Sailplane that has others behind it.
+type Front struct {
+	*Process
+	Dir, Kubeconfig string
+}
+
+// Serve starts a front with its data in a folder, and returns when it is ready.
+func Serve(ctx context.Context, dir string, args ...string) (*Front, error) {
+	command := exec.Command("sailplane", append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
+	p, err := Start(filepath.Join(dir, "log"), command)
+	if err != nil {
+		return nil, err
+	}
+	f := &Front{Process: p, Dir: dir, Kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
+	err = Until(ctx, patience, func(context.Context) error {
+		select {
+		case <-p.exited:
+			return nil
+		default:
+		}
+		if !strings.Contains(p.Text(), "ready at https://") {
+			return errors.New("it is not ready")
+		}
+		return nil
+	})
+	select {
+	case <-p.exited:
+		return nil, fmt.Errorf("%s ended: %s", p, p.Text())
+	default:
+	}
+	if err != nil {
+		p.Kill()
+		return nil, fmt.Errorf("%s: %w", p, err)
+	}
+	return f, nil
+}
+
+// Until waits for something to hold, for so long. The error is that of the last attempt.
+func Until(ctx context.Context, limit time.Duration, holds func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		err := holds(ctx)
+		if err == nil {
+			return nil
+		}
+		if Pause(ctx, 20*time.Millisecond) != nil {
+			return err
+		}
+	}
+}
+
+// Pause waits, unless the context ends.
+func Pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Port is one that was free a moment ago, for programs that do not tell theirs.
+func Port() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	return port, err
+}
+
+// Build builds a program of the module in a folder into another folder, as it is named there.
+func Build(ctx context.Context, folder, program, into string) error {
+	command := exec.CommandContext(ctx, "go", "build", "-pgo=off", "-o", into, program)
+	command.Dir = folder
+	if out, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build %s: %w\n%s", program, err, out)
+	}
+	return nil
+}
