@@ -4,7 +4,8 @@
 # make fmt       format as `make lint` wants it
 # make bench     measure, beside kube-apiserver, and write docs/performance; takes hours of a quiet machine
 # make compatibility  run real programs against the server, and write docs/compatibility.md; builds them, for an hour
-# make soak      1,000 rounds of faults for each storage, in .soak/; takes hours, and goes on where it was stopped
+# make soak      1,000 rounds of faults for each storage, in .soak/; takes hours, and goes on where it was stopped;
+#                then an hour of faults of servers behind another one (each alone: soak-storage, soak-federation)
 # make fuzz      10,000,000 damaged requests, in .fuzz/; takes hours, and goes on where it was stopped
 # make siege     attack a server, and measure what its other tenants notice; takes half an hour of a quiet machine
 # make generate  write the generated OpenAPI definitions again
@@ -19,7 +20,7 @@
 # where concurrency lives. Every target shares the first; do not add flags
 # to one of them that change how packages are compiled (-trimpath, -tags, -gcflags).
 
-.PHONY: run build release image test test-library test-around test-race lint fmt bench compatibility soak siege fuzz generate vuln clean
+.PHONY: run build release image test test-library test-around test-race lint fmt bench compatibility soak soak-storage soak-federation siege fuzz generate vuln clean
 .NOTPARALLEL:
 
 export CGO_ENABLED ?= 0
@@ -38,7 +39,7 @@ FLAKY := bin/flaky-tests
 GOTEST := bin/gotest -gotestsum $(CURDIR)/$(GOTESTSUM) -flaky $(FLAKY)
 TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m -vet=off
 # A profile beside a main package would compile everything below it once more.
-test-library test-around test-race lint soak siege fuzz: export GOFLAGS := $(GOFLAGS) -pgo=off
+test-library test-around test-race lint soak soak-storage soak-federation siege fuzz: export GOFLAGS := $(GOFLAGS) -pgo=off
 # go test notices changed files in its own module only: the scripts and tests
 # around the library read those of the other one, so no result of theirs is kept.
 # Two packages run at once, in the order they are named in: what takes longest comes first.
@@ -140,9 +141,14 @@ bench:
 compatibility:
 	go -C test run -pgo=off ./compatibility -page ../docs/compatibility.md $(COMPATIBILITY)
 
-# SOAK has further flags, as in: make soak SOAK="-engines sqlite -faults power".
-soak:
+# SOAK and FEDERATION have further flags, as in: make soak SOAK="-engines sqlite -faults power" FEDERATION="-for 10m".
+soak: soak-storage soak-federation
+
+soak-storage:
 	go -C test run ./faults/soak -rounds 1000 -dir ../.soak $(SOAK)
+
+soak-federation:
+	go -C test run ./federation/soak $(FEDERATION)
 
 # SIEGE has further flags, as in: make siege SIEGE="-storages memory -attacks 'bad keys'".
 siege:

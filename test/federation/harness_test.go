@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,22 +48,26 @@ func (s *suite) Run() int {
 	return s.M.Run()
 }
 
-// build builds the program of a module in a folder below, or beside, unless a test before did.
+// build builds the program of a module in a folder below.
 func build(t *testing.T, folder, program string) string {
 	t.Helper()
-	sailplane, err := exec.LookPath("sailplane")
-	must(t, err)
-	binary := filepath.Join(filepath.Dir(sailplane), filepath.Base(program))
+	binary := filepath.Join(t.TempDir(), filepath.Base(program))
 	must(t, behind.Build(t.Context(), folder, program, binary))
 	return binary
 }
 
-// programs are those behind.
+// built are the programs behind, which are built once: two tests must not write the same file.
+var built = sync.OnceValues(func() (behind.Programs, error) {
+	sailplane, err := exec.LookPath("sailplane")
+	if err != nil {
+		return behind.Programs{}, err
+	}
+	return behind.BuildPrograms(context.Background(), filepath.Join("..", ".."), filepath.Dir(sailplane))
+})
+
 func programs(t *testing.T) behind.Programs {
 	t.Helper()
-	sailplane, err := exec.LookPath("sailplane")
-	must(t, err)
-	p, err := behind.BuildPrograms(t.Context(), filepath.Join("..", ".."), filepath.Dir(sailplane))
+	p, err := built()
 	must(t, err)
 	return p
 }

@@ -32,9 +32,11 @@ func Faults() []Fault {
 			s.Kill()
 			return nil
 		}, run},
-		{"frozen", "connections are taken, and nothing comes", true,
+		{
+			"frozen", "connections are taken, and nothing comes", true,
 			func(_ context.Context, s *Server) error { return s.Signal(syscall.SIGSTOP) },
-			func(_ context.Context, s *Server) error { return s.Signal(syscall.SIGCONT) }},
+			func(_ context.Context, s *Server) error { return s.Signal(syscall.SIGCONT) },
+		},
 		{"elsewhere", "its address is another one, which the APIService does not say yet", true, func(_ context.Context, s *Server) error {
 			s.Kill()
 			port, err := Port()

@@ -40,7 +40,11 @@ func (r *run) print() {
 	out, took := r.options.Out, time.Since(r.begun).Round(time.Second)
 	_, deleted := r.spaces.names()
 	fmt.Fprintf(out, "%v: %s; %d namespaces deleted, the last were gone after %v\n", took, r.record.summary(), deleted, r.settled.Round(time.Millisecond))
-	fmt.Fprintf(out, "the front had %v, and has %v\n", r.start, r.end)
+	fmt.Fprintf(out, "the front had %v", r.start)
+	if r.end.goroutines > 0 { // it was not stopped before
+		fmt.Fprintf(out, ", and has %v", r.end)
+	}
+	fmt.Fprintln(out)
 	for _, g := range r.groups {
 		if g.watch != nil {
 			fmt.Fprintf(out, "%s: its watch began %d times\n", g.server, g.watch.begun)

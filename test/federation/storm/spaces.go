@@ -68,6 +68,7 @@ func (s *spaces) work(working, ctx context.Context) {
 		one := &space{name: fmt.Sprint("space-", n)}
 		if a := s.client.do(ctx, own, http.MethodPost, namespaces, namespace(one.name)); a.status == http.StatusCreated {
 			if s.everywhere(working, one.name) != nil {
+				s.remove(ctx, one)
 				return
 			}
 			s.add(one)
@@ -133,12 +134,14 @@ func (s *spaces) oldest() *space {
 	}
 	one := s.alive[0]
 	s.alive = s.alive[1:]
-	s.deleted++
 	return one
 }
 
 func (s *spaces) remove(ctx context.Context, one *space) {
 	one.end()
+	s.mu.Lock()
+	s.deleted++
+	s.mu.Unlock()
 	a := s.client.do(ctx, own, http.MethodDelete, namespaces+"/"+one.name, nil)
 	if ctx.Err() == nil && a.status != http.StatusOK && a.status != http.StatusAccepted {
 		s.client.record.wrong("namespace %s is deleted: %v", one.name, a)

@@ -85,6 +85,11 @@ func (r *run) run(ctx context.Context, client *client) (err error) {
 	var work, watches, progress sync.WaitGroup
 	defer func() { stopWork(); stopWatch(); work.Wait(); watches.Wait(); progress.Wait() }()
 	progress.Go(func() { r.progress(watching, client) })
+	progress.Go(func() {
+		if err := r.record.pulse.beats(watching, r.options.Dir); err != nil {
+			r.record.wrong("the disk: %v", err)
+		}
+	})
 	for _, g := range r.groups {
 		g.watch = &watch{group: g, client: client}
 		watches.Go(func() { g.watch.follow(watching) })
