@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -48,6 +47,9 @@ func run(ctx context.Context, o storm.Options, root string) (failed bool, err er
 		return false, err
 	}
 	defer func() {
+		if ctx.Err() != nil { // it was told to end, perhaps before it began
+			err = nil
+		}
 		if failed || err != nil {
 			fmt.Println("what the servers wrote and kept is in", o.Dir)
 			return
@@ -64,9 +66,5 @@ func run(ctx context.Context, o storm.Options, root string) (failed bool, err er
 	if o.Programs, err = behind.BuildPrograms(ctx, root, programs); err != nil {
 		return false, err
 	}
-	failed, err = storm.Run(ctx, o)
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		err = nil
-	}
-	return failed, err
+	return storm.Run(ctx, o)
 }

@@ -39,10 +39,10 @@ func (r *record) summary() string {
 func (r *run) print() {
 	out, took := r.options.Out, time.Since(r.begun).Round(time.Second)
 	_, deleted := r.spaces.names()
-	fmt.Fprintf(out, "%v: %s; %d namespaces deleted, the last were gone after %v\n", took, r.record.summary(), deleted, r.settled.Round(time.Millisecond))
+	fmt.Fprintf(out, "%v: %s; %d namespaces deleted\n", took, r.record.summary(), deleted)
 	fmt.Fprintf(out, "the front had %v", r.start)
 	if r.end.goroutines > 0 { // it was not stopped before
-		fmt.Fprintf(out, ", and has %v", r.end)
+		fmt.Fprintf(out, ", and has %v; what was deleted was gone %v after the last fault", r.end, r.settled.Round(time.Millisecond))
 	}
 	fmt.Fprintln(out)
 	for _, g := range r.groups {
