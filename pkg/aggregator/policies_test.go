@@ -200,6 +200,16 @@ func underPolicies(t *testing.T, s aggregator.Server, stored dynamic.ResourceInt
 	if err != nil {
 		t.Fatal(err)
 	}
+	rotten, err := labelled("hidden", "rotten", "yes").MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = kube.CoreV1().RESTClient().Post().AbsPath("/apis/"+fruit.GroupVersion().String()+"/namespaces/default/apples").
+		SetHeader("Content-Type", "application/json").SetHeader("Connection", "Upgrade").SetHeader("Upgrade", "websocket").
+		Body(rotten).Do(ctx).Error()
+	if err == nil || !strings.Contains(err.Error(), "no rotten apples") {
+		t.Errorf("what asks for an upgrade, and is a create: %v, want that it is refused", err)
+	}
 	for path, want := range map[string]int{
 		"apples":        http.StatusUnsupportedMediaType, // nobody here can read it
 		"apples/a/exec": http.StatusNotFound,             // a stream is the server's matter, which has none
