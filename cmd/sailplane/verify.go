@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -70,7 +69,7 @@ namespace of its own, which it deletes. The server is that of a URL or a kubecon
 	f.StringSliceVar(&groups, "groups", nil,
 		"groups, or GROUP/VERSION, to verify the resources of; core is the one without a name (default all)")
 	f.StringSliceVar(&only, "only", nil, "IDs of the checks to make (default all)")
-	f.StringVar(&sample, "samples", "", "YAML file with an object of each kind that needs more than a name")
+	f.StringVar(&sample, "samples", "", "YAML file with an object of each kind that needs more than a name, for kinds that Kubernetes does not have")
 	f.DurationVar(&timeout, "timeout", 0, "how long each check may take (default 30s)")
 	f.VarP(&output, "output", "o", "format: "+strings.Join(output.allowed, ", "))
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.allowed, cobra.ShellCompDirectiveNoFileComp))
@@ -98,18 +97,9 @@ func readSamples(file string) ([]*unstructured.Unstructured, error) {
 		return nil, err
 	}
 	defer f.Close()
-	var all []*unstructured.Unstructured
-	for from := yaml.NewYAMLOrJSONDecoder(f, 4096); ; {
-		o := &unstructured.Unstructured{}
-		err := from.Decode(o)
-		if errors.Is(err, io.EOF) {
-			return all, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		if o.Object != nil {
-			all = append(all, o)
-		}
+	all, err := verify.ReadSamples(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
 	}
+	return all, nil
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -154,11 +156,10 @@ func (r *resource) get(ctx context.Context, name string) (*unstructured.Unstruct
 
 // fresh is an object that was not created yet.
 func (r *resource) fresh(change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
-	r.objects++
 	o := (&unstructured.Unstructured{Object: r.sample}).DeepCopy()
 	o.SetAPIVersion(r.gvr.GroupVersion().String())
 	o.SetKind(r.kind)
-	o.SetName(fmt.Sprintf("v%d", r.objects))
+	o.SetName(fmt.Sprintf("v%d", r.objects.Add(1)))
 	for _, f := range change {
 		f(o)
 	}
@@ -227,25 +228,12 @@ func connect(ctx context.Context, o Options) (*server, error) {
 	return s, nil
 }
 
-// enter makes the namespace, and finds the resources and their samples. The returned function
-// deletes the namespace, and waits until it is gone.
+// enter finds the resources, and makes the namespaces that they are verified in. The returned
+// function deletes the namespaces, and waits until they are gone.
 func (s *server) enter(ctx context.Context) (end func(context.Context) error, err error) {
-	s.namespace = "verify-" + utilrand.String(6)
-	namespaces := "/api/v1/namespaces"
-	a, err := s.do(ctx, ask{method: http.MethodPost, path: namespaces, body: map[string]any{
-		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": s.namespace},
-	}})
-	if err != nil {
-		return nil, err
-	}
-	end = func(context.Context) error { return nil }
-	switch a.code {
-	case http.StatusCreated:
-		end = func(ctx context.Context) error { return s.leave(ctx, namespaces+"/"+s.namespace) }
-	case http.StatusNotFound: // it has no namespaces, and takes any
-	default:
-		return nil, fmt.Errorf("make a namespace: %w", a.wrong("201"))
-	}
+	run := "verify-" + utilrand.String(6)
+	var namespaces []string
+	known := map[string]int{}
 	for _, gv := range s.versions {
 		if !s.wanted(gv) || s.lists[gv] == nil {
 			continue
@@ -254,61 +242,61 @@ func (s *server) enter(ctx context.Context) (end func(context.Context) error, er
 			if !one.Namespaced || strings.Contains(one.Name, "/") || one.Kind == "" {
 				continue
 			}
-			r := &resource{server: s, gvr: gv.WithResource(one.Name), kind: one.Kind, verbs: one.Verbs}
+			r := &resource{server: s, gvr: gv.WithResource(one.Name), kind: one.Kind, verbs: one.Verbs, namespace: run}
 			for _, sub := range s.lists[gv].APIResources {
 				r.status = r.status || sub.Name == one.Name+"/status"
 			}
-			r.find(ctx)
+			// Of the same name it may be another version of the same objects.
+			if known[one.Name]++; known[one.Name] > 1 {
+				r.namespace = fmt.Sprintf("%s-%d", run, known[one.Name])
+			}
+			if !slices.Contains(namespaces, r.namespace) {
+				namespaces = append(namespaces, r.namespace)
+			}
 			s.resources = append(s.resources, r)
+		}
+	}
+	var made []string
+	end = func(ctx context.Context) error { return s.leave(ctx, made) }
+	for _, name := range namespaces {
+		a, err := s.do(ctx, ask{method: http.MethodPost, path: allNamespaces, body: map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name},
+		}})
+		switch {
+		case err != nil:
+			return nil, errors.Join(err, end(ctx))
+		case a.code == http.StatusCreated:
+			made = append(made, name)
+		case a.code != http.StatusNotFound: // it has no namespaces, and takes any
+			return nil, errors.Join(fmt.Errorf("make a namespace: %w", a.wrong("201")), end(ctx))
 		}
 	}
 	return end, nil
 }
 
-// find looks for a sample that the server takes.
-func (r *resource) find(ctx context.Context) {
-	try := map[string]any{}
-	for _, o := range r.Samples {
-		if gvk := o.GroupVersionKind(); gvk.Group == r.gvr.Group && gvk.Kind == r.kind {
-			try = o.DeepCopy().Object
-			delete(try, "status")
-			try["metadata"] = map[string]any{"labels": asAny(o.GetLabels()), "annotations": asAny(o.GetAnnotations())}
-		}
-	}
-	r.sample = try
-	a, err := r.do(ctx, ask{method: http.MethodPost, path: r.path(), query: url.Values{"dryRun": {"All"}}, body: r.fresh().Object})
-	switch {
-	case err != nil:
-		r.sample, r.why = nil, err.Error()
-	case a.code != http.StatusCreated:
-		r.sample, r.why = nil, fmt.Sprintf("%d %s: give a sample", a.code, short(a.body))
-	}
-}
+const allNamespaces = "/api/v1/namespaces"
 
-func asAny(m map[string]string) map[string]any {
-	all := map[string]any{}
-	for k, v := range m {
-		all[k] = v
-	}
-	return all
-}
-
-// leave deletes the namespace, and waits until it is gone.
-func (s *server) leave(ctx context.Context, path string) error {
+// leave deletes namespaces, and waits until they are gone.
+func (s *server) leave(ctx context.Context, namespaces []string) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*s.Timeout)
 	defer cancel()
-	for {
-		a, err := s.do(ctx, ask{method: http.MethodDelete, path: path})
-		if err != nil {
-			return fmt.Errorf("delete the namespace: %w", err)
+	for len(namespaces) > 0 {
+		var left []string
+		for _, name := range namespaces {
+			a, err := s.do(ctx, ask{method: http.MethodDelete, path: allNamespaces + "/" + name})
+			if err != nil {
+				return fmt.Errorf("namespace %s is not gone: %w", name, err)
+			}
+			if a.code != http.StatusNotFound {
+				left = append(left, name)
+			}
 		}
-		if a.code == http.StatusNotFound {
-			return nil
-		}
+		namespaces = left
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("namespace %s is not gone: %w", s.namespace, ctx.Err())
+			return fmt.Errorf("namespaces %v are deleted and not gone: does a controller of namespaces run? %w", left, ctx.Err())
 		}
 	}
+	return nil
 }

@@ -10,18 +10,33 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// remove deletes an object, with options.
+// remove deletes an object, with options. Some kinds wait for a controller if nobody says what
+// becomes of what they own.
 func (r *resource) remove(ctx context.Context, name string, options map[string]any) (*answer, error) {
-	body := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions"}
+	body := map[string]any{"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
 	maps.Copy(body, options)
 	return r.do(ctx, ask{method: http.MethodDelete, path: r.path(name), body: body})
+}
+
+// unheld creates an object that nothing keeps from being deleted: the server may have put finalizers
+// on it, for which a controller may be missing.
+func (r *resource) unheld(ctx context.Context, change ...func(*unstructured.Unstructured)) (*unstructured.Unstructured, error) {
+	made, err := r.made(ctx, change...)
+	if err != nil || len(made.GetFinalizers()) == 0 {
+		return made, err
+	}
+	a, err := r.patch(ctx, made.GetName(), mergePatch, `{"metadata":{"finalizers":null}}`, nil)
+	if err != nil {
+		return nil, err
+	}
+	return a.object(http.StatusOK)
 }
 
 func deleted(ctx context.Context, r *resource) error {
 	if err := r.can("create", "get", "delete"); err != nil {
 		return err
 	}
-	made, err := r.made(ctx)
+	made, err := r.unheld(ctx)
 	if err != nil {
 		return err
 	}

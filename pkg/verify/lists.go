@@ -343,7 +343,7 @@ func collectionDeleted(ctx context.Context, r *resource) error {
 	if err := r.can("list", "create", "deletecollection"); err != nil {
 		return err
 	}
-	goes, err := r.made(ctx, labelled("verify", "goes"))
+	goes, err := r.unheld(ctx, labelled("verify", "goes"))
 	if err != nil {
 		return err
 	}
@@ -351,7 +351,9 @@ func collectionDeleted(ctx context.Context, r *resource) error {
 	if err != nil {
 		return err
 	}
-	a, err := r.do(ctx, ask{method: http.MethodDelete, path: r.path(), query: url.Values{"labelSelector": {"verify=goes"}}})
+	a, err := r.do(ctx, ask{method: http.MethodDelete, path: r.path(), query: url.Values{
+		"labelSelector": {"verify=goes"}, "propagationPolicy": {"Background"},
+	}})
 	if err != nil {
 		return err
 	}

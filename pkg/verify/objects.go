@@ -2,6 +2,7 @@ package verify
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -242,23 +243,33 @@ func updatedWithTheSame(ctx context.Context, r *resource) error {
 	if err != nil {
 		return err
 	}
+	first, err := a.object(http.StatusOK)
+	if err != nil {
+		return err
+	}
+	// The first may say who owns fields that the server set as it created the object.
+	if a, err = r.put(ctx, made.GetName(), first); err != nil {
+		return err
+	}
 	got, err := a.object(http.StatusOK)
 	if err != nil {
 		return err
 	}
-	if got.GetResourceVersion() != made.GetResourceVersion() {
-		return a.wrong("resourceVersion %s", made.GetResourceVersion())
+	if got.GetResourceVersion() != first.GetResourceVersion() {
+		return a.wrong("resourceVersion %s", first.GetResourceVersion())
 	}
 	return nil
 }
 
-// changed makes an object and changes it, and returns both.
+// changed makes an object and changes it, and returns both. What it returns last has no finalizers
+// of the server, for which a controller may be missing.
 func (r *resource) changed(ctx context.Context) (before, after *unstructured.Unstructured, err error) {
 	if before, err = r.made(ctx); err != nil {
 		return nil, nil, err
 	}
 	change := before.DeepCopy()
 	labelled("verify", "changed")(change)
+	change.SetFinalizers(nil)
 	a, err := r.put(ctx, before.GetName(), change)
 	if err != nil {
 		return nil, nil, err
@@ -376,6 +387,10 @@ func verbAbsent(ctx context.Context, r *resource) error {
 		}
 		if err := a.is(http.StatusMethodNotAllowed, http.StatusNotFound); err != nil {
 			return err
+		}
+		var s metav1.Status
+		if json.Unmarshal(a.body, &s) == nil && s.Details != nil && s.Details.Name == "absent" {
+			return a.wrong("405, as %s is not listed, and no search for the object", verb)
 		}
 	}
 	if !tried {

@@ -13,7 +13,7 @@
 //		t.Error(r)
 //	}
 //
-// It writes only into a namespace of its own, which it deletes.
+// It writes only into namespaces of its own, which it deletes.
 package verify
 
 import (
@@ -24,6 +24,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,12 +42,13 @@ type Options struct {
 	Groups []string
 	// Only are the IDs of the checks to make. Empty: all.
 	Only []string
-	// Samples are objects to create, by kind: of each, the content without a name. Of kinds
-	// without one, an object with nothing but metadata is tried. Empty: none.
+	// Samples are objects to create, by kind: of each, the content without a name. There are
+	// some for the kinds of Kubernetes; of other kinds without one, an object with nothing but
+	// metadata is tried. Empty: none.
 	Samples []*unstructured.Unstructured
 	// Timeout is how long each check may take. Empty: 30 seconds.
 	Timeout time.Duration
-	// Progress is called with each result, as it comes. Nil: nobody is told.
+	// Progress is called with each result, in the order of the report. Nil: nobody is told.
 	Progress func(Result)
 }
 
@@ -179,17 +181,41 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return r, err
 	}
-	for _, res := range s.resources {
-		for _, c := range resourceChecks() {
-			if !made(c.id) {
-				continue
-			}
-			note(try(ctx, o.Timeout, Result{ID: c.id, Title: c.title, Resource: res.name()},
-				func(ctx context.Context) error { return c.check(ctx, res) }))
+	checks := slices.DeleteFunc(resourceChecks(), func(c resourceCheck) bool { return !made(c.id) })
+	for _, results := range s.each(ctx, checks) {
+		for one := range results {
+			note(one)
 		}
 	}
 	r.Seconds = time.Since(r.Begun).Seconds()
 	return r, errors.Join(ctx.Err(), end(context.WithoutCancel(ctx)))
+}
+
+// atOnce is how many resources are verified at a time: some checks wait for the server, not for
+// its processor.
+const atOnce = 8
+
+// each makes the checks of all resources, a few at a time. There is a channel for each, in order.
+func (s *server) each(ctx context.Context, checks []resourceCheck) []chan Result {
+	free := make(chan struct{}, atOnce)
+	all := make([]chan Result, len(s.resources))
+	for i := range all {
+		all[i] = make(chan Result, len(checks)) // nobody waits for who reads
+	}
+	go func() {
+		for i, res := range s.resources {
+			free <- struct{}{}
+			go func() {
+				defer func() { close(all[i]); <-free }()
+				res.find(ctx)
+				for _, c := range checks {
+					all[i] <- try(ctx, s.Timeout, Result{ID: c.id, Title: c.title, Resource: res.name()},
+						func(ctx context.Context) error { return c.check(ctx, res) })
+				}
+			}()
+		}
+	}()
+	return all
 }
 
 // try makes a check, and says what came of it.
@@ -244,19 +270,19 @@ type server struct {
 	versions  []schema.GroupVersion
 	lists     map[schema.GroupVersion]*metav1.APIResourceList
 	resources []*resource
-	namespace string
-	objects   int // how many names were given
+	objects   atomic.Int64 // how many names were given
 }
 
 // resource is one that objects are created of.
 type resource struct {
 	*server
-	gvr    schema.GroupVersionResource
-	kind   string
-	verbs  []string
-	status bool // has the sub-resource
-	sample map[string]any
-	why    string // there is no sample
+	gvr       schema.GroupVersionResource
+	kind      string
+	verbs     []string
+	status    bool // has the sub-resource
+	namespace string
+	sample    map[string]any
+	why       string // there is no sample
 }
 
 func (r *resource) name() string {
@@ -267,6 +293,9 @@ func (r *resource) name() string {
 }
 
 func (r *resource) can(verbs ...string) error {
+	if !slices.Contains(r.verbs, "get") && !slices.Contains(r.verbs, "list") {
+		return skip("it keeps no objects")
+	}
 	for _, v := range verbs {
 		if !slices.Contains(r.verbs, v) {
 			return skip("it has no verb " + v)

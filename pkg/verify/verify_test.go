@@ -7,6 +7,7 @@ import (
 	"testing/fstest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -50,6 +51,8 @@ func serve(t *testing.T) *rest.Config {
 		core.Namespaces{}, core.ConfigMaps{}, coordination.Leases{}, aggregator.APIServices{},
 		crd.Definitions{FS: fstest.MapFS{"crds.yaml": {Data: []byte(gadgets)}}},
 		apis.NewGroup(fruit.GroupVersion(), nil, nil, apis.Resource[fruit.Apple, fruit.AppleList]("apples")),
+		apis.NewGroup(schema.GroupVersion{Group: "seen.example.com", Version: "v1"}, nil, nil,
+			apis.Resource[fruit.Apple, fruit.AppleList]("apples", apis.Verbs("get", "list", "watch"))),
 	).Build()
 	if err != nil {
 		t.Fatal(err)

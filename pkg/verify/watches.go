@@ -71,14 +71,15 @@ func (r *resource) began(ctx context.Context, query url.Values) (*stream, error)
 	return w, err
 }
 
-// next is the next event but bookmarks.
+// next is the next event but bookmarks, and but those of objects that are about to go: some kinds
+// go in steps.
 func (w *stream) next() (event, error) {
 	for {
 		var e event
 		if err := w.events.Decode(&e); err != nil {
 			return e, &mismatch{w.sent, "the end: " + err.Error(), "an event"}
 		}
-		if e.Type != watch.Bookmark {
+		if goes := e.Type == watch.Modified && e.Object.GetDeletionTimestamp() != nil; e.Type != watch.Bookmark && !goes {
 			return e, nil
 		}
 	}
