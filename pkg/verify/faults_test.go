@@ -230,11 +230,11 @@ func faults() map[string]fault {
 		"watch-from-version": dropOf(true, "resourceVersion"),
 		"watch-initial":      blind("resourceVersion", false),
 		"watch-list":         dropOf(true, "allowWatchBookmarks"),
-		"watch-old-version": blind("resourceVersion", true),
-		"watch-labels":      dropOf(true, "labelSelector"),
-		"watch-name":        dropOf(true, "fieldSelector"),
-		"watch-bad-version": dropOf(true, "resourceVersion"),
-		"watch-timeout":     dropOf(true, "timeoutSeconds"),
+		"watch-old-version":  blind("resourceVersion", true),
+		"watch-labels":       dropOf(true, "labelSelector"),
+		"watch-name":         dropOf(true, "fieldSelector"),
+		"watch-bad-version":  dropOf(true, "resourceVersion"),
+		"watch-timeout":      dropOf(true, "timeoutSeconds"),
 	}
 }
 
