@@ -118,6 +118,9 @@ func statusApart(ctx context.Context, r *resource) error {
 	if err := r.can("create", "get", "update"); err != nil {
 		return err
 	}
+	if !r.status && r.hasField(ctx, "status") {
+		return &mismatch{"GET " + prefix(r.gvr.GroupVersion()), "no " + r.gvr.Resource + "/status", "one, as objects have a status"}
+	}
 	if !r.status {
 		return skip("it has no status")
 	}

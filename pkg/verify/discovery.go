@@ -211,18 +211,37 @@ func openAPIIndex(ctx context.Context, s *server) error {
 	return nil
 }
 
+// schemas are what is read of an OpenAPI v3 document.
+type schemas struct {
+	Components struct {
+		Schemas map[string]struct {
+			Kinds      []metav1.GroupVersionKind  `json:"x-kubernetes-group-version-kind"`
+			Properties map[string]json.RawMessage `json:"properties"`
+		} `json:"schemas"`
+	} `json:"components"`
+}
+
+// hasField tells whether OpenAPI says that objects have a field.
+func (r *resource) hasField(ctx context.Context, field string) bool {
+	var document schemas
+	if _, err := r.read(ctx, "/openapi/v3"+prefix(r.gvr.GroupVersion()), &document); err != nil {
+		return false
+	}
+	own := metav1.GroupVersionKind{Group: r.gvr.Group, Version: r.gvr.Version, Kind: r.kind}
+	for _, one := range document.Components.Schemas {
+		if slices.Contains(one.Kinds, own) && one.Properties[field] != nil {
+			return true
+		}
+	}
+	return false
+}
+
 func openAPIKinds(ctx context.Context, s *server) error {
 	for _, gv := range s.versions {
 		if s.lists[gv] == nil {
 			continue
 		}
-		var document struct {
-			Components struct {
-				Schemas map[string]struct {
-					Kinds []metav1.GroupVersionKind `json:"x-kubernetes-group-version-kind"`
-				} `json:"schemas"`
-			} `json:"components"`
-		}
+		var document schemas
 		a, err := s.read(ctx, "/openapi/v3"+prefix(gv), &document)
 		if err != nil {
 			return err

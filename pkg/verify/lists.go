@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -63,11 +64,39 @@ func names(l *unstructured.UnstructuredList) map[string]int {
 	return all
 }
 
-func listed(ctx context.Context, r *resource) error {
-	if err := r.can("list", "create"); err != nil {
-		return err
+// seen is an object to look at, and the resource in its namespace: a new one, or one of those that
+// are there if nobody can create them.
+func (r *resource) seen(ctx context.Context) (*resource, *unstructured.Unstructured, error) {
+	if err := r.can("list"); err != nil {
+		return nil, nil, err
 	}
-	made, err := r.made(ctx)
+	if slices.Contains(r.verbs, "create") {
+		if err := r.can("create"); err != nil {
+			return nil, nil, err
+		}
+		made, err := r.made(ctx)
+		return r, made, err
+	}
+	a, err := r.do(ctx, ask{
+		method: http.MethodGet, path: prefix(r.gvr.GroupVersion()) + "/" + r.gvr.Resource, query: url.Values{"limit": {"1"}},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := a.list()
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(list.Items) == 0 {
+		return nil, nil, skip("it has no verb create, and there are no objects")
+	}
+	there := *r
+	there.namespace = list.Items[0].GetNamespace()
+	return &there, &list.Items[0], nil
+}
+
+func listed(ctx context.Context, r *resource) error {
+	r, made, err := r.seen(ctx)
 	if err != nil {
 		return err
 	}
@@ -78,6 +107,9 @@ func listed(ctx context.Context, r *resource) error {
 	if names(list)[made.GetName()] != 1 || list.GetKind() == "" || list.GetAPIVersion() == "" {
 		return a.wrong("a kind, an apiVersion, and %s once", made.GetName())
 	}
+	if list.GetResourceVersion() == "" && slices.Contains(r.verbs, "watch") {
+		return a.wrong("a resourceVersion, which a watch begins at")
+	}
 	own, err1 := strconv.ParseUint(made.GetResourceVersion(), 10, 64)
 	all, err2 := strconv.ParseUint(list.GetResourceVersion(), 10, 64)
 	if err1 == nil && err2 == nil && all < own {
@@ -87,10 +119,7 @@ func listed(ctx context.Context, r *resource) error {
 }
 
 func listedEverywhere(ctx context.Context, r *resource) error {
-	if err := r.can("list", "create"); err != nil {
-		return err
-	}
-	made, err := r.made(ctx)
+	r, made, err := r.seen(ctx)
 	if err != nil {
 		return err
 	}
@@ -131,13 +160,11 @@ func listedByLabel(ctx context.Context, r *resource) error {
 }
 
 func listedByName(ctx context.Context, r *resource) error {
-	if err := r.can("list", "create"); err != nil {
+	_, _, err := r.seen(ctx)
+	if err != nil {
 		return err
 	}
-	if _, err := r.made(ctx); err != nil {
-		return err
-	}
-	made, err := r.made(ctx)
+	r, made, err := r.seen(ctx)
 	if err != nil {
 		return err
 	}
@@ -214,8 +241,20 @@ func pages(ctx context.Context, r *resource) error {
 	return nil
 }
 
-func badContinue(ctx context.Context, r *resource) error {
+// versioned skips resources whose lists have no version: they have no pages, and no past.
+func (r *resource) versioned(ctx context.Context) error {
 	if err := r.can("list"); err != nil {
+		return err
+	}
+	_, list, err := r.list(ctx, nil)
+	if err == nil && list.GetResourceVersion() == "" {
+		return skip("its lists have no version")
+	}
+	return err
+}
+
+func badContinue(ctx context.Context, r *resource) error {
+	if err := r.versioned(ctx); err != nil {
 		return err
 	}
 	a, err := r.do(ctx, ask{method: http.MethodGet, path: r.path(), query: url.Values{"limit": {"1"}, "continue": {"verify"}}})
@@ -237,7 +276,7 @@ func badVersion(ctx context.Context, r *resource) error {
 }
 
 func futureVersion(ctx context.Context, r *resource) error {
-	if err := r.can("list"); err != nil {
+	if err := r.versioned(ctx); err != nil {
 		return err
 	}
 	a, err := r.do(ctx, ask{method: http.MethodGet, path: r.path(), query: url.Values{
@@ -255,10 +294,7 @@ func (r *resource) as(ctx context.Context, accept string) (*answer, error) {
 }
 
 func table(ctx context.Context, r *resource) error {
-	if err := r.can("list", "create"); err != nil {
-		return err
-	}
-	made, err := r.made(ctx)
+	r, made, err := r.seen(ctx)
 	if err != nil {
 		return err
 	}
@@ -284,10 +320,7 @@ func table(ctx context.Context, r *resource) error {
 }
 
 func metadataOnly(ctx context.Context, r *resource) error {
-	if err := r.can("list", "create"); err != nil {
-		return err
-	}
-	made, err := r.made(ctx)
+	r, made, err := r.seen(ctx)
 	if err != nil {
 		return err
 	}

@@ -50,7 +50,7 @@ func serve(t *testing.T) *rest.Config {
 	s, err := controlplane.New("verified").Storage(memory.Store{}).With(
 		core.Namespaces{}, core.ConfigMaps{}, coordination.Leases{}, aggregator.APIServices{},
 		crd.Definitions{FS: fstest.MapFS{"crds.yaml": {Data: []byte(gadgets)}}},
-		apis.NewGroup(fruit.GroupVersion(), nil, nil, apis.Resource[fruit.Apple, fruit.AppleList]("apples")),
+		apis.NewGroup(fruit.GroupVersion(), nil, nil, apis.Resource[fruit.Apple, fruit.AppleList]("apples", apis.Status())),
 		apis.NewGroup(schema.GroupVersion{Group: "seen.example.com", Version: "v1"}, nil, nil,
 			apis.Resource[fruit.Apple, fruit.AppleList]("apples", apis.Verbs("get", "list", "watch"))),
 	).Build()

@@ -71,6 +71,8 @@ func TestMetrics(t *testing.T) {
 	top("explain nodemetrics", "NodeMetrics")
 	f.kubectl(t, "", "get --raw /apis/metrics.k8s.io/v1beta1/nodes/n", `"kind":"NodeMetrics"`)
 
+	f.finds(t, "metrics-server", "metrics.k8s.io", direct(t, identity, at, ca))
+
 	end := f.others(t)
 	if err := s.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)

@@ -90,6 +90,7 @@ func TestSample(t *testing.T) {
 		t.Errorf("a stranger gets %s", out)
 	}
 	s.watch(t)
+	f.finds(t, "sample-apiserver", wardle, direct(t, s.identity, s.port, s.ca))
 
 	for _, fault := range behind.Faults() {
 		t.Run(fault.Name, func(t *testing.T) {
