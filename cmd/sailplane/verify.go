@@ -27,8 +27,8 @@ func verifyCommand() *cobra.Command {
 		Long: `Verify that an API server, whoever made it, keeps the conventions of Kubernetes APIs:
 discovery and OpenAPI that say what is served, versions that a watch can begin at,
 preconditions, dry runs, pages, and errors that programs understand. Each check has an
-ID, and says what was sent, what came and what should have. It writes only into a
-namespace of its own, which it deletes. The server is that of a URL or a kubeconfig.`,
+ID, and says what was sent, what came and what should have. It writes only into
+namespaces of its own, which it deletes. The server is that of a URL or a kubeconfig.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			config, err := verified(args, kubeconfig, caFile, tokenFile)

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,17 +37,26 @@ func ReadSamples(from io.Reader) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// sampleOf is the content of the last sample of the kind, if there is one.
+// sampleOf is the content of the last sample of the kind, if there is one. One of the same version is
+// better than another, whose fields may have other names.
 func (r *resource) sampleOf(samples []*unstructured.Unstructured) map[string]any {
-	for _, o := range slices.Backward(samples) {
-		if gvk := o.GroupVersionKind(); gvk.Group == r.gvr.Group && gvk.Kind == r.kind {
-			sample := o.DeepCopy().Object
-			delete(sample, "status")
-			sample["metadata"] = map[string]any{"labels": asAny(o.GetLabels()), "annotations": asAny(o.GetAnnotations())}
-			return sample
+	var found *unstructured.Unstructured
+	for _, o := range samples {
+		gvk := o.GroupVersionKind()
+		if gvk.Group != r.gvr.Group || gvk.Kind != r.kind {
+			continue
+		}
+		if found == nil || gvk.Version == r.gvr.Version || found.GroupVersionKind().Version != r.gvr.Version {
+			found = o
 		}
 	}
-	return nil
+	if found == nil {
+		return nil
+	}
+	sample := found.DeepCopy().Object
+	delete(sample, "status")
+	sample["metadata"] = map[string]any{"labels": asAny(found.GetLabels()), "annotations": asAny(found.GetAnnotations())}
+	return sample
 }
 
 // find looks for a sample that the server takes.

@@ -42,9 +42,9 @@ type Options struct {
 	Groups []string
 	// Only are the IDs of the checks to make. Empty: all.
 	Only []string
-	// Samples are objects to create, by kind: of each, the content without a name. There are
-	// some for the kinds of Kubernetes; of other kinds without one, an object with nothing but
-	// metadata is tried. Empty: none.
+	// Samples are objects to create, by kind: of each, the content without a name. One may do for
+	// several versions of its kind. There are some for the kinds of Kubernetes; of other kinds
+	// without one, an object with nothing but metadata is tried. Empty: none.
 	Samples []*unstructured.Unstructured
 	// Timeout is how long each check may take. Empty: 30 seconds.
 	Timeout time.Duration
