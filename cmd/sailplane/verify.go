@@ -69,7 +69,7 @@ namespaces of its own, which it deletes. The server is that of a URL or a kubeco
 	f.StringSliceVar(&groups, "groups", nil,
 		"groups, or GROUP/VERSION, to verify the resources of; core is the one without a name (default all)")
 	f.StringSliceVar(&only, "only", nil, "IDs of the checks to make (default all)")
-	f.StringVar(&sample, "samples", "", "YAML file with an object of each kind that needs more than a name, for kinds that Kubernetes does not have")
+	f.StringVar(&sample, "samples", "", "YAML file with an object of each kind that needs more than a name, but those of Kubernetes")
 	f.DurationVar(&timeout, "timeout", 0, "how long each check may take (default 30s)")
 	f.VarP(&output, "output", "o", "format: "+strings.Join(output.allowed, ", "))
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.allowed, cobra.ShellCompDirectiveNoFileComp))

@@ -288,7 +288,7 @@ func faulty(t *testing.T, config *rest.Config, f fault) *rest.Config {
 // TestFaults: each fault is found by the check that is about it, which finds nothing without.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	config := serve(t)
+	config := serve(t, parts())
 	all := faults()
 	if len(all) < 30 {
 		t.Errorf("%d faults are tried", len(all))

@@ -193,7 +193,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 // atOnce is how many resources are verified at a time: some checks wait for the server, not for
 // its processor.
-const atOnce = 8
+const atOnce = 16
 
 // each makes the checks of all resources, a few at a time. There is a channel for each, in order.
 func (s *server) each(ctx context.Context, checks []resourceCheck) []chan Result {
