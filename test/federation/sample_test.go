@@ -23,19 +23,21 @@ const wardle = "wardle.example.com"
 // sample is a sample-apiserver behind a server, with an etcd.
 type sample struct {
 	*behind.Server
-	front *front
+	front    *front
+	identity string // its kubeconfig for the front
 }
 
 func startSample(t *testing.T, f *front) *sample {
 	t.Helper()
-	server, err := programs(t).NewSample(t.TempDir(), startEtcd(t), f.account(t, "sample", "system:auth-delegator", "cluster-admin"))
+	identity := f.account(t, "sample", "system:auth-delegator", "cluster-admin")
+	server, err := programs(t).NewSample(t.TempDir(), startEtcd(t), identity)
 	must(t, err)
 	server.Announce = func(context.Context) error {
 		_, err := f.try(server.APIService(wardle, "v1alpha1")+server.APIService(wardle, "v1beta1"), "apply", "-f", "-")
 		return err
 	}
 	run(t, server)
-	return &sample{server, f}
+	return &sample{server, f, identity}
 }
 
 // run has a server run until the test ends, and the front know where it is.
@@ -90,7 +92,7 @@ func TestSample(t *testing.T) {
 		t.Errorf("a stranger gets %s", out)
 	}
 	s.watch(t)
-	f.finds(t, "sample-apiserver", wardle, direct(t, s.identity, s.port, s.ca))
+	f.finds(t, "sample-apiserver", wardle, direct(t, s.identity, s.Port, s.CA))
 
 	for _, fault := range behind.Faults() {
 		t.Run(fault.Name, func(t *testing.T) {

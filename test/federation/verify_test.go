@@ -17,7 +17,7 @@ import (
 // What it finds is what docs/verified.md says below a heading, and no more.
 func (f *front) finds(t *testing.T, heading, group string, itself *rest.Config) {
 	t.Helper()
-	front, err := clientcmd.BuildConfigFromFlags("", f.kubeconfig)
+	front, err := clientcmd.BuildConfigFromFlags("", f.Kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
