@@ -140,10 +140,15 @@ func (b *believed) AuthenticateRequest(r *http.Request) (*authenticator.Response
 	if now == nil {
 		return nil, false, nil
 	}
-	if told, ok, err := now.known.AuthenticateRequest(r); ok || err != nil {
-		return told, ok, err
+	told, ok, err1 := now.known.AuthenticateRequest(r)
+	if ok {
+		return told, true, nil
 	}
-	return b.tokens.AuthenticateRequest(r)
+	told, ok, err2 := b.tokens.AuthenticateRequest(r) // also with a certificate that nobody here knows
+	if ok {
+		return told, true, nil
+	}
+	return nil, false, errors.Join(err1, err2)
 }
 
 // Name implements dynamiccertificates.CAContentProvider and healthz.HealthChecker.
