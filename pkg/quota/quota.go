@@ -93,11 +93,14 @@ const (
 // Validate implements admission.ValidationInterface.
 func (p *plugin) Validate(ctx context.Context, a admission.Attributes, o admission.ObjectInterfaces) error {
 	backoff := wait.Backoff{Steps: tries, Duration: firstPause, Factor: 2, Jitter: 0.5}
-	for {
+	for current := false; ; { // the informer was, before the decision
 		err := p.QuotaAdmission.Validate(ctx, a, o)
-		again := apierrors.IsConflict(err) || apierrors.IsForbidden(err) && p.late(ctx, a.GetNamespace())
-		if !again || backoff.Steps <= 1 {
+		refused := apierrors.IsForbidden(err) && !current
+		if !refused && !apierrors.IsConflict(err) || backoff.Steps <= 1 {
 			return err
+		}
+		if current = refused && !p.late(ctx, a.GetNamespace()); current {
+			continue
 		}
 		select {
 		case <-time.After(backoff.Step()):
