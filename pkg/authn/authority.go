@@ -24,7 +24,7 @@ type authority struct {
 	what, file string
 	now        atomic.Pointer[dynamiccertificates.CAContentProvider]
 	revoked    atomic.Pointer[pki.Revocations]
-	notifier
+	pki.Listeners
 
 	changes sync.Mutex
 	lists   []*x509.RevocationList
@@ -128,7 +128,7 @@ func (a *authority) changed(ctx context.Context) {
 		maps.Copy(all, revoked)
 	}
 	a.revoked.Store(&all)
-	a.notify()
+	a.Notify()
 }
 
 // Name implements dynamiccertificates.CAContentProvider.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
 
@@ -64,7 +65,7 @@ func (s ServingCertificate) read(string) ([]byte, error) {
 
 // certificate is the current certificate and its key.
 type certificate struct {
-	notifier
+	pki.Listeners
 	name  string
 	names []string
 	now   atomic.Pointer[certAndKey]
@@ -86,7 +87,7 @@ func newCertAndKey(cert, key []byte) (*certAndKey, error) {
 // use replaces the certificate.
 func (c *certificate) use(_ context.Context, next *certAndKey) error {
 	c.now.Store(next)
-	c.notify()
+	c.Notify()
 	return nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +24,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	clientcache "k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
 // believed knows callers as the host does. What its ConfigMap says stays in effect when that
@@ -34,9 +35,7 @@ type believed struct {
 	client kubernetes.Interface
 	tokens authenticator.Request
 	now    atomic.Pointer[trust]
-
-	mu        sync.Mutex
-	listeners []dynamiccertificates.Listener
+	pki.Listeners
 }
 
 // trust is what one version of the ConfigMap says.
@@ -82,7 +81,7 @@ func (b *believed) follow(ctx context.Context) {
 			return
 		}
 		b.now.Store(next)
-		b.notify()
+		b.Notify()
 	}
 	_, informer := clientcache.NewInformerWithOptions(clientcache.InformerOptions{
 		ListerWatcher: source, ObjectType: &corev1.ConfigMap{},
@@ -176,19 +175,4 @@ func (b *believed) VerifyOptions() (x509.VerifyOptions, bool) {
 		return now.authorities.VerifyOptions()
 	}
 	return x509.VerifyOptions{}, false
-}
-
-// AddListener implements dynamiccertificates.Notifier.
-func (b *believed) AddListener(l dynamiccertificates.Listener) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.listeners = append(b.listeners, l)
-}
-
-func (b *believed) notify() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, l := range b.listeners {
-		l.Enqueue()
-	}
 }

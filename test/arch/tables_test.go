@@ -52,7 +52,7 @@ var mayImport = map[string][]string{
 		"pkg/controlplane", "pkg/feed", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/loopback", "pkg/internal/metrics",
 		"pkg/internal/pauses", "pkg/internal/signal",
 	},
-	"pkg/extend":          {"pkg/controlplane", "pkg/apis", "pkg/extend/v1alpha1", "pkg/internal/dialing", "pkg/internal/secretfile"},
+	"pkg/extend":          {"pkg/controlplane", "pkg/apis", "pkg/extend/v1alpha1", "pkg/internal/dialing", "pkg/internal/pki", "pkg/internal/secretfile"},
 	"pkg/extend/v1alpha1": {},
 	"pkg/insight":         {"pkg/controlplane", "pkg/feed", "pkg/internal/signal"},
 	"pkg/lifecycle":       {"pkg/controlplane", "pkg/internal/catalog", "pkg/feed", "pkg/internal/retry"},
