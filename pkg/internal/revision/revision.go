@@ -156,8 +156,8 @@ type Log interface {
 	// Range answers a query. Errors: ErrCompacted, ErrFuture.
 	Range(ctx context.Context, q Query) (Page, error)
 	// Changes returns the events of the span after a revision, in order, and the
-	// revision up to which they are complete. It may return only a few megabytes at a
-	// time. Errors: ErrCompacted.
+	// revision up to which they are complete: a later one than asked for, if there is
+	// one. It may return only a few megabytes at a time. Errors: ErrCompacted.
 	Changes(ctx context.Context, s Span, after int64) (events []*Event, through int64, err error)
 	// Compact drops what no read at the revision or later needs. Errors: ErrCompacted
 	// if the revision was compacted before, ErrFuture.

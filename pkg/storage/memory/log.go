@@ -256,6 +256,7 @@ func (l *log) Changes(ctx context.Context, s revision.Span, after int64) (events
 	case after >= l.current():
 		return nil, after, nil
 	}
+	through = max(after, l.dropped) // of the first revision, which an empty log has, there is no event
 	size := 0
 	for _, e := range l.events[max(after-l.dropped, 0):] {
 		through = e.KV.Mod
