@@ -24,11 +24,15 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 const (
 	// maxBody is how long a body may be that admission sees, as for objects of this plane.
 	maxBody = 3 << 20
+	// maxAnswer is how long an object may be that a server has: with what it adds.
+	maxAnswer = 2 * maxBody
 	// patchTries is how often a patch is made anew because the object changed meanwhile.
 	patchTries = 5
 )
@@ -63,8 +67,16 @@ func (x *router) hand(w http.ResponseWriter, r *http.Request, s *server) {
 			answerError(w, r, err)
 			return
 		}
-		s.proxy.ServeHTTP(w, next)
+		wr.send(w, next)
 	}
+}
+
+// send hands a request on. Meanwhile other large requests have their turns; who goes on
+// computing afterwards resumes.
+func (w *write) send(answer http.ResponseWriter, r *http.Request) (resume func()) {
+	rested := turns.From(r.Context()).Rest()
+	w.proxy.ServeHTTP(answer, r)
+	return func() { rested(r.Context()) }
 }
 
 // writeOf reads what a request changes; nil if admission does not see it.
@@ -90,6 +102,7 @@ func (x *router) writeOf(r *http.Request, s *server) (*write, error) {
 	if len(body) > maxBody {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
 	}
+	turns.From(r.Context()).TakeFor(r.Context(), int64(len(body)))
 	wr.body, err = asJSON(body, r.Header.Get("Content-Type"))
 	return wr, err
 }
@@ -172,13 +185,15 @@ func (w *write) patch(answer http.ResponseWriter) {
 			refused.writeTo(answer)
 			return
 		case try == patchTries:
-			w.proxy.ServeHTTP(answer, next)
+			w.send(answer, next)
 			return
 		}
 		a := &again{ResponseWriter: answer, header: http.Header{}}
-		if w.proxy.ServeHTTP(a, next); !a.conflicts {
+		resume := w.send(a, next)
+		if !a.conflicts {
 			return
 		}
+		resume()
 	}
 }
 
@@ -192,10 +207,14 @@ func (w *write) patched() (next *http.Request, refused *recorded, err error) {
 	sent := w.with(w.body, w.request.Header.Get("Content-Type"), true)
 	sent.Header.Set("Accept", runtime.ContentTypeJSON)
 	sent.Header.Del("Accept-Encoding")
-	w.proxy.ServeHTTP(dry, sent)
+	w.send(dry, sent)()
+	if dry.long {
+		return nil, nil, w.tooLong()
+	}
 	if dry.code < http.StatusOK || dry.code >= http.StatusMultipleChoices {
 		return nil, dry, nil
 	}
+	turns.From(w.request.Context()).TakeFor(w.request.Context(), int64(dry.body.Len()))
 	became, err := w.object(dry.body.Bytes())
 	if err != nil {
 		return nil, nil, badGateway(fmt.Sprintf("server %s answered a dry run with what is no object: %v", w.server, err))
@@ -307,6 +326,19 @@ func (w *write) seen(object, old *unstructured.Unstructured, o admission.Operati
 
 // old is the object as the server has it; nil if it has none.
 func (w *write) old() (*unstructured.Unstructured, error) {
+	ctx := w.request.Context()
+	rested := turns.From(ctx).Rest()
+	content, err := w.read()
+	rested(ctx)
+	if err != nil || content == nil {
+		return nil, err
+	}
+	turns.From(ctx).TakeFor(ctx, int64(len(content)))
+	return w.object(content)
+}
+
+// read asks the server for the object.
+func (w *write) read() ([]byte, error) {
 	response, asked, err := w.get(w.request.Context(), w.request.URL.Path, http.Header{"Accept": {runtime.ContentTypeJSON}})
 	if err != nil {
 		return nil, unavailable(w.gvr.GroupVersion(), w.server)
@@ -314,15 +346,23 @@ func (w *write) old() (*unstructured.Unstructured, error) {
 	defer response.Body.Close()
 	switch response.StatusCode {
 	case http.StatusOK:
-		content, err := io.ReadAll(response.Body)
-		if err != nil {
-			return nil, unavailable(w.gvr.GroupVersion(), w.server)
-		}
-		return w.object(content)
 	case http.StatusNotFound, http.StatusMethodNotAllowed: // no such object, or a sub-resource that is only written
 		return nil, nil
+	default:
+		return nil, badGateway((&statusError{asked, response.StatusCode}).Error())
 	}
-	return nil, badGateway((&statusError{asked, response.StatusCode}).Error())
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, unavailable(w.gvr.GroupVersion(), w.server)
+	case len(content) > maxAnswer:
+		return nil, w.tooLong()
+	}
+	return content, nil
+}
+
+func (w *write) tooLong() error {
+	return badGateway(fmt.Sprintf("the object that server %s has is longer than %d bytes", w.server, maxAnswer))
 }
 
 // object reads an object, whose kind is the resource's if it says none.
@@ -376,6 +416,7 @@ type recorded struct {
 	header http.Header
 	code   int
 	body   bytes.Buffer
+	long   bool // longer than maxAnswer, of which body is the beginning
 }
 
 // Header implements http.ResponseWriter.
@@ -390,8 +431,8 @@ func (r *recorded) WriteHeader(code int) {
 
 // Write implements http.ResponseWriter.
 func (r *recorded) Write(content []byte) (int, error) {
-	if r.body.Len()+len(content) > maxDocument {
-		return 0, fmt.Errorf("the answer is longer than %d bytes", maxDocument)
+	if r.long = r.long || r.body.Len()+len(content) > maxAnswer; r.long {
+		return len(content), nil
 	}
 	return r.body.Write(content)
 }

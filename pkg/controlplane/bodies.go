@@ -10,12 +10,12 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/callers"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
-	"github.com/sailplane-dev/sailplane/pkg/internal/turns"
 )
 
 // withBodyLimits bounds the bodies of requests for resources, but for those of the
 // plane's own clients, and has what is large in the plane's own storage wait for its
 // turn, those of the plane's own clients too: controllers compute for who wrote a CRD.
+// Who hands requests on to others takes turns where it reads what is in them.
 func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
@@ -24,7 +24,7 @@ func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 			return
 		}
 		var arrived func(int64)
-		if info.Verb != "watch" && c.stored(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}) {
+		if info.Verb != "watch" {
 			of := c.turns.Of
 			if loopback.From(r.Context()) {
 				of = c.turns.Own
@@ -32,10 +32,8 @@ func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 			turn := of(c.caller(r))
 			defer turn.End()
 			r = r.WithContext(turn.With(r.Context()))
-			arrived = func(bytes int64) {
-				if bytes >= turns.Large {
-					turn.Take(r.Context())
-				}
+			if c.stored(schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}) {
+				arrived = func(bytes int64) { turn.TakeFor(r.Context(), bytes) }
 			}
 		}
 		if r.Method != http.MethodGet && !loopback.From(r.Context()) {

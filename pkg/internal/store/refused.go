@@ -37,8 +37,8 @@ type limited struct {
 // before it is decoded.
 func (l limited) Get(ctx context.Context, key string, opts kubernetes.GetOptions) (kubernetes.GetResponse, error) {
 	r, err := l.Interface.Get(ctx, key, opts)
-	if err == nil && r.KV != nil && len(r.KV.Value) >= turns.Large {
-		turns.From(ctx).Take(ctx)
+	if err == nil && r.KV != nil {
+		turns.From(ctx).TakeFor(ctx, int64(len(r.KV.Value)))
 	}
 	return r, err
 }

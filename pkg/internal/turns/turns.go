@@ -263,6 +263,14 @@ func (t *Turn) Take(ctx context.Context) {
 	}
 }
 
+// TakeFor is Take for a request in which something of so many bytes was found, if that is
+// large.
+func (t *Turn) TakeFor(ctx context.Context, bytes int64) {
+	if bytes >= Large {
+		t.Take(ctx)
+	}
+}
+
 // begin ends the wait in the line, and begins the turn if it came.
 func (t *Turn) begin(came bool) {
 	t.mu.Lock()
