@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -26,12 +27,23 @@ func proxiedRow() string {
 
 func behindRow(n int, what string) string { return fmt.Sprintf("%d servers behind: %s", n, what) }
 
+func ownRow() string {
+	return fmt.Sprintf("get of the server's own, %d clients: CPU s per 1,000", aggregatedClients)
+}
+
+func handedRow() string {
+	return fmt.Sprintf("get at a handler in the process, %d clients: CPU s per 1,000", aggregatedClients)
+}
+
 // measureAggregated measures what it takes to have other servers answer. Storage has no part
-// in it, so that one of each kind is enough.
+// in it, so that one of each kind is enough; in memory, it is a server in the process.
 func measureAggregated(ctx context.Context, l *lab, t target) error {
 	switch of := t.(type) {
 	case *sailplane:
-		if of.storage != storageSQLite {
+		switch of.storage {
+		case storageMemory:
+			return with(ctx, l, &parted{lab: l, part: "handed"}, func(s *server) error { return handedGets(ctx, l, s) })
+		case storageEtcd:
 			return nil
 		}
 	case *kube:
@@ -96,6 +108,39 @@ func proxiedGets(ctx context.Context, l *lab, s *server, b behind) error {
 	}
 	l.results.add(phaseAggregated, proxiedRow(), cpu.Seconds()*1000/float64(n))
 	l.results.latencies(phaseAggregated, fmt.Sprintf("proxied get, %d clients", aggregatedClients), took)
+	return nil
+}
+
+// handedGets measures gets of an object of the server's own, and of one that another server
+// in the process has, in turns.
+func handedGets(ctx context.Context, l *lab, s *server) error {
+	clients, err := s.clientsets(aggregatedClients, "")
+	if err != nil {
+		return err
+	}
+	n := max(1, aggregatedClients*l.requests/bursts)
+	sides := []behind{{Group: "own.example.com"}, {Group: "handed.example.com"}} // as in ./bench/parted
+	for burst := range bursts + 1 {
+		slices.Reverse(sides) // each is the first as often as the other
+		cost := map[string]float64{}
+		for _, b := range sides {
+			cpu, err := s.spent(func() error {
+				_, err := repeat(ctx, aggregatedClients, n, func(ctx context.Context, client, _ int) error { return b.get(ctx, clients[client]) })
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			cost[b.Group] = cpu.Seconds() * 1000 / float64(n)
+		}
+		if burst == 0 {
+			continue // it warms up
+		}
+		own, handed := cost["own.example.com"], cost["handed.example.com"]
+		l.results.add(phaseAggregated, ownRow(), own)
+		l.results.add(phaseAggregated, handedRow(), handed)
+		l.results.add(phaseAggregated, "get at a handler in the process: times that of the server's own", handed/own)
+	}
 	return nil
 }
 

@@ -74,6 +74,8 @@ func choose(name, dir, collector string) (choice, error) {
 		return with(tracing.OTLP{Endpoint: collector})
 	case "tracing-on":
 		return with(tracing.OTLP{Endpoint: collector, SamplesPerMillion: everyRequest})
+	case "handed":
+		return handed()
 	case "filtered":
 		return with(authz.FilteredLists{Resources: []schema.GroupResource{{Resource: "configmaps"}}})
 	}
