@@ -3,6 +3,7 @@ package aggregator
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -21,40 +22,47 @@ func ambiguous(r *http.Request) string {
 	case !utf8.ValidString(path), strings.ContainsFunc(path, func(c rune) bool { return c < ' ' || c == 0x7f }):
 		return "has a control character, or is not UTF-8"
 	}
-	segments := strings.Split(strings.TrimSuffix(path, "/")[1:], "/")
+	path = strings.TrimSuffix(path, "/")[1:]
+	left := 1 + strings.Count(path, "/")
 	below := 0 // a sub-resource, and what is below it, such as a URL to proxy to
 	if info, ok := request.RequestInfoFrom(r.Context()); ok && info.IsResourceRequest {
 		below = max(0, len(info.Parts)-2)
 	}
-	for i, s := range segments {
-		if s == "." || s == ".." || s == "" && i < len(segments)-below {
+	for s := range strings.SplitSeq(path, "/") {
+		if s == "." || s == ".." || s == "" && left > below {
 			return fmt.Sprintf("has a segment %q", s)
 		}
+		left--
 	}
 	return ""
 }
 
-// anonymize removes credentials from headers, and every spelling of those that say who the
-// user is.
-func anonymize(header http.Header) {
-	for name := range header {
-		if identifies(name) {
-			delete(header, name)
+// hopHeaders is how many headers a hop adds, about.
+const hopHeaders = 8
+
+// anonymous is a copy of headers without credentials, and without any spelling of those that
+// say who the user is.
+func anonymous(header http.Header) http.Header {
+	kept := make(http.Header, len(header)+hopHeaders)
+	for name, values := range header {
+		if !identifies(name) {
+			kept[name] = slices.Clip(values) // who adds one copies them
 		}
 	}
 	const protocols = "Sec-Websocket-Protocol"
-	if all := header[protocols]; len(all) > 0 {
-		var kept []string
+	if all := kept[protocols]; len(all) > 0 {
+		var others []string
 		for p := range strings.SplitSeq(strings.Join(all, ","), ",") {
 			if p = strings.TrimSpace(p); p != "" && !strings.HasPrefix(p, "base64url.bearer.authorization.") {
-				kept = append(kept, p)
+				others = append(others, p)
 			}
 		}
-		header.Del(protocols)
-		if len(kept) > 0 {
-			header.Set(protocols, strings.Join(kept, ", "))
+		kept.Del(protocols)
+		if len(others) > 0 {
+			kept.Set(protocols, strings.Join(others, ", "))
 		}
 	}
+	return kept
 }
 
 // identifies tells whether a header may say who the client is. Servers that hand

@@ -56,7 +56,7 @@ func rewrite(r *httputil.ProxyRequest) {
 
 // identify has a request tell who asks, and nobody else, and who hands it on.
 func (h *hop) identify(r *http.Request) {
-	anonymize(r.Header)
+	r.Header = anonymous(r.Header)
 	r.Header.Add("Via", h.via)
 	transport.SetAuthProxyHeaders(r, h.as.GetName(), h.as.GetUID(), h.as.GetGroups(), h.as.GetExtra())
 	if h.auditID != "" {
@@ -87,8 +87,8 @@ func (s *server) call(w http.ResponseWriter, r *http.Request) {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	defer context.AfterFunc(r.Context(), end)()
-	out := r.Clone(vouched.With(ctx, h.as))
-	h.identify(out)
+	out := r.WithContext(vouched.HandedOn(ctx, h.as))
+	h.identify(out) // with headers of its own
 	utilnet.AppendForwardedForHeader(out)
 	out.URL, out.Host, out.RequestURI, out.TLS = h.to, h.to.Host, h.to.RequestURI(), nil
 	w.Header().Del(auditinternal.HeaderAuditID) // the handler's is the same

@@ -130,6 +130,45 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
+// TestPanics: a handler that panics harms no other request, of clients or of the front itself.
+func TestPanics(t *testing.T) {
+	t.Parallel()
+	var ill atomic.Bool
+	inner := orchard(t, controlplane.PartFunc(func(p *controlplane.Plan) error {
+		p.Wrap(controlplane.Innermost, "rotten", func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if strings.HasSuffix(r.URL.Path, "/rotten") || ill.Load() && r.URL.Path == "/readyz" {
+					panic("rotten")
+				}
+				next.ServeHTTP(w, r)
+			})
+		})
+		return nil
+	}))
+	config, _ := run(t, memory.Store{}, aggregator.APIServices{Servers: []aggregator.Server{{Name: "shop/fruit", Handler: inner.Handler()}}})
+	apples := appleClient(t, config)
+	eventually(t, "the server answers", func() error {
+		_, err := apples.List(t.Context(), metav1.ListOptions{})
+		return err
+	})
+	if _, err := apples.Get(t.Context(), "rotten", metav1.GetOptions{}); err == nil {
+		t.Error("a handler that panics answers")
+	}
+	if _, err := apples.List(t.Context(), metav1.ListOptions{}); err != nil {
+		t.Errorf("after the panic: %v", err)
+	}
+	ill.Store(true)
+	eventually(t, "the server is ill", func() error {
+		if got := all(t, config)[nameOfApples()]; got != "False FailedDiscoveryCheck" {
+			return fmt.Errorf("Available is %q", got)
+		}
+		return nil
+	})
+	if _, status := get(t, config, "/readyz", "*/*"); status != http.StatusOK {
+		t.Errorf("the front is not ready: %d", status)
+	}
+}
+
 // TestMadeAPIServices: APIServices that were made for a server come back, and go with what
 // they are for.
 func TestMadeAPIServices(t *testing.T) {

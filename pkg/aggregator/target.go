@@ -42,6 +42,7 @@ func newTarget(at place, c *connections) *target {
 	t := &target{place: at, connections: c}
 	switch {
 	case at.given != nil && at.given.Handler != nil:
+		t.base = &url.URL{Scheme: "https", Host: at.name + "." + at.namespace + ".svc"}
 		t.direct = &loopback.Transport{}
 		t.direct.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // of this server's own requests
 			at.given.Handler.ServeHTTP(w, r.WithContext(vouched.With(r.Context(), self())))
@@ -146,10 +147,10 @@ func (t *target) resolve() (*url.URL, error) {
 	switch {
 	case t.wrong != nil:
 		return nil, t.wrong
-	case t.direct != nil:
-		return &url.URL{Scheme: "https", Host: t.name + "." + t.namespace + ".svc"}, nil
 	case t.base == nil:
 		return t.connections.resolve(t.place)
+	case t.direct != nil:
+		return t.base, nil
 	}
 	if ip, err := netip.ParseAddr(t.base.Hostname()); err == nil && t.given == nil {
 		if err := t.connections.CheckAddress(ip); err != nil { // before a proxy could be asked

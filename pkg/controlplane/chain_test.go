@@ -6,6 +6,7 @@ import (
 	"go/token"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,10 +66,10 @@ func filtersOf(t *testing.T, file string, functions ...string) []string {
 		for _, called := range found[name] {
 			if inner, ours := found[called]; ours {
 				all = append(all, inner...)
-			} else if strings.HasPrefix(called, "With") {
+			} else {
 				all = append(all, called)
 			}
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(called string) bool { return !strings.HasPrefix(called, "With") })
 }

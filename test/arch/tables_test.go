@@ -41,7 +41,7 @@ var mayImport = map[string][]string{
 	},
 	"pkg/aggregator": {
 		"pkg/controlplane", "pkg/openapi", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/loopback", "pkg/internal/openapi/...",
-		"pkg/internal/pki", "pkg/internal/retry", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream", "pkg/internal/vouched",
+		"pkg/internal/pki", "pkg/internal/retry", "pkg/internal/signal", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream", "pkg/internal/vouched",
 	},
 	"pkg/authn":      {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki", "pkg/internal/check"},
 	"pkg/authz":      {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac", "pkg/internal/signal"},

@@ -14,6 +14,9 @@ const (
 	aggregatedClients = 8
 	// announced are how many APIServices a round measures one by one.
 	announced = 5
+	// ownGroup and handedGroup are those of ./bench/parted.
+	ownGroup    = "own.example.com"
+	handedGroup = "handed.example.com"
 	// behindService is in front of all servers, each of which has a port.
 	behindService = "behind"
 	// manyMinutes is what of -idle many servers are looked at: kube-apiserver looks at some of
@@ -119,7 +122,7 @@ func handedGets(ctx context.Context, l *lab, s *server) error {
 		return err
 	}
 	n := max(1, aggregatedClients*l.requests/bursts)
-	sides := []behind{{Group: "own.example.com"}, {Group: "handed.example.com"}} // as in ./bench/parted
+	sides := []behind{{Group: ownGroup}, {Group: handedGroup}}
 	for burst := range bursts + 1 {
 		slices.Reverse(sides) // each is the first as often as the other
 		cost := map[string]float64{}
@@ -136,7 +139,7 @@ func handedGets(ctx context.Context, l *lab, s *server) error {
 		if burst == 0 {
 			continue // it warms up
 		}
-		own, handed := cost["own.example.com"], cost["handed.example.com"]
+		own, handed := cost[ownGroup], cost[handedGroup]
 		l.results.add(phaseAggregated, ownRow(), own)
 		l.results.add(phaseAggregated, handedRow(), handed)
 		l.results.add(phaseAggregated, "get at a handler in the process: times that of the server's own", handed/own)

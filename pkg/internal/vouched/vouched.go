@@ -12,13 +12,33 @@ import (
 
 type key struct{}
 
-// With returns a context of a request that a server hands on for a user.
-func With(ctx context.Context, u user.Info) context.Context { return context.WithValue(ctx, key{}, u) }
+type value struct {
+	user.Info
 
-// Authenticator knows the users of requests that another server handed on.
+	handedOn bool
+}
+
+// With returns a context of a request that a server makes as a user.
+func With(ctx context.Context, u user.Info) context.Context {
+	return context.WithValue(ctx, key{}, value{u, false})
+}
+
+// HandedOn returns a context of a user's request that a server hands on, which has done for it
+// what is done for every request that comes: it ends it in time, and answers for panics.
+func HandedOn(ctx context.Context, u user.Info) context.Context {
+	return context.WithValue(ctx, key{}, value{u, true})
+}
+
+// IsHandedOn tells whether another server hands a request on.
+func IsHandedOn(ctx context.Context) bool {
+	v, _ := ctx.Value(key{}).(value)
+	return v.handedOn
+}
+
+// Authenticator knows the users of requests that another server vouches for.
 func Authenticator() authenticator.Request {
 	return authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
-		u, ok := r.Context().Value(key{}).(user.Info)
-		return &authenticator.Response{User: u}, ok, nil
+		v, ok := r.Context().Value(key{}).(value)
+		return &authenticator.Response{User: v.Info}, ok, nil
 	})
 }
