@@ -87,7 +87,11 @@ func (s *server) call(w http.ResponseWriter, r *http.Request) {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
 	defer context.AfterFunc(r.Context(), end)()
-	out := r.WithContext(vouched.HandedOn(ctx, h.as))
+	vouch := vouched.HandedOn
+	if h.lasts { // it has no deadline here: the other server may have one for it
+		vouch = vouched.With
+	}
+	out := r.WithContext(vouch(ctx, h.as))
 	h.identify(out) // with headers of its own
 	utilnet.AppendForwardedForHeader(out)
 	out.URL, out.Host, out.RequestURI, out.TLS = h.to, h.to.Host, h.to.RequestURI(), nil

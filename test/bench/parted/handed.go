@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -69,7 +70,7 @@ func createThings(ctx context.Context, admin *rest.Config, _ string) error {
 			return last == nil, nil
 		})
 		if err != nil {
-			return last
+			return errors.Join(err, last)
 		}
 	}
 	return nil
