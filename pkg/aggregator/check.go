@@ -143,16 +143,11 @@ func (s *server) check(ctx context.Context) {
 	}
 }
 
-// due tells whether it is time to ask for discovery: the server is back, its APIServices are
-// others, or the time has come.
+// due tells whether it is time to ask for discovery: the server is back, or something that its
+// APIServices name is not available, or the time has come.
 func (s *server) due(was *state, now time.Time) bool {
-	if was.err != nil || now.Sub(s.asked) >= discoverInterval {
-		return true
-	}
-	return slices.ContainsFunc(*s.wanted.Load(), func(gv schema.GroupVersion) bool {
-		_, found := was.found[gv]
-		return !found && was.failed[gv] == nil
-	})
+	return was.err != nil || now.Sub(s.asked) >= discoverInterval ||
+		slices.ContainsFunc(*s.wanted.Load(), func(gv schema.GroupVersion) bool { return was.available(gv) != nil })
 }
 
 // same tells whether two states are the same for everybody but the one who measures them.

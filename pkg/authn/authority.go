@@ -19,11 +19,12 @@ import (
 )
 
 // authority is the current certificate authorities of a file. It is empty until a
-// plane starts.
+// server starts.
 type authority struct {
 	what, file string
 	now        atomic.Pointer[dynamiccertificates.CAContentProvider]
 	revoked    atomic.Pointer[pki.Revocations]
+	files      []*follow.File // with the authorities and what they revoked, in this order
 	pki.Listeners
 
 	changes sync.Mutex
@@ -57,7 +58,18 @@ var _ dynamiccertificates.CAContentProvider = (*authority)(nil)
 // the file, which a field of the part names.
 func (a *authority) install(p *controlplane.ServerPlan, field string) {
 	p.Trust(a.Name(), a)
-	followed(p.Root(), field, follow.Source{What: a.what, File: a.file}, a.parse, a.use)
+	a.files = append(a.files, followed(p.Root(), field, follow.Source{What: a.what, File: a.file}, a.parse, a.use))
+}
+
+// RunOnce has whom the files name be known from the first connection on. See
+// [controlplane.ServerPlan.Trust].
+func (a *authority) RunOnce(ctx context.Context) error {
+	for _, f := range a.files {
+		if err := f.Begin(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // followed has Build check the file of a field, and the plane put it and its changes

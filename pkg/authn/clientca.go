@@ -56,7 +56,7 @@ func (c ClientCA) InstallServer(p *controlplane.ServerPlan) error {
 	a.install(p, "field File")
 	if c.RevokedFile != "" {
 		source := follow.Source{What: "revoked client certificates", File: c.RevokedFile}
-		followed(p.Root(), "field RevokedFile", source, pki.ParseLists, a.revoke)
+		a.files = append(a.files, followed(p.Root(), "field RevokedFile", source, pki.ParseLists, a.revoke))
 	}
 	p.EachPlane(func(p *controlplane.Plan) {
 		p.Authenticate(a.Name(), known)

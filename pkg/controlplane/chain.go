@@ -76,6 +76,8 @@ type wrapper struct {
 type chain struct {
 	middleware []wrapper
 	signals    *signals
+	// ready is closed when every Start of the plane's parts has returned.
+	ready <-chan struct{}
 	// routes are the group versions whose handlers are made when they are needed.
 	routes *lazyRoutes
 	// tracing is on when a part brings a tracer.
@@ -189,7 +191,7 @@ func impersonating(h http.Handler, config *genericapiserver.Config) http.Handler
 
 // authenticated identifies the caller.
 func (c *chain) authenticated(h http.Handler, config *genericapiserver.Config) http.Handler {
-	failed := genericapifilters.Unauthorized(config.Serializer)
+	failed := unknownYet(genericapifilters.Unauthorized(config.Serializer), c.ready, config.Serializer)
 	failed = genericapifilters.WithFailedAuthenticationAudit(failed, config.AuditBackend, config.AuditPolicyRuleEvaluator)
 	failed = refuseFailures(failed, c.addresses, config.Serializer)
 	failed = filterlatency.TrackCompleted(failed)

@@ -63,6 +63,13 @@ func (r *run) identify(ctx context.Context, plan *ServerPlan, listener net.Liste
 		}
 		byName = append(byName, certificate)
 	}
+	for _, from := range plan.trusted {
+		if first, ok := from.value.(runner); ok {
+			if err := first.RunOnce(ctx); err != nil {
+				return nil, from.failed(err)
+			}
+		}
+	}
 	identity = identity.trusting(plan.trusted)
 	r.server.mu.Lock()
 	r.server.authority, r.server.clients = identity.ServingCA, identity.ClientCA
@@ -75,6 +82,11 @@ func (r *run) identify(ctx context.Context, plan *ServerPlan, listener net.Liste
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	return config, nil
+}
+
+// runner is the part of dynamiccertificates.ControllerRunner that reads contents once.
+type runner interface {
+	RunOnce(ctx context.Context) error
 }
 
 // trusting returns the identity with further authorities of client certificates.

@@ -116,8 +116,10 @@ func (p *ServerPlan) Certify(name string, certificate CertificateFunc) {
 
 // Trust has the listener ask clients for certificates of further authorities,
 // beside those of the identity. There may be none at first; the provider tells its
-// listeners when they change. The authenticators decide what a certificate is good
-// for.
+// listeners when they change. Its method RunOnce, if it has one as those of upstream
+// (dynamiccertificates.ControllerRunner), is called before anything is served: a client
+// that is not asked for its certificate is nobody for as long as its connection lasts.
+// The authenticators decide what a certificate is good for.
 func (p *ServerPlan) Trust(name string, ca dynamiccertificates.CAContentProvider) {
 	p.trusted = append(p.trusted, named[dynamiccertificates.CAContentProvider]{p.root.part, name, ca})
 }
