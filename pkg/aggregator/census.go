@@ -35,13 +35,15 @@ type census struct {
 	changed func(namespace string, resource schema.GroupResource, more int)
 
 	mu     sync.Mutex
-	counts map[schema.GroupVersionResource]map[string]int // by namespace; kept while the server is away
+	counts map[schema.GroupVersionResource]map[string]int    // by namespace; kept while the server is away
+	unseen map[schema.GroupVersionResource]map[string]unseen // by namespace
+	since  map[schema.GroupVersionResource]time.Time         // there is a watch
 	taking map[schema.GroupVersionResource]context.CancelFunc
 	work   sync.WaitGroup
 }
 
-// of returns the counts of a group version in a namespace. They are known when each of its
-// resources was counted.
+// of returns the counts of a group version in a namespace, with what may have been created and
+// was not counted yet. They are known when each of its resources was counted.
 func (c *census) of(namespace string, gv schema.GroupVersion, now *state) (counts map[string]int, known bool) {
 	discovered, ok := now.found[gv]
 	if !ok {
@@ -57,11 +59,12 @@ func (c *census) of(namespace string, gv schema.GroupVersion, now *state) (count
 			}
 			continue
 		}
-		all, ok := c.counts[gv.WithResource(r.Resource)]
+		gvr := gv.WithResource(r.Resource)
+		all, ok := c.counts[gvr]
 		if !ok {
 			return nil, false
 		}
-		counts[r.Resource] = all[namespace]
+		counts[r.Resource] = all[namespace] + c.unseen[gvr][namespace].all
 	}
 	return counts, true
 }
@@ -94,14 +97,17 @@ func (c *census) follow(ctx context.Context, s *server) {
 	defer c.mu.Unlock()
 	if c.taking == nil {
 		c.taking, c.counts = map[schema.GroupVersionResource]context.CancelFunc{}, map[schema.GroupVersionResource]map[string]int{}
+		c.unseen, c.since = map[schema.GroupVersionResource]map[string]unseen{}, map[schema.GroupVersionResource]time.Time{}
 	}
 	for gvr, end := range c.taking {
 		if !wanted[gvr] {
 			end()
 			delete(c.taking, gvr)
 			delete(c.counts, gvr)
+			delete(c.unseen, gvr)
 		}
 	}
+	c.forget(time.Now())
 	for gvr := range wanted {
 		if c.taking[gvr] != nil {
 			continue
@@ -145,6 +151,7 @@ func (c *census) take(ctx context.Context, s *server, gvr schema.GroupVersionRes
 	c.set(gvr, counts)
 	query := url.Values{"watch": {"1"}, "resourceVersion": {list.ResourceVersion}}
 	return s.read(ctx, gvr, query, "PartialObjectMetadata", func(d *json.Decoder) error {
+		defer c.watched(gvr)()
 		for {
 			var e struct {
 				Type   watch.EventType
@@ -190,6 +197,9 @@ func (c *census) add(gvr schema.GroupVersionResource, namespace string, n int) {
 	c.mu.Lock()
 	counts := c.counts[gvr]
 	if counts != nil { // else it is no longer counted
+		if n > 0 {
+			c.note(gvr, namespace, func(u *unseen) { u.all-- })
+		}
 		if counts[namespace] += n; counts[namespace] <= 0 {
 			delete(counts, namespace)
 		}

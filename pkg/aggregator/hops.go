@@ -19,6 +19,7 @@ type hop struct {
 	auditID string
 	via     string // this server, for header Via
 	lasts   bool   // it has no deadline
+	failed  bool   // the server did not answer it, and may have done it
 	end     context.CancelCauseFunc
 }
 

@@ -58,7 +58,7 @@ func (x *router) hand(w http.ResponseWriter, r *http.Request, s *server) {
 	case err != nil:
 		answerError(w, r, err)
 	case wr == nil:
-		s.proxy.ServeHTTP(w, r)
+		s.handOn(w, r)
 	case wr.info.Verb == "patch":
 		wr.patch(w)
 	default:
@@ -75,7 +75,7 @@ func (x *router) hand(w http.ResponseWriter, r *http.Request, s *server) {
 // computing afterwards resumes.
 func (w *write) send(answer http.ResponseWriter, r *http.Request) (resume func()) {
 	rested := turns.From(r.Context()).Rest()
-	w.proxy.ServeHTTP(answer, r)
+	w.handOn(answer, r)
 	return func() { rested(r.Context()) }
 }
 

@@ -136,8 +136,10 @@ func (s *server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errRedirect):
 		err = badGateway(err.Error())
 	case ctx.Err() != nil && !errors.Is(err, errLost):
+		hopOf(ctx).failed = true
 		err = apierrors.NewTimeoutError(fmt.Sprintf("server %s did not answer", s), 0)
 	default:
+		hopOf(ctx).failed = true
 		klog.FromContext(ctx).Error(err, "A server behind this one did not answer", "server", s.String())
 		signal.Wake(s.look)
 		err = apierrors.NewServiceUnavailable(fmt.Sprintf("server %s did not answer", s))

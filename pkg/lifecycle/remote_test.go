@@ -3,6 +3,7 @@ package lifecycle_test
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -33,6 +34,7 @@ type elsewhere struct {
 	*httptest.Server
 	dead   atomic.Bool // it does not answer
 	broken atomic.Bool // it answers that it cannot, but what it has
+	silent atomic.Bool // its watches say nothing
 	client dynamic.Interface
 }
 
@@ -72,6 +74,11 @@ func newElsewhere(t *testing.T) *elsewhere {
 		}
 		if e.broken.Load() && strings.Contains(r.URL.Path, "/namespaces/") {
 			http.Error(w, "out of order", http.StatusInternalServerError)
+			return
+		}
+		if e.silent.Load() && r.URL.Query().Has("watch") {
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
 			return
 		}
 		proxy.ServeHTTP(w, r)
@@ -280,6 +287,83 @@ func TestLeftBehind(t *testing.T) {
 	if _, err := far.client.Resource(farGadgets()).Namespace("again").Get(t.Context(), "fresh", metav1.GetOptions{}); err != nil {
 		t.Errorf("an object of the new namespace: %v", err)
 	}
+}
+
+// TestAcknowledged: what was acknowledged before its server died is not forgotten, also when it
+// was not counted yet.
+func TestAcknowledged(t *testing.T) {
+	t.Parallel()
+	far := newElsewhere(t)
+	far.silent.Store(true)
+	p := start(t, memory.Store{}, aggregated(far))
+	p.announce(t, farGroup)
+	counted := func(namespace string) (n int, known bool) {
+		counts, known := p.plane.AggregatedCounter().Counts(namespace, farGadgets().GroupVersion())
+		return counts["gadgets"], known
+	}
+	ns := p.create(t, "", "Namespace", "shop")
+	until(t, "nothing is there", func() bool {
+		n, known := counted("shop")
+		return known && n == 0
+	})
+	gadgets := p.client.Resource(farGadgets()).Namespace("shop")
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "far.example.com/v1", "kind": "Gadget"}}
+	u.SetName("g")
+	steps := []struct {
+		reason string
+		do     func() error
+		want   int
+	}{
+		{"a dry run makes nothing", func() error {
+			_, err := gadgets.Create(t.Context(), u, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+			return err
+		}, 0},
+		{"what is refused is not there", func() error {
+			bad := u.DeepCopy()
+			bad.SetName("No Name")
+			if _, err := gadgets.Create(t.Context(), bad, metav1.CreateOptions{}); !apierrors.IsInvalid(err) {
+				return fmt.Errorf("a bad name: %w", err)
+			}
+			return nil
+		}, 0},
+		{"a create", func() (err error) {
+			u, err = gadgets.Create(t.Context(), u, metav1.CreateOptions{})
+			return err
+		}, 1},
+		{"an update makes nothing", func() (err error) {
+			u.SetLabels(map[string]string{"a": "b"})
+			u, err = gadgets.Update(t.Context(), u, metav1.UpdateOptions{})
+			return err
+		}, 1},
+		{"an apply can be a create", func() error {
+			other := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "far.example.com/v1", "kind": "Gadget"}}
+			other.SetName("h")
+			_, err := gadgets.Apply(t.Context(), "h", other, metav1.ApplyOptions{FieldManager: "test"})
+			return err
+		}, 2},
+	}
+	for _, s := range steps {
+		if err := s.do(); err != nil {
+			t.Fatalf("%s: %v", s.reason, err)
+		}
+		until(t, s.reason, func() bool { // once the handler of the request has returned
+			n, known := counted("shop")
+			return known && n == s.want
+		})
+	}
+	far.dead.Store(true)
+	p.remove(t, ns, background)
+	until(t, "the condition says what does not answer", func() bool { return strings.Contains(failure(t, p.get(t, ns)), farGroup) })
+	far.dead.Store(false)
+	p.untilGone(t, ns)
+	if n := far.remaining(t, "shop"); n != 0 {
+		t.Errorf("%d objects are left of a namespace that is gone", n)
+	}
+	far.CloseClientConnections()
+	until(t, "a new list knows better", func() bool {
+		n, known := counted("shop")
+		return known && n == 0
+	})
 }
 
 // TestNothingThere: a dead server that held nothing of a namespace does not hold it up.
