@@ -34,12 +34,17 @@ const (
 type census struct {
 	changed func(namespace string, resource schema.GroupResource, more int)
 
-	mu     sync.Mutex
-	counts map[schema.GroupVersionResource]map[string]int    // by namespace; kept while the server is away
-	unseen map[schema.GroupVersionResource]map[string]unseen // by namespace
-	since  map[schema.GroupVersionResource]time.Time         // there is a watch
-	taking map[schema.GroupVersionResource]context.CancelFunc
-	work   sync.WaitGroup
+	mu   sync.Mutex
+	all  map[schema.GroupVersionResource]*tally
+	work sync.WaitGroup
+}
+
+// tally is what is known of one resource.
+type tally struct {
+	counts map[string]int    // by namespace; nil before the first list, and kept while the server is away
+	unseen map[string]unseen // by namespace
+	since  time.Time         // there is a watch; zero: there is none
+	end    context.CancelFunc
 }
 
 // of returns the counts of a group version in a namespace, with what may have been created and
@@ -59,12 +64,11 @@ func (c *census) of(namespace string, gv schema.GroupVersion, now *state) (count
 			}
 			continue
 		}
-		gvr := gv.WithResource(r.Resource)
-		all, ok := c.counts[gvr]
-		if !ok {
+		t := c.all[gv.WithResource(r.Resource)]
+		if t == nil || t.counts == nil {
 			return nil, false
 		}
-		counts[r.Resource] = all[namespace] + c.unseen[gvr][namespace].all
+		counts[r.Resource] = t.counts[namespace] + t.unseen[namespace].all
 	}
 	return counts, true
 }
@@ -95,28 +99,27 @@ func (c *census) follow(ctx context.Context, s *server) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.taking == nil {
-		c.taking, c.counts = map[schema.GroupVersionResource]context.CancelFunc{}, map[schema.GroupVersionResource]map[string]int{}
-		c.unseen, c.since = map[schema.GroupVersionResource]map[string]unseen{}, map[schema.GroupVersionResource]time.Time{}
+	if c.all == nil {
+		c.all = map[schema.GroupVersionResource]*tally{}
 	}
-	for gvr, end := range c.taking {
+	for gvr, t := range c.all {
 		if !wanted[gvr] {
-			end()
-			delete(c.taking, gvr)
-			delete(c.counts, gvr)
-			delete(c.unseen, gvr)
+			t.end()
+			delete(c.all, gvr)
+			continue
 		}
+		t.forget(time.Now())
 	}
-	c.forget(time.Now())
 	for gvr := range wanted {
-		if c.taking[gvr] != nil {
+		if c.all[gvr] != nil {
 			continue
 		}
 		ctx, end := context.WithCancel(ctx)
-		c.taking[gvr] = end
+		t := &tally{unseen: map[string]unseen{}, end: end}
+		c.all[gvr] = t
 		c.work.Go(func() {
 			for ctx.Err() == nil {
-				_ = c.take(ctx, s, gvr) // the server's condition says what is wrong
+				_ = c.take(ctx, s, gvr, t) // the server's condition says what is wrong
 				pause := time.NewTimer(censusPause)
 				select {
 				case <-pause.C:
@@ -132,7 +135,7 @@ func (c *census) follow(ctx context.Context, s *server) {
 func (c *census) stop() { c.work.Wait() }
 
 // take counts the objects of a resource, and follows them until that fails.
-func (c *census) take(ctx context.Context, s *server, gvr schema.GroupVersionResource) error {
+func (c *census) take(ctx context.Context, s *server, gvr schema.GroupVersionResource, t *tally) error {
 	if err := s.state.Load().err; err != nil {
 		return err
 	}
@@ -148,10 +151,11 @@ func (c *census) take(ctx context.Context, s *server, gvr schema.GroupVersionRes
 			counts[list.Items[i].Namespace]++
 		}
 	}
-	c.set(gvr, counts)
+	c.set(gvr, t, counts)
 	query := url.Values{"watch": {"1"}, "resourceVersion": {list.ResourceVersion}}
 	return s.read(ctx, gvr, query, "PartialObjectMetadata", func(d *json.Decoder) error {
-		defer c.watched(gvr)()
+		c.watch(t, time.Now())
+		defer c.watch(t, time.Time{})
 		for {
 			var e struct {
 				Type   watch.EventType
@@ -162,9 +166,9 @@ func (c *census) take(ctx context.Context, s *server, gvr schema.GroupVersionRes
 			}
 			switch e.Type {
 			case watch.Added:
-				c.add(gvr, e.Object.Namespace, 1)
+				c.add(gvr, t, e.Object.Namespace, 1)
 			case watch.Deleted:
-				c.add(gvr, e.Object.Namespace, -1)
+				c.add(gvr, t, e.Object.Namespace, -1)
 			case watch.Error:
 				return errors.New("the watch has to begin anew")
 			}
@@ -172,14 +176,14 @@ func (c *census) take(ctx context.Context, s *server, gvr schema.GroupVersionRes
 	})
 }
 
-func (c *census) set(gvr schema.GroupVersionResource, counts map[string]int) {
+func (c *census) set(gvr schema.GroupVersionResource, t *tally, counts map[string]int) {
 	c.mu.Lock()
-	if c.taking[gvr] == nil {
+	if c.all[gvr] != t { // it is no longer counted
 		c.mu.Unlock()
 		return
 	}
-	before := c.counts[gvr]
-	c.counts[gvr] = maps.Clone(counts)
+	before := t.counts
+	t.counts = maps.Clone(counts)
 	c.mu.Unlock()
 	for namespace, n := range counts {
 		if more := n - before[namespace]; more != 0 {
@@ -193,21 +197,20 @@ func (c *census) set(gvr schema.GroupVersionResource, counts map[string]int) {
 	}
 }
 
-func (c *census) add(gvr schema.GroupVersionResource, namespace string, n int) {
+func (c *census) add(gvr schema.GroupVersionResource, t *tally, namespace string, n int) {
 	c.mu.Lock()
-	counts := c.counts[gvr]
-	if counts != nil { // else it is no longer counted
-		if n > 0 {
-			c.note(gvr, namespace, func(u *unseen) { u.all-- })
-		}
-		if counts[namespace] += n; counts[namespace] <= 0 {
-			delete(counts, namespace)
-		}
+	if c.all[gvr] != t { // it is no longer counted
+		c.mu.Unlock()
+		return
+	}
+	if n > 0 {
+		t.note(namespace, func(u *unseen) { u.all-- })
+	}
+	if t.counts[namespace] += n; t.counts[namespace] <= 0 {
+		delete(t.counts, namespace)
 	}
 	c.mu.Unlock()
-	if counts != nil {
-		c.changed(namespace, gvr.GroupResource(), n)
-	}
+	c.changed(namespace, gvr.GroupResource(), n)
 }
 
 // count is how many objects of a resource there are in a namespace, in whichever version they
@@ -215,9 +218,9 @@ func (c *census) add(gvr schema.GroupVersionResource, namespace string, n int) {
 func (c *census) count(namespace string, resource schema.GroupResource) (n int, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for gvr, counts := range c.counts {
-		if gvr.GroupResource() == resource {
-			return counts[namespace], true
+	for gvr, t := range c.all {
+		if gvr.GroupResource() == resource && t.counts != nil {
+			return t.counts[namespace], true
 		}
 	}
 	return 0, false

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/statuscode"
 )
 
 // unseen are requests that were handed on to a server, and may have created objects that its
@@ -35,15 +37,15 @@ func (s *server) handOn(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
 	}))
-	a := &answer{ResponseWriter: w}
+	a := &statuscode.Writer{ResponseWriter: w}
 	defer func() {
 		switch {
-		case a.code == 0 || hopOf(r.Context()).failed || r.Context().Err() != nil: // the server did not say
+		case a.Code == 0 || hopOf(r.Context()).failed || r.Context().Err() != nil: // the server did not say
 			created(sent.Load())
 		case r.Method == http.MethodPost:
-			created(a.code < http.StatusMultipleChoices)
+			created(a.Code < http.StatusMultipleChoices)
 		default:
-			created(a.code == http.StatusCreated)
+			created(a.Code == http.StatusCreated)
 		}
 	}()
 	s.proxy.ServeHTTP(responsewriter.WrapForHTTP1Or2(a), r)
@@ -67,56 +69,26 @@ func (s *server) mayCreate(r *http.Request) (resource schema.GroupResource, name
 	return schema.GroupResource{Group: info.APIGroup, Resource: info.Resource}, info.Namespace
 }
 
-// answer knows the status of an answer, or 0.
-type answer struct {
-	http.ResponseWriter
-	code int
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(code int) {
-	if a.code == 0 && code >= http.StatusOK { // else another one follows
-		a.code = code
-	}
-	a.ResponseWriter.WriteHeader(code)
-}
-
-// Write implements http.ResponseWriter.
-func (a *answer) Write(b []byte) (int, error) {
-	if a.code == 0 {
-		a.code = http.StatusOK
-	}
-	return a.ResponseWriter.Write(b)
-}
-
-// Unwrap implements responsewriter.UserProvidedDecorator.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
 // expect notes that an object may be created, in all versions of its resource that are counted.
 // The function that it returns has to be called with whether it may have been.
 func (c *census) expect(resource schema.GroupResource, namespace string) (created func(bool)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var noted []schema.GroupVersionResource
-	for gvr := range c.taking {
+	var noted []*tally
+	for gvr, t := range c.all {
 		if gvr.GroupResource() != resource {
 			continue
 		}
-		noted = append(noted, gvr)
-		all := c.unseen[gvr]
-		if all == nil {
-			all = map[string]unseen{}
-			c.unseen[gvr] = all
-		}
-		now := all[namespace]
+		now := t.unseen[namespace]
 		now.all++
-		all[namespace] = now
+		t.unseen[namespace] = now
+		noted = append(noted, t)
 	}
 	return func(created bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		for _, gvr := range noted {
-			c.note(gvr, namespace, func(u *unseen) {
+		for _, t := range noted {
+			t.note(namespace, func(u *unseen) {
 				if created {
 					u.answered, u.last = u.answered+1, time.Now()
 				} else {
@@ -127,42 +99,38 @@ func (c *census) expect(resource schema.GroupResource, namespace string) (create
 	}
 }
 
+// watch notes since when there is a watch.
+func (c *census) watch(t *tally, since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.since = since
+}
+
 // note changes what is noted of a namespace, if something is. An object that is seen may be of
 // another request, or of none of these: objects are not told apart.
-func (c *census) note(gvr schema.GroupVersionResource, namespace string, change func(*unseen)) {
-	now, noted := c.unseen[gvr][namespace]
+func (t *tally) note(namespace string, change func(*unseen)) {
+	now, noted := t.unseen[namespace]
 	if !noted {
 		return
 	}
 	change(&now)
 	now.answered = min(now.answered, now.all)
 	if now.all > 0 {
-		c.unseen[gvr][namespace] = now
+		t.unseen[namespace] = now
 	} else {
-		delete(c.unseen[gvr], namespace)
-	}
-}
-
-// watched has notes be forgotten in time, as long as there is a watch.
-func (c *census) watched(gvr schema.GroupVersionResource) (end func()) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.since[gvr] = time.Now()
-	return func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.since, gvr)
+		delete(t.unseen, namespace)
 	}
 }
 
 // forget drops notes of what a watch would have delivered by now: the list before it had that
 // already, or it is gone. It is called when the server is known to be alive.
-func (c *census) forget(now time.Time) {
-	for gvr, since := range c.since {
-		for namespace, u := range c.unseen[gvr] {
-			if now.Sub(since) >= seenAfter && now.Sub(u.last) >= seenAfter {
-				c.note(gvr, namespace, func(u *unseen) { u.all, u.answered = u.all-u.answered, 0 })
-			}
+func (t *tally) forget(now time.Time) {
+	if t.since.IsZero() || now.Sub(t.since) < seenAfter {
+		return
+	}
+	for namespace, u := range t.unseen {
+		if now.Sub(u.last) >= seenAfter {
+			t.note(namespace, func(u *unseen) { u.all, u.answered = u.all-u.answered, 0 })
 		}
 	}
 }

@@ -40,6 +40,7 @@ type who struct {
 	Extra     map[string][]string
 	Header    http.Header
 	status    int
+	retry     string // header Retry-After
 }
 
 // echo answers with who calls, right after authentication.
@@ -69,6 +70,13 @@ func serveWith(t *testing.T, parts ...controlplane.Part) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	run(t, s, s.Ready())
+	return "https://" + s.Address().String()
+}
+
+// run runs a server until the test ends, and returns when a moment of its start has come.
+func run(t *testing.T, s *controlplane.Server, moment <-chan struct{}) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
@@ -79,14 +87,13 @@ func serveWith(t *testing.T, parts ...controlplane.Part) string {
 		}
 	})
 	select {
-	case <-s.Ready():
+	case <-moment:
 	case err := <-done:
 		done <- nil
 		t.Fatalf("Run: %v", err)
 	case <-time.After(time.Minute):
-		t.Fatal("not ready after a minute")
+		t.Fatal("not there after a minute")
 	}
-	return "https://" + s.Address().String()
 }
 
 // buildError builds a server with a part, and returns what is wrong.
@@ -147,7 +154,7 @@ func (c call) do(t *testing.T, url string) who {
 			t.Fatal(err)
 		}
 	}
-	answer.status = resp.StatusCode
+	answer.status, answer.retry = resp.StatusCode, resp.Header.Get("Retry-After")
 	return answer
 }
 

@@ -36,16 +36,7 @@ func TestStarting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	<-starts
+	run(t, s, starts)
 	url := "https://" + s.Address().String()
 	cases := map[string]struct {
 		call           call
@@ -60,6 +51,8 @@ func TestStarting(t *testing.T) {
 	for name, tc := range cases {
 		if got := tc.call.do(t, url); got.status != tc.starting {
 			t.Errorf("%s: %d while the server starts, want %d", name, got.status, tc.starting)
+		} else if (got.status == http.StatusServiceUnavailable) != (got.retry != "") {
+			t.Errorf("%s: %d while the server starts, to be tried again after %q s", name, got.status, got.retry)
 		}
 	}
 	close(start)

@@ -1,7 +1,6 @@
 package authn_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -141,16 +140,7 @@ func TestWebhookReviewedForAudiences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	<-s.Ready()
+	run(t, s, s.Ready())
 	client, err := kubernetes.NewForConfig(s.ClientConfig())
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,8 @@ import (
 
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/statuscode"
 )
 
 // What is kept of a request, in bytes: callers choose how long names, paths and
@@ -132,7 +134,7 @@ func (c *counter) wrap(next http.Handler) http.Handler {
 		if !ok {
 			begun = time.Now()
 		}
-		a := &answer{ResponseWriter: w, who: caller{c, cut(user.GetName(), nameBytes)}, begun: begun}
+		a := &answer{Writer: statuscode.Writer{ResponseWriter: w}, who: caller{c, cut(user.GetName(), nameBytes)}, begun: begun}
 		if info.Verb == "watch" {
 			c.to.open(begun, a.who)
 			defer a.watched()
@@ -146,37 +148,17 @@ func (c *counter) wrap(next http.Handler) http.Handler {
 
 // answer sees the code of an answer.
 type answer struct {
-	http.ResponseWriter
+	statuscode.Writer
 	who      caller
 	begun    time.Time
-	code     int  // 0 before it is written
 	returned bool // the handler did not panic
-}
-
-// Unwrap implements responsewriter.UserProvidedDecorator.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-// WriteHeader implements http.ResponseWriter.
-func (a *answer) WriteHeader(code int) {
-	if a.code == 0 && code >= http.StatusOK {
-		a.code = code
-	}
-	a.ResponseWriter.WriteHeader(code)
-}
-
-// Write implements http.ResponseWriter.
-func (a *answer) Write(b []byte) (int, error) {
-	if a.code == 0 {
-		a.code = http.StatusOK
-	}
-	return a.ResponseWriter.Write(b)
 }
 
 // status is the code that the client gets.
 func (a *answer) status() int {
 	switch {
-	case a.code != 0:
-		return a.code
+	case a.Code != 0:
+		return a.Code
 	case a.returned:
 		return http.StatusOK
 	}

@@ -66,13 +66,20 @@ type File struct {
 	told          string    // the error that was logged
 }
 
-// Begin puts the first content into effect.
+// Begin puts the first content into effect, unless there is some.
 func (f *File) Begin(ctx context.Context) error {
-	content, err := f.Content()
-	if err == nil {
-		f.used, err = content, f.Use(ctx, content)
+	if f.used != nil {
+		return nil
 	}
-	return err
+	content, err := f.Content()
+	if err != nil {
+		return err
+	}
+	if err := f.Use(ctx, content); err != nil {
+		return err
+	}
+	f.used = content
+	return nil
 }
 
 // Begun sets the content that is in effect already, in place of Begin.
