@@ -11,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/generic/registry"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/reflected"
 )
 
@@ -37,6 +39,7 @@ type Definition struct {
 	noGeneration         bool
 	createOnUpdate       bool
 	verbs                []string
+	readOnly             bool
 	nameValidation       func(name string, prefix bool) []string
 	hub                  goTypes
 	spokes               []spoke
@@ -57,6 +60,7 @@ type Definition struct {
 	subresources         map[string]func(*registry.Store, strategy) rest.Storage
 	storeHooks           []func(*registry.Store)
 	schema               []reflected.Option
+	kept                 func(controlplane.BuildConfig, schema.GroupResource) generic.RESTOptionsGetter // nil: with the plane's objects
 	optionErrs           []error
 }
 

@@ -174,6 +174,16 @@ type answer struct {
 // is its kind: "merge-patch+json". It fails unless the answer has the code.
 func (s *server) call(code int, method, path, body string, header ...string) *answer {
 	s.t.Helper()
+	a := s.ask(method, path, body, header...)
+	if a.code != code {
+		s.t.Fatalf("%s %s: got %d, want %d: %s", method, path, a.code, code, a.body)
+	}
+	return a
+}
+
+// ask sends a request as call does, and takes any answer.
+func (s *server) ask(method, path, body string, header ...string) *answer {
+	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
 	must(s.t, err)
 	req.Header.Set("Content-Type", "application/json")
@@ -188,9 +198,6 @@ func (s *server) call(code int, method, path, body string, header ...string) *an
 	a := &answer{t: s.t, code: resp.StatusCode, warnings: resp.Header.Values("Warning"), body: string(data)}
 	if json.Unmarshal(data, &a.Object) != nil {
 		a.Object = map[string]any{}
-	}
-	if a.code != code {
-		s.t.Fatalf("%s %s: got %d, want %d: %s", method, path, a.code, code, data)
 	}
 	return a
 }

@@ -36,9 +36,10 @@ func (d *Definition) Resource(hub schema.GroupVersion) controlplane.Resource {
 		versions = append(versions, gv.Version)
 	}
 	return controlplane.Resource{
-		Name:     d.name,
-		Kind:     d.kind,
-		Versions: versions,
+		Name:      d.name,
+		Kind:      d.kind,
+		Versions:  versions,
+		Elsewhere: d.kept != nil,
 		Build: func(config controlplane.BuildConfig) (controlplane.ResourceStorage, error) {
 			paths, err := d.build(hub, config)
 			if err != nil {
@@ -60,7 +61,11 @@ func (d *Definition) build(hub schema.GroupVersion, config controlplane.BuildCon
 		return nil, err
 	}
 	s := strategy{Scheme: config.Scheme, NameGenerator: names.SimpleNameGenerator, d: d, hub: hub}
-	store, err := d.newStore(s, config.Options)
+	options := config.Options
+	if d.kept != nil {
+		options = d.kept(config, hub.WithResource(d.name).GroupResource())
+	}
+	store, err := d.newStore(s, options)
 	if err != nil {
 		return nil, err
 	}
@@ -68,15 +73,38 @@ func (d *Definition) build(hub schema.GroupVersion, config controlplane.BuildCon
 		d.name: verbs.restrict(&storage{Store: store, shortNames: d.shortNames, categories: d.categories}),
 	}
 	if d.status {
-		paths[d.name+"/status"] = newSubresource(store, statusStrategy{s})
+		paths[d.name+"/status"] = d.part(newSubresource(store, statusStrategy{s}))
 	}
 	if d.scale != nil {
-		paths[d.name+"/scale"] = newScaleStorage(store, d.scale, d.served(hub))
+		paths[d.name+"/scale"] = d.part(newScaleStorage(store, d.scale, d.served(hub)))
 	}
 	for name, build := range d.subresources {
 		paths[d.name+"/"+name] = build(store, s)
 	}
 	return paths, nil
+}
+
+// part is a sub-resource that shows a part of an object. Where nothing can be written it has get
+// only.
+func (d *Definition) part(s readPart) rest.Storage {
+	kinds, ofOthers := s.(rest.GroupVersionKindProvider)
+	switch {
+	case !d.readOnly:
+		return s
+	case ofOthers:
+		return struct {
+			readPart
+			rest.GroupVersionKindProvider
+		}{s, kinds}
+	default:
+		return struct{ readPart }{s}
+	}
+}
+
+// readPart is a sub-resource with the verb get.
+type readPart interface {
+	rest.Storage
+	rest.Getter
 }
 
 func (d *Definition) newStore(s strategy, options generic.RESTOptionsGetter) (*registry.Store, error) {

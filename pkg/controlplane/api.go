@@ -180,6 +180,9 @@ type Resource struct {
 	// View says that another resource stores the objects: work on all stored objects
 	// skips this one.
 	View bool
+	// Elsewhere says that the objects are not in the plane's storage: its feed does not see
+	// them, and neither does what counts or collects by it.
+	Elsewhere bool
 	// Build makes the REST storage for one plane. Versions usually share one, which
 	// keeps the hub version.
 	Build func(BuildConfig) (ResourceStorage, error)
@@ -205,4 +208,6 @@ type BuildConfig struct {
 	// Rules lists what a user may do in a namespace. Authorizers that cannot list
 	// their rules make the list incomplete.
 	Rules authorizer.RuleResolver
+
+	sources *sources
 }

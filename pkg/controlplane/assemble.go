@@ -83,6 +83,10 @@ func (p *Plane) assemble() error {
 	paths := p.top.Handler.NonGoRestfulMux
 	paths.Unregister("/metrics")
 	paths.Handle("/metrics", metrics.Handler())
+	paths.HandleFunc(sourcesPath, p.sources.health)
+	for _, h := range p.plan.handlers {
+		p.handle(h.name, h.value)
+	}
 	return p.installOpenAPI()
 }
 

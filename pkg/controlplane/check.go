@@ -33,6 +33,7 @@ func (p *Plan) check(storage Storage) error {
 	errs = append(errs, p.checkFlow()...)
 	errs = append(errs, p.checkFilters()...)
 	errs = append(errs, duplicates("handler of host", p.hosts)...)
+	errs = append(errs, p.checkHandlers()...)
 	errs = append(errs, p.checkServices()...)
 	errs = append(errs, single("counter of aggregated objects", p.counters))
 	errs = append(errs, checkWork("work", p.work)...)

@@ -109,15 +109,19 @@ func (p *Plan) find(group string, holds func(Resource) bool) (r Resource, found 
 
 // isView tells whether another resource stores the objects of this one.
 func (p *Plan) isView(resource schema.GroupResource) bool {
-	_, found := p.find(resource.Group, func(r Resource) bool { return r.View && r.Name == resource.Resource })
+	return p.has(resource.Group, func(r Resource) bool { return r.View && r.Name == resource.Resource })
+}
+
+// has tells whether a condition holds for a resource of a group.
+func (p *Plan) has(group string, holds func(Resource) bool) bool {
+	_, found := p.find(group, holds)
 	return found
 }
 
 // Serves tells whether a part of the plane serves a resource of the kind. Parts ask when
 // the plane runs, not before: later parts may serve it.
 func (p *Plan) Serves(kind gvk) bool {
-	_, found := p.find(kind.Group, func(r Resource) bool { return r.Kind == kind.Kind && slices.Contains(r.Versions, kind.Version) })
-	return found
+	return p.has(kind.Group, func(r Resource) bool { return r.Kind == kind.Kind && slices.Contains(r.Versions, kind.Version) })
 }
 
 // groupVersions ranks the plan's group versions as kube-apiserver ranks its own:
@@ -222,7 +226,7 @@ func (i *installer) storage(g *planned) (ResourceStorage, error) {
 	config := BuildConfig{
 		Scheme: codecs.scheme, Options: i.plane.RESTOptions(codecs.stored, codecs.storedAs),
 		Authenticator: i.config.Authentication.Authenticator, Authorizer: i.config.Authorization.Authorizer,
-		Audiences: i.plane.plan.audiences, Rules: i.plane.rules(),
+		Audiences: i.plane.plan.audiences, Rules: i.plane.rules(), sources: &i.plane.sources,
 	}
 	all := ResourceStorage{}
 	for _, r := range g.resources {

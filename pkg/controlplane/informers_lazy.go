@@ -90,10 +90,10 @@ func (d lazyInformers) InformerFor(obj runtime.Object, stock internalinterfaces.
 	})
 }
 
-// storedAs returns the name of the resource that stores objects of a kind, empty if
-// there is none.
+// storedAs returns the name of the resource that stores objects of a kind in the plane's
+// storage, empty if there is none.
 func (p *Plan) storedAs(kind gvk) string {
-	r, _ := p.find(kind.Group, func(r Resource) bool { return r.Kind == kind.Kind && !r.View })
+	r, _ := p.find(kind.Group, func(r Resource) bool { return r.Kind == kind.Kind && !r.View && !r.Elsewhere })
 	return r.Name
 }
 

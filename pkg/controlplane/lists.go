@@ -68,6 +68,10 @@ func (p *Plan) checkFilters() []error {
 				"part %q: lists of %s cannot be filtered: it shows the objects of another resource: name that one",
 				f.part, f.name))
 		}
+		if r := f.value.resource; p.has(r.Group, func(s Resource) bool { return s.Elsewhere && s.Name == r.Resource }) {
+			errs = append(errs, fmt.Errorf("part %q: lists of %s cannot be filtered: its objects are not in the plane's storage",
+				f.part, f.name))
+		}
 	}
 	return errs
 }

@@ -50,7 +50,8 @@ type Plan struct {
 	flow            []named[FlowControlFunc]
 	filters         []named[listFilter]
 	hosts           []named[*loopback.Transport]
-	located         []named[string] // addresses, by Service
+	handlers        []named[http.Handler] // by path
+	located         []named[string]       // addresses, by Service
 	resolvers       []named[ServiceResolver]
 	rules           signal.Change  // of the authorizers
 	reads           []func() error // of the part that is being installed

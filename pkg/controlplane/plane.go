@@ -61,6 +61,7 @@ type Plane struct {
 	ready       chan struct{}
 
 	open           *openRequests
+	sources        sources
 	routes         *lazyRoutes
 	discoveryIndex discoveryIndex
 	feed           *feed.Feed

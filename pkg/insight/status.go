@@ -61,7 +61,7 @@ func (s Status) InstallServer(p *controlplane.ServerPlan) error {
 	})
 	root, page := p.Root(), &page{requests: all, begun: time.Now()}
 	root.Feed()
-	root.Wrap(controlplane.Innermost, "status", page.wrap)
+	root.Handle(Path, page)
 	root.Work(controlplane.Work{Name: "status", Run: func(_ context.Context, plane *controlplane.Plane) error {
 		page.root.Store(plane)
 		return nil
@@ -76,30 +76,24 @@ type page struct {
 	root     atomic.Pointer[controlplane.Plane] // nil before it has work
 }
 
-// wrap is a middleware.
-func (p *page) wrap(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != Path {
-			next.ServeHTTP(w, r)
-			return
-		}
-		plane := p.root.Load()
-		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			w.Header().Set("Allow", "GET, HEAD")
-			refuse(w, r, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method, schema.GroupResource{}, "",
-				"the status can only be read", 0, true))
-			return
-		case plane == nil:
-			w.Header().Set("Retry-After", "1")
-			refuse(w, r, apierrors.NewServiceUnavailable("the server is starting"))
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		to := json.NewEncoder(w)
-		to.SetIndent("", "  ")
-		_ = to.Encode(p.report(r.Context(), plane)) // an error says that the client went away
-	})
+// ServeHTTP implements http.Handler.
+func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	plane := p.root.Load()
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		refuse(w, r, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method, schema.GroupResource{}, "",
+			"the status can only be read", 0, true))
+		return
+	case plane == nil:
+		w.Header().Set("Retry-After", "1")
+		refuse(w, r, apierrors.NewServiceUnavailable("the server is starting"))
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	to := json.NewEncoder(w)
+	to.SetIndent("", "  ")
+	_ = to.Encode(p.report(r.Context(), plane)) // an error says that the client went away
 }
 
 // refuse answers with an error as the API does.

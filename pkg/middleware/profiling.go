@@ -1,9 +1,6 @@
 package middleware
 
 import (
-	"net/http"
-	"strings"
-
 	"k8s.io/apiserver/pkg/server/mux"
 	"k8s.io/apiserver/pkg/server/routes"
 
@@ -28,14 +25,7 @@ func (Profiling) Install(*controlplane.Plan) error { return controlplane.ErrServ
 func (Profiling) InstallServer(p *controlplane.ServerPlan) error {
 	profiles := mux.NewPathRecorderMux("profiling")
 	routes.Profiling{}.Install(profiles)
-	p.Root().Wrap(controlplane.Innermost, "profiling", func(next http.Handler) http.Handler {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/debug/pprof" || strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
-				profiles.ServeHTTP(w, r)
-				return
-			}
-			next.ServeHTTP(w, r)
-		})
-	})
+	p.Root().Handle("/debug/pprof", profiles)
+	p.Root().Handle("/debug/pprof/", profiles)
 	return nil
 }

@@ -2,6 +2,7 @@ package serviceaccount
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,40 +24,31 @@ type configuration struct {
 	Algorithms    []string `json:"id_token_signing_alg_values_supported"`
 }
 
-// publish answers the two paths and passes other requests on.
-func (i *issuer) publish(next http.Handler) http.Handler {
+// published answers with a document of the keys, which is the same for everybody and seldom
+// changes.
+func (i *issuer) published(document func(*keyring) (contentType string, document any, err error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now := i.now.Load()
-		if now == nil || r.Method != http.MethodGet && r.Method != http.MethodHead {
-			next.ServeHTTP(w, r)
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			w.Header().Set("Allow", "GET, HEAD")
+			http.Error(w, "the document can only be read", http.StatusMethodNotAllowed)
+			return
+		case now == nil:
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "the server is starting", http.StatusServiceUnavailable)
 			return
 		}
-		switch r.URL.Path {
-		case configurationPath:
-			answer(w, "application/json", i.configuration(now.keys))
-		case keysPath:
-			keys, err := now.keys.set()
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusInternalServerError)
-				return
-			}
-			answer(w, "application/jwk-set+json", keys)
-		default:
-			next.ServeHTTP(w, r)
+		contentType, content, err := document(now.keys)
+		body, err2 := json.Marshal(content)
+		if err := errors.Join(err, err2); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
 		}
+		w.Header().Set("Content-Type", contentType)
+		w.Header().Set("Cache-Control", "public, max-age=3600")
+		_, _ = w.Write(body)
 	})
-}
-
-// answer sends a document that is the same for everybody and seldom changes.
-func answer(w http.ResponseWriter, contentType string, document any) {
-	body, err := json.Marshal(document)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", contentType)
-	w.Header().Set("Cache-Control", "public, max-age=3600")
-	_, _ = w.Write(body)
 }
 
 func (i *issuer) configuration(keys *keyring) configuration {

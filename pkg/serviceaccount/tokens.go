@@ -93,7 +93,13 @@ func (t Tokens) Install(p *controlplane.Plan) error {
 		Name: subresource, Kind: kind().Kind,
 		Versions: []string{corev1.SchemeGroupVersion.Version}, Build: i.build,
 	})
-	p.Wrap(controlplane.Innermost, "service account issuer discovery", i.publish)
+	p.Handle(configurationPath, i.published(func(k *keyring) (string, any, error) {
+		return "application/json", i.configuration(k), nil
+	}))
+	p.Handle(keysPath, i.published(func(k *keyring) (string, any, error) {
+		keys, err := k.set()
+		return "application/jwk-set+json", keys, err
+	}))
 	return nil
 }
 

@@ -18,7 +18,7 @@ var mayImport = map[string][]string{
 		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/loopback", "pkg/internal/metrics",
 		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream", "pkg/internal/vouched",
 	},
-	"pkg/apis":                   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/rules", "pkg/internal/upstream"},
+	"pkg/apis":                   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/polled", "pkg/internal/rules", "pkg/internal/upstream"},
 	"pkg/apis/apitest":           {"pkg/controlplane", "pkg/apis"},
 	"pkg/apis/apitest/fruit/...": {"pkg/apis/apitest/fruit/..."}, // the types that tests serve
 
@@ -75,7 +75,7 @@ var mayImport = map[string][]string{
 
 	// Storage.
 	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock", "pkg/internal/metrics", "pkg/internal/signal"},
-	"pkg/storage/memory": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/revision"},
+	"pkg/storage/memory": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/memorylog", "pkg/internal/revision"},
 	"pkg/storage/sqlite": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/filelock", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/storage/kine":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/secretfile"},
 
@@ -106,6 +106,8 @@ var mayImport = map[string][]string{
 	"pkg/internal/loopback":          {},
 	"pkg/internal/vouched":           {},
 	"pkg/internal/metrics":           {},
+	"pkg/internal/memorylog":         {"pkg/internal/revision"},
+	"pkg/internal/polled":            {"pkg/internal/etcdapi", "pkg/internal/memorylog", "pkg/internal/revision", "pkg/internal/store"},
 	"pkg/internal/openapi/documents": {"pkg/openapi", "pkg/internal/openapi/reflected"},
 	"pkg/internal/openapi/meta":      {},
 	"pkg/internal/openapi/reflected": {},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdapi"
+	"github.com/sailplane-dev/sailplane/pkg/internal/memorylog"
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
@@ -44,6 +45,6 @@ func (s Store) Open() controlplane.Backend {
 	}
 	return &etcdapi.Backend{
 		Name: "memory",
-		Open: func(_ context.Context, f revision.Follower) (revision.Log, error) { return newLog(f, limit), nil },
+		Open: func(_ context.Context, f revision.Follower) (revision.Log, error) { return memorylog.New(f, limit, 1), nil },
 	}
 }

@@ -1,4 +1,5 @@
-package memory
+// Package memorylog keeps a log of revisions in memory.
+package memorylog
 
 import (
 	"context"
@@ -67,10 +68,13 @@ func (i *item) at(rev int64) *version {
 	return i.versions[n-1]
 }
 
-// newLog returns an empty log at revision 1, like a new etcd.
-func newLog(f revision.Follower, limit int64) *log {
+// New returns an empty log at a revision, which is 1 in a new etcd, and keeps at most limit
+// bytes of history. What was before that revision is gone.
+func New(f revision.Follower, limit, first int64) revision.Log { return newLog(f, limit, first) }
+
+func newLog(f revision.Follower, limit, first int64) *log {
 	return &log{
-		follow: f, limit: limit, dropped: 1, droppedAt: time.Now(),
+		follow: f, limit: limit, dropped: first, compacted: first, droppedAt: time.Now(),
 		keys: btree.NewG(degree, func(a, b *item) bool { return a.key < b.key }),
 	}
 }
