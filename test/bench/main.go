@@ -59,6 +59,7 @@ func measurements() []measurement {
 		{"lifecycle", measureLifecycle},
 		{"feed", measureFeed},
 		{aggregatedName, measureAggregated},
+		{virtualName, measureVirtual},
 	}
 }
 

@@ -41,22 +41,42 @@ func watchRow(watchers int) string {
 	return fmt.Sprintf("watch events to %d watchers: CPU s per 100,000", watchers)
 }
 
+// fanOut measures watches of ConfigMaps.
+func fanOut(ctx context.Context, l *lab, s *server, n int) error {
+	cpu, delays, err := watched{path: configMapsPath, from: "0", write: createConfigMap}.fanOut(ctx, l, s, n)
+	if err != nil {
+		return err
+	}
+	l.results.add(phaseWatch, watchRow(n), cpu)
+	l.results.latencies(phaseWatch, fmt.Sprintf("watch events to %d watchers, from write to event", n), delays)
+	return nil
+}
+
+// watched is what watchers watch, and how it is changed.
+type watched struct {
+	path string
+	// from is the resource version to watch from. What there is at "0" has no moment.
+	from string
+	// write makes a change, with the moment in it.
+	write func(ctx context.Context, client *kubernetes.Clientset, i int, moment string) error
+}
+
 // fanOut has many watchers see writes that come at a steady rate, and measures
 // from before the write to when a watcher has its event. However many they are,
-// they get as many events together.
-func fanOut(ctx context.Context, l *lab, s *server, n int) error {
-	w := writes{count: max(1, l.events/n), perSecond: max(1, l.rate/n)}
+// they get as many events together. It returns the CPU s per 100,000 events, too.
+func (o watched) fanOut(ctx context.Context, l *lab, s *server, n int) (perEvents float64, delays []time.Duration, err error) {
+	w := writes{watched: o, count: max(1, l.events/n), perSecond: max(1, l.rate/n)}
 	ctx, cancel := context.WithTimeoutCause(ctx, lateBy+time.Duration(w.count/w.perSecond+1)*time.Second,
 		errors.New("the watchers did not see every write in time"))
 	defer cancel()
 	watchers := make([]*watcher, n)
 	clients, err := s.clientsets((n+watchersPerClient-1)/watchersPerClient, "")
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	for i := range watchers {
-		if watchers[i], err = watch(ctx, clients[i/watchersPerClient], w.count); err != nil {
-			return err
+		if watchers[i], err = o.watch(ctx, clients[i/watchersPerClient], w.count); err != nil {
+			return 0, nil, err
 		}
 	}
 	defer func() {
@@ -79,24 +99,25 @@ func fanOut(ctx context.Context, l *lab, s *server, n int) error {
 		})
 	})
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
-	var delays []time.Duration
 	for _, each := range watchers {
 		if each.err != nil {
-			return errors.Join(each.err, context.Cause(ctx))
+			return 0, nil, errors.Join(each.err, context.Cause(ctx))
 		}
 		delays = append(delays, each.delays...)
 	}
-	l.results.add(phaseWatch, watchRow(n), cpu.Seconds()*1e5/float64(len(delays)))
-	l.results.latencies(phaseWatch, fmt.Sprintf("watch events to %d watchers, from write to event", n), delays)
-	return nil
+	return cpu.Seconds() * 1e5 / float64(len(delays)), delays, nil
 }
 
 // writes are how many objects are written, and how fast.
-type writes struct{ count, perSecond int }
+type writes struct {
+	watched
 
-// steadily creates ConfigMaps at the rate.
+	count, perSecond int
+}
+
+// steadily writes at the rate.
 func (w writes) steadily(ctx context.Context, s *server) error {
 	writers, err := s.clientsets(watchWriters, "")
 	if err != nil {
@@ -110,12 +131,18 @@ func (w writes) steadily(ctx context.Context, s *server) error {
 			return ctx.Err()
 		case <-tick.C:
 		}
-		_, err := writers[client].CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("watched-%d", i)},
-			Data:       map[string]string{sent: strconv.FormatInt(time.Now().UnixNano(), 10)},
-		}, metav1.CreateOptions{})
-		return err
+		return w.write(ctx, writers[client], i, strconv.FormatInt(time.Now().UnixNano(), 10))
 	})
+	return err
+}
+
+const configMapsPath = "/api/v1/namespaces/" + metav1.NamespaceDefault + "/configmaps"
+
+func createConfigMap(ctx context.Context, client *kubernetes.Clientset, i int, moment string) error {
+	_, err := client.CoreV1().ConfigMaps(metav1.NamespaceDefault).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("watched-%d", i)},
+		Data:       map[string]string{sent: moment},
+	}, metav1.CreateOptions{})
 	return err
 }
 
@@ -128,10 +155,9 @@ type watcher struct {
 	err    error
 }
 
-func watch(ctx context.Context, client *kubernetes.Clientset, want int) (*watcher, error) {
-	// Of resource version 0 on: what exists comes first, and has no moment.
-	body, err := client.CoreV1().RESTClient().Get().Namespace(metav1.NamespaceDefault).Resource("configmaps").
-		Param("watch", "true").Param("resourceVersion", "0").Stream(ctx)
+func (o watched) watch(ctx context.Context, client *kubernetes.Clientset, want int) (*watcher, error) {
+	body, err := client.CoreV1().RESTClient().Get().AbsPath(o.path).
+		Param("watch", "true").Param("resourceVersion", o.from).Stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("watch: %w", err)
 	}

@@ -76,6 +76,8 @@ func choose(name, dir, collector string) (choice, error) {
 		return with(tracing.OTLP{Endpoint: collector, SamplesPerMillion: everyRequest})
 	case "handed":
 		return handed()
+	case "virtual":
+		return choice{parts: virtual(), prepare: nothing}, nil
 	case "filtered":
 		return with(authz.FilteredLists{Resources: []schema.GroupResource{{Resource: "configmaps"}}})
 	}
