@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
@@ -30,6 +31,8 @@ import (
 
 // orchard is the source of a virtual resource.
 type orchard struct {
+	namespace string
+
 	mu    sync.Mutex
 	trees map[string]fruit.Apple
 	err   error
@@ -41,7 +44,7 @@ func (o *orchard) change(err error, trees ...string) {
 	defer o.mu.Unlock()
 	o.err, o.trees = err, map[string]fruit.Apple{}
 	for _, name := range trees {
-		o.trees[name] = fruit.Apple{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: fruit.AppleSpec{Variety: name}}
+		o.trees[name] = fruit.Apple{ObjectMeta: metav1.ObjectMeta{Namespace: o.namespace, Name: name}, Spec: fruit.AppleSpec{Variety: name}}
 	}
 }
 
@@ -59,7 +62,7 @@ func (o *orchard) group() *apis.Group {
 // TestVirtualInformer has an informer keep up with a function that fails and comes back.
 func TestVirtualInformer(t *testing.T) {
 	t.Parallel()
-	o := &orchard{}
+	o := &orchard{namespace: "default"}
 	o.change(errors.New("frost"), "a")
 	plane := planetest.Start(t, o.group())
 	c, err := dynamic.NewForConfig(plane.Config())
@@ -119,7 +122,7 @@ func appleTypes() *runtime.Scheme {
 // TestVirtualController has a controller act on what a function makes, before and after it failed.
 func TestVirtualController(t *testing.T) {
 	t.Parallel()
-	o := &orchard{}
+	o := &orchard{namespace: "default"}
 	o.change(nil, "boskoop")
 	plane := planetest.Start(t, o.group())
 	unique := true
@@ -158,4 +161,34 @@ func TestVirtualController(t *testing.T) {
 	o.change(nil, "elstar")
 	plane.WaitFor(t, planetest.Object("v1", "ConfigMap", "default/elstar"), planetest.JSONPath(".data.variety", "elstar"))
 	plane.WaitFor(t, planetest.Object("v1", "ConfigMap", "default/boskoop"), planetest.Gone())
+}
+
+// TestVirtualNamespace: what a function makes keeps no namespace, and can be an owner.
+func TestVirtualNamespace(t *testing.T) {
+	t.Parallel()
+	o := &orchard{namespace: "garden"}
+	o.change(nil, "boskoop")
+	plane := planetest.Start(t, o.group())
+	plane.Apply(t, planetest.YAML("{apiVersion: v1, kind: Namespace, metadata: {name: garden}}"))
+	owned := func(name, owner string, uid types.UID) {
+		t.Helper()
+		_, err := plane.Client().CoreV1().ConfigMaps("garden").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Name: name, OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "fruit.example.com/v1", Kind: "Apple", Name: owner, UID: uid},
+			},
+		}}, metav1.CreateOptions{})
+		must(t, err)
+	}
+	c, err := dynamic.NewForConfig(plane.Config())
+	must(t, err)
+	apples := schema.GroupVersionResource{Group: "fruit.example.com", Version: "v1", Resource: "apples"}
+	apple, err := c.Resource(apples).Namespace("garden").Get(t.Context(), "boskoop", metav1.GetOptions{})
+	must(t, err)
+	owned("kept", "boskoop", apple.GetUID())
+	owned("dropped", "elstar", "none")
+	plane.WaitFor(t, planetest.Object("v1", "ConfigMap", "garden/dropped"), planetest.Gone())
+	plane.WaitFor(t, planetest.Object("v1", "ConfigMap", "garden/kept"), planetest.Exists())
+
+	must(t, plane.Client().CoreV1().Namespaces().Delete(t.Context(), "garden", metav1.DeleteOptions{}))
+	plane.WaitFor(t, planetest.Object("v1", "ConfigMap", "garden/kept"), planetest.Gone())
 }
