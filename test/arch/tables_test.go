@@ -18,9 +18,17 @@ var mayImport = map[string][]string{
 		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/loopback", "pkg/internal/metrics",
 		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream", "pkg/internal/vouched",
 	},
-	"pkg/apis":                   {"pkg/controlplane", "pkg/internal/openapi/...", "pkg/internal/polled", "pkg/internal/rules", "pkg/internal/upstream"},
+	"pkg/apis": {
+		"pkg/controlplane", "pkg/internal/kept", "pkg/internal/openapi/...", "pkg/internal/polled", "pkg/internal/rules", "pkg/internal/upstream", "pkg/keep",
+	},
 	"pkg/apis/apitest":           {"pkg/controlplane", "pkg/apis"},
 	"pkg/apis/apitest/fruit/...": {"pkg/apis/apitest/fruit/..."}, // the types that tests serve
+
+	// Storage of one's own: the interface that apis serves resources from, and keepers.
+	"pkg/keep":           {},
+	"pkg/keep/keeptest":  {"pkg/keep"},
+	"pkg/keep/sqltable":  {"pkg/keep"}, // and no driver
+	"pkg/keep/filestore": {"pkg/keep"},
 
 	// Parts.
 	"pkg/builtin/core": {
@@ -121,6 +129,7 @@ var mayImport = map[string][]string{
 		"pkg/internal/bodies", "pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal",
 		"pkg/internal/stack", "pkg/internal/turns", "pkg/internal/upstream",
 	},
+	"pkg/internal/kept":     {"pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream", "pkg/keep"},
 	"pkg/internal/bodies":   {},
 	"pkg/internal/upstream": {},
 
@@ -220,7 +229,7 @@ var onlyIn = map[string]home{
 		[]string{"cmd/...", "examples/...", "hack/...", "pkg/internal/upstream"}, "a library has no command line; klog's settings are flags",
 	},
 	"testing": {
-		[]string{"pkg/internal/leaktest", "pkg/storage/storagetest", "pkg/planetest", "pkg/apis/apitest"},
+		[]string{"pkg/internal/leaktest", "pkg/storage/storagetest", "pkg/planetest", "pkg/apis/apitest", "pkg/keep/keeptest"},
 		"a program must not link the test framework",
 	},
 }
@@ -246,6 +255,13 @@ var weights = map[string]weight{
 			"github.com/t4db", "testing",
 		},
 		reason: "a server without CRDs, aggregation and a database links none of them",
+	},
+	"tables and files": {
+		packages: []string{"pkg/keep/sqltable", "pkg/keep/filestore"},
+		without: []string{
+			"github.com/mattn/go-sqlite3", "modernc.org/sqlite", "github.com/jackc", "github.com/go-sql-driver", "k8s.io/apiserver", "testing",
+		},
+		reason: "a keeper of objects is no server, and a table has whatever driver the program has",
 	},
 	"CRDs": {
 		packages: []string{"pkg/crd"},
