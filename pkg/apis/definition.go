@@ -58,6 +58,8 @@ type Definition struct {
 	warn                 []func(context.Context, runtime.Object) []string
 	ignores              []string
 	subresources         map[string]func(*registry.Store, strategy) rest.Storage
+	longRunning          []string // sub-resources that stream
+	bodies               []body
 	storeHooks           []func(*registry.Store)
 	schema               []reflected.Option
 	kept                 func(controlplane.BuildConfig, schema.GroupResource) generic.RESTOptionsGetter // nil: with the plane's objects

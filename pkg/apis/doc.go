@@ -38,6 +38,17 @@
 // a resource with a /status sub-resource ignores status in a write to the
 // resource, and all but status in a write to /status.
 //
+// # Sub-resources that are functions
+//
+//	apis.Stream("log", func(ctx context.Context, a *fruit.Apple, o *LogOptions) (io.ReadCloser, error) { ... }),
+//	apis.Exec("console", func(ctx context.Context, a *fruit.Apple, o *ExecOptions, s apis.Streams) error { ... }),
+//	apis.Do("restart", func(ctx context.Context, a *fruit.Apple, in *Restart) (*Restarted, error) { ... }),
+//
+// [Stream] is read to its end, [Exec] and [Attach] have a client's terminal, [PortForward]
+// connections, [Proxy] and [Handle] requests of HTTP, and [Do] a body and an answer. The
+// first six may last as long as they like: their contexts end with the client, with its
+// permission, and with the plane.
+//
 // # What it stands on
 //
 // The registry, the strategies and the handlers are those of k8s.io/apiserver

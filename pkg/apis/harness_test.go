@@ -25,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/admission"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/authorization/authorizerfactory"
 	"k8s.io/apiserver/pkg/endpoints"
 	"k8s.io/apiserver/pkg/endpoints/filters"
@@ -42,6 +43,7 @@ import (
 	metadefinitions "github.com/sailplane-dev/sailplane/pkg/internal/openapi/meta"
 	"github.com/sailplane-dev/sailplane/pkg/internal/openapi/reflected"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+	"github.com/sailplane-dev/sailplane/pkg/internal/tied"
 )
 
 // server is one API group behind the real handlers, over a real etcd.
@@ -52,6 +54,12 @@ type server struct {
 
 // serve starts a server for the definition in the group fruit.example.com.
 func serve(t *testing.T, d *apis.Definition) *server {
+	t.Helper()
+	return serveFor(t, d, authorizerfactory.NewAlwaysAllowAuthorizer())
+}
+
+// serveFor serves with what resources ask who may do more than the request says.
+func serveFor(t *testing.T, d *apis.Definition, a authorizer.Authorizer) *server {
 	t.Helper()
 	hub := fruit.GroupVersion()
 	scheme := runtime.NewScheme()
@@ -72,7 +80,7 @@ func serve(t *testing.T, d *apis.Definition) *server {
 	})
 	must(t, err)
 	backend := &store.Stores{Backend: &store.Backend{Client: startEtcd(t), Prefix: "/registry"}}
-	storages, err := res.Build(controlplane.BuildConfig{Scheme: scheme, Options: backend.Getter(codec, versioner)})
+	storages, err := res.Build(controlplane.BuildConfig{Scheme: scheme, Options: backend.Getter(codec, versioner), Authorizer: a})
 	must(t, err)
 	container := restful.NewContainer()
 	container.Router(restful.CurlyRouter{})
@@ -109,7 +117,7 @@ func apiGroupVersion(scheme *runtime.Scheme, gv schema.GroupVersion, codecs seri
 func withFilters(h http.Handler) http.Handler {
 	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	return filters.WithAuditInit(filters.WithRequestInfo(filters.WithWarningRecorder(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "gardener"})))
+		tied.Handler(h).ServeHTTP(w, r.WithContext(request.WithUser(r.Context(), &user.DefaultInfo{Name: "gardener"})))
 	})), resolver))
 }
 

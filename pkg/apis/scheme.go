@@ -36,6 +36,9 @@ func (d *Definition) Register(s *runtime.Scheme, hub schema.GroupVersion) error 
 	if d.scale != nil {
 		errs = append(errs, registerScale(s))
 	}
+	for _, b := range d.bodies {
+		errs = append(errs, b.register(s, append(d.served(hub), internal)))
+	}
 	d.registerDefaults(s)
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("resource %q: %w", d.name, err)

@@ -36,10 +36,11 @@ func (d *Definition) Resource(hub schema.GroupVersion) controlplane.Resource {
 		versions = append(versions, gv.Version)
 	}
 	return controlplane.Resource{
-		Name:      d.name,
-		Kind:      d.kind,
-		Versions:  versions,
-		Elsewhere: d.kept != nil,
+		Name:        d.name,
+		Kind:        d.kind,
+		Versions:    versions,
+		Elsewhere:   d.kept != nil,
+		LongRunning: d.longRunning,
 		Build: func(config controlplane.BuildConfig) (controlplane.ResourceStorage, error) {
 			paths, err := d.build(hub, config)
 			if err != nil {
@@ -60,7 +61,7 @@ func (d *Definition) build(hub schema.GroupVersion, config controlplane.BuildCon
 	if err != nil {
 		return nil, err
 	}
-	s := strategy{Scheme: config.Scheme, NameGenerator: names.SimpleNameGenerator, d: d, hub: hub}
+	s := strategy{Scheme: config.Scheme, NameGenerator: names.SimpleNameGenerator, d: d, hub: hub, authorizer: config.Authorizer}
 	options := config.Options
 	if d.kept != nil {
 		options = d.kept(config, hub.WithResource(d.name).GroupResource())

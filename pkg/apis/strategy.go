@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/rest"
 	"k8s.io/apiserver/pkg/storage/names"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
@@ -23,6 +24,8 @@ type strategy struct {
 	names.NameGenerator
 	d   *Definition
 	hub schema.GroupVersion
+	// authorizer is the plane's, for sub-resources that need a second permission.
+	authorizer authorizer.Authorizer
 }
 
 var (

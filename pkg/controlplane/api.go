@@ -183,6 +183,9 @@ type Resource struct {
 	// Elsewhere says that the objects are not in the plane's storage: its feed does not see
 	// them, and neither does what counts or collects by it.
 	Elsewhere bool
+	// LongRunning are the sub-resources, "log", whose requests may last longer than a
+	// minute, and upgrade their connections: streams and proxies.
+	LongRunning []string
 	// Build makes the REST storage for one plane. Versions usually share one, which
 	// keeps the hub version.
 	Build func(BuildConfig) (ResourceStorage, error)

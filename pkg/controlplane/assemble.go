@@ -166,11 +166,12 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.EnableIndex = true
 	c.NonLongRunningRequestWaitGroup = p.requests
 	c.WatchRequestWaitGroup = p.watches
-	c.LongRunningFunc = longRunning(append([]apirequest.LongRunningRequestCheck{c.LongRunningFunc}, p.plan.lasting...))
+	streams := p.plan.streams()
+	c.LongRunningFunc = longRunning(append([]apirequest.LongRunningRequestCheck{c.LongRunningFunc, streams}, p.plan.lasting...))
 	c.BuildHandlerChainFunc = (&chain{
 		middleware: p.plan.middleware, signals: p.signals, ready: p.ready, routes: p.routes,
 		tracing: p.host.tracer != nil, lists: p.lists(),
-		plane: p.space, stored: p.Stored, limits: p.host.server.built.limits, bodies: p.bodies, addresses: p.host.server.addresses,
+		plane: p.space, stored: p.Stored, streams: streams, limits: p.host.server.built.limits, bodies: p.bodies, addresses: p.host.server.addresses,
 		recorder: p.recorder, answers: p.host.answers, turns: p.host.turns, weights: &weights{}, open: p.open,
 	}).build
 	c.AggregatedDiscoveryGroupManager = discoveryManager{

@@ -10,17 +10,23 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/callers"
 	"github.com/sailplane-dev/sailplane/pkg/internal/loopback"
+	"github.com/sailplane-dev/sailplane/pkg/internal/tied"
 )
 
 // withBodyLimits bounds the bodies of requests for resources, but for those of the
 // plane's own clients, and has what is large in the plane's own storage wait for its
 // turn, those of the plane's own clients too: controllers compute for who wrote a CRD.
+// Streams have neither bound, and their connections end with them.
 // Who hands requests on to others takes turns where it reads what is in them.
 func (c *chain) withBodyLimits(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		if !ok || !info.IsResourceRequest {
 			next.ServeHTTP(w, r)
+			return
+		}
+		if c.streams(r, info) { // what a body is, and how long it is, only who reads it knows
+			tied.Handler(next).ServeHTTP(w, r)
 			return
 		}
 		var arrived func(int64)

@@ -34,7 +34,8 @@ func TestLargeRequestsTakeTurns(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &chain{
 					turns: turns.New(1), bodies: &bodies.Checker{Limits: bodies.Limits(BodyLimits{}.withDefaults())},
-					stored: func(r schema.GroupResource) bool { return r.Resource == "configmaps" },
+					stored:  func(r schema.GroupResource) bool { return r.Resource == "configmaps" },
+					streams: func(_ *http.Request, info *request.RequestInfo) bool { return info.Subresource == "log" },
 				}
 				read := false
 				h := c.withBodyLimits(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

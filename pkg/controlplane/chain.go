@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/filterlatency"
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/filters/impersonation"
+	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 	genericfeatures "k8s.io/apiserver/pkg/features"
 	genericapiserver "k8s.io/apiserver/pkg/server"
 	genericfilters "k8s.io/apiserver/pkg/server/filters"
@@ -88,6 +89,8 @@ type chain struct {
 	plane string
 	// stored tells which resources the plane keeps in its own storage.
 	stored func(schema.GroupResource) bool
+	// streams tells which requests are for streams of the plane's own resources.
+	streams apirequest.LongRunningRequestCheck
 	// limits have a value in every field.
 	limits Limits
 	bodies *bodies.Checker
@@ -145,7 +148,7 @@ func (c *chain) slot(slot Slot, h http.Handler) http.Handler {
 
 // build is a genericapiserver.Config.BuildHandlerChainFunc.
 func (c *chain) build(api http.Handler, config *genericapiserver.Config) http.Handler {
-	h := c.slot(Innermost, c.withBodyLimits(upstream.BadInput(c.routes.wrap(api), c.stored)))
+	h := c.slot(Innermost, c.withBodyLimits(upstream.BadInput(c.routes.wrap(api), c.stored, c.streams)))
 	h = c.permitted(h, config)
 	h = resolved(c.slot(AfterAuthentication, h), config.RequestInfoResolver)
 	h = c.authenticated(h, config)

@@ -16,10 +16,12 @@ var mayImport = map[string][]string{
 	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/controlplane": {
 		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/loopback", "pkg/internal/metrics",
-		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream", "pkg/internal/vouched",
+		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/tied", "pkg/internal/turns", "pkg/internal/upstream",
+		"pkg/internal/vouched",
 	},
 	"pkg/apis": {
-		"pkg/controlplane", "pkg/internal/kept", "pkg/internal/openapi/...", "pkg/internal/polled", "pkg/internal/rules", "pkg/internal/upstream", "pkg/keep",
+		"pkg/controlplane", "pkg/internal/kept", "pkg/internal/openapi/...", "pkg/internal/polled", "pkg/internal/query", "pkg/internal/rules",
+		"pkg/internal/stream", "pkg/internal/tied", "pkg/internal/upstream", "pkg/keep",
 	},
 	"pkg/apis/apitest":           {"pkg/controlplane", "pkg/apis"},
 	"pkg/apis/apitest/fruit/...": {"pkg/apis/apitest/fruit/..."}, // the types that tests serve
@@ -104,6 +106,8 @@ var mayImport = map[string][]string{
 	"pkg/internal/turns":             {},
 	"pkg/internal/keys":              {},
 	"pkg/internal/stack":             {},
+	"pkg/internal/stream":            {"pkg/internal/callers", "pkg/internal/tied"},
+	"pkg/internal/tied":              {},
 	"pkg/internal/signal":            {},
 	"pkg/internal/statuscode":        {},
 	"pkg/internal/filelock":          {},
@@ -119,6 +123,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/openapi/documents": {"pkg/openapi", "pkg/internal/openapi/reflected"},
 	"pkg/internal/openapi/meta":      {},
 	"pkg/internal/openapi/reflected": {},
+	"pkg/internal/query":             {},
 	"pkg/internal/retry":             {},
 	"pkg/internal/pki":               {"pkg/internal/filelock"},
 	"pkg/internal/secretfile":        {},
@@ -173,6 +178,9 @@ var onlyIn = map[string]home{
 	},
 	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter": {
 		[]string{"pkg/internal/etcdclient"}, "it turns a server in the process into a client, without a socket",
+	},
+	"k8s.io/cri-streaming": {
+		[]string{"pkg/internal/stream"}, "terminals and forwarded ports are served in one place",
 	},
 	"go.uber.org/zap": {
 		[]string{"pkg/storage/etcd"}, "etcd's server logs with it; everything else logs through the context",

@@ -15,12 +15,13 @@ import (
 
 func core() apiGroup {
 	return apiGroup{corev1.SchemeGroupVersion, coreDefinitions, coreKinds, extendPods, []func() *apis.Definition{
-		pods, podTemplates, replicationControllers, nodes, persistentVolumes, persistentVolumeClaims,
+		func() *apis.Definition { return pods() }, podTemplates, replicationControllers, nodes, persistentVolumes, persistentVolumeClaims,
 	}}
 }
 
-func pods() *apis.Definition {
-	return apis.Resource[corev1.Pod, corev1.PodList]("pods",
+// pods are with what the options add.
+func pods(options ...apis.Option) *apis.Definition {
+	return apis.Resource[corev1.Pod, corev1.PodList]("pods", append([]apis.Option{
 		apis.ShortNames("po"), apis.Categories("all"), apis.StatusAndMetadata("ownerReferences", "deletionTimestamp"),
 		apis.Default(defaultPod),
 		gated[corev1.Pod](podGates()),
@@ -32,7 +33,7 @@ func pods() *apis.Definition {
 		apis.Subresource("binding", newPodBinding),
 		apis.Store(func(s *registry.Store) { s.DeleteStrategy = gracefulPods{s.DeleteStrategy} }),
 		table(podRow, "Ready", "Status", "Restarts", "", "IP", "Node", "Nominated Node", "Readiness Gates"),
-	)
+	}, options...)...)
 }
 
 func podFields() map[string]func(*corev1.Pod) string {

@@ -72,7 +72,11 @@ func (p part) PartName() string { return "kube " + p.group.gv.String() }
 
 // Install serves the resources.
 func (p part) Install(plan *controlplane.Plan) error {
-	g := p.group.group()
+	return p.serve(plan, p.group.group())
+}
+
+// serve serves the resources of the group that g is.
+func (p part) serve(plan *controlplane.Plan, g *apis.Group) error {
 	var errs []error
 	var served []controlplane.Resource
 	for _, name := range p.names {

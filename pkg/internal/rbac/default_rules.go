@@ -52,9 +52,9 @@ func adminRules() []rule {
 // slices can lead traffic elsewhere (CVE-2021-25740).
 func editRules() []rule {
 	return []rule{
-		read().groups("").resources("secrets"),
+		read().groups("").resources("pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets"),
 		on("impersonate").groups("").resources("serviceaccounts"),
-		write().groups("").resources("pods"),
+		write().groups("").resources("pods", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy"),
 		on("create").groups("").resources("pods/eviction"),
 		write().groups("").resources(
 			"configmaps", "persistentvolumeclaims", "replicationcontrollers", "replicationcontrollers/scale",
@@ -84,7 +84,7 @@ func viewRules() []rule {
 			"replicationcontrollers", "replicationcontrollers/scale", "serviceaccounts", "services", "services/status",
 		),
 		read().groups("").resources(
-			"limitranges", "namespaces/status", "pods/status", "replicationcontrollers/status",
+			"limitranges", "namespaces/status", "pods/log", "pods/status", "replicationcontrollers/status",
 			"resourcequotas", "resourcequotas/status",
 		),
 		read().groups("").resources("namespaces"),

@@ -35,7 +35,11 @@ import (
 //
 // Storage and admission say by a reason that an error is theirs. One without a reason, in a
 // write of a resource that the plane stores, is of what the client sent.
-func BadInput(next http.Handler, stored func(schema.GroupResource) bool) http.Handler {
+//
+// Of what streams, only the request is looked at.
+func BadInput(
+	next http.Handler, stored func(schema.GroupResource) bool, streams request.LongRunningRequestCheck,
+) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		info, ok := request.RequestInfoFrom(r.Context())
 		if !ok || !info.IsResourceRequest {
@@ -46,7 +50,7 @@ func BadInput(next http.Handler, stored func(schema.GroupResource) bool) http.Ha
 			refuse(w, r, err)
 			return
 		}
-		if r.Method == http.MethodGet && info.Subresource != scale {
+		if r.Method == http.MethodGet && info.Subresource != scale || streams(r, info) {
 			next.ServeHTTP(w, r)
 			return
 		}

@@ -22,7 +22,8 @@ func TestFlushedErrors(t *testing.T) {
 				t.Errorf("flush: %v", err)
 			}
 			_, _ = w.Write([]byte("{}"))
-		}), func(schema.GroupResource) bool { return true })
+		}), func(schema.GroupResource) bool { return true },
+			func(*http.Request, *request.RequestInfo) bool { return false })
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			info := &request.RequestInfo{IsResourceRequest: true, Verb: "create", Resource: "things"}
 			handler.ServeHTTP(w, r.WithContext(request.WithRequestInfo(r.Context(), info)))

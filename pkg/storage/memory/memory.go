@@ -45,6 +45,8 @@ func (s Store) Open() controlplane.Backend {
 	}
 	return &etcdapi.Backend{
 		Name: "memory",
-		Open: func(_ context.Context, f revision.Follower) (revision.Log, error) { return memorylog.New(f, limit, 1), nil },
+		Open: func(_ context.Context, f revision.Follower) (revision.Log, error) {
+			return memorylog.New(f, limit, 1), nil
+		},
 	}
 }

@@ -1,0 +1,12 @@
+package stream_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(leaktest.Run(m))
+}
