@@ -65,7 +65,8 @@ func (j *journals) add(p *corev1.Pod, line string) {
 	if j.lines == nil {
 		j.lines = map[string][]string{}
 	}
-	all := append(j.lines[string(p.UID)], line)
+	all := j.lines[string(p.UID)]
+	all = append(all, line)
 	j.lines[string(p.UID)] = all[max(0, len(all)-most):]
 }
 

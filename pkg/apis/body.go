@@ -41,14 +41,18 @@ func (b body) register(s *runtime.Scheme, versions []schema.GroupVersion) error 
 		return nil
 	}
 	t := reflect.TypeOf(b.object).Elem()
+	if named, is := b.object.(modelNamer); is && named.OpenAPIModelName() == (metav1.TypeMeta{}).OpenAPIModelName() {
+		return fmt.Errorf("sub-resource %q: %s inherits its name in OpenAPI from metav1.TypeMeta: "+
+			"declare a method OpenAPIModelName of its own", b.subresource, t)
+	}
 	for _, gv := range versions {
 		kinds, _, err := s.ObjectKinds(b.object)
 		if err == nil && slices.ContainsFunc(kinds, func(k schema.GroupVersionKind) bool { return k.GroupVersion() == gv }) {
 			continue
 		}
 		if have := s.AllKnownTypes()[gv.WithKind(b.kind)]; have != nil && have != t {
-			return fmt.Errorf("sub-resource %q: %s is registered for *%s, not *%s: rename one of the types, or register %s under another kind",
-				b.subresource, gv.WithKind(b.kind), have, t, t)
+			return fmt.Errorf("sub-resource %q: %s is registered for *%s, not *%s: rename one of the types, or "+
+				"register %s under another kind", b.subresource, gv.WithKind(b.kind), have, t, t)
 		}
 		s.AddKnownTypeWithName(gv.WithKind(b.kind), b.object)
 	}
@@ -64,6 +68,9 @@ func (b body) register(s *runtime.Scheme, versions []schema.GroupVersion) error 
 		return decode(*from.(*url.Values), to)
 	})
 }
+
+// modelNamer is a type with a name in OpenAPI documents.
+type modelNamer interface{ OpenAPIModelName() string }
 
 // isShared tells whether the kind is one that every API has, such as Status.
 func isShared(obj runtime.Object) bool {

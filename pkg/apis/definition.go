@@ -62,8 +62,11 @@ type Definition struct {
 	bodies               []body
 	storeHooks           []func(*registry.Store)
 	schema               []reflected.Option
-	kept                 func(controlplane.BuildConfig, schema.GroupResource) generic.RESTOptionsGetter // nil: with the plane's objects
-	optionErrs           []error
+	// kept has objects be somewhere else than with the plane's; nil: they are there.
+	kept func(controlplane.BuildConfig, schema.GroupResource) (generic.RESTOptionsGetter, error)
+	// view says that these are the objects of another resource.
+	view       bool
+	optionErrs []error
 }
 
 // goTypes are the Go types of one version.

@@ -15,8 +15,8 @@ import (
 // Do adds a sub-resource, "restart", that does something with an object when a client posts
 // to it, which takes the verb create. in is the body, and do returns the answer; a nil
 // answer without an error is a Status that says Success. The types of both are structs with
-// metav1.TypeMeta embedded and a DeepCopyObject method; they are registered with the
-// resource, unless AddToScheme has done that. The object is the stored one, and changing it
+// metav1.TypeMeta embedded and the methods DeepCopyObject and OpenAPIModelName, as for
+// [Stream]; they are registered with the resource, unless AddToScheme has done that. The object is the stored one, and changing it
 // changes nothing.
 //
 // Before do runs, admission has seen the body (as a create of the sub-resource), and the

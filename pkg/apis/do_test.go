@@ -2,6 +2,7 @@ package apis_test
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -25,6 +26,9 @@ type Shake struct {
 
 func (s *Shake) DeepCopyObject() runtime.Object { c := *s; return &c }
 
+// OpenAPIModelName is its name in OpenAPI.
+func (Shake) OpenAPIModelName() string { return "com.example.fruit.v1.Shake" }
+
 // Harvest is what fell.
 type Harvest struct {
 	metav1.TypeMeta `json:",inline"`
@@ -34,6 +38,9 @@ type Harvest struct {
 }
 
 func (h *Harvest) DeepCopyObject() runtime.Object { c := *h; return &c }
+
+// OpenAPIModelName is its name in OpenAPI.
+func (Harvest) OpenAPIModelName() string { return "com.example.fruit.v1.Harvest" }
 
 func wait(t *testing.T, what string, c <-chan struct{}) {
 	t.Helper()
@@ -59,17 +66,17 @@ func TestDo(t *testing.T) {
 			}
 			return &Harvest{Variety: a.Spec.Variety, Apples: 2 * in.Force}, nil
 		}))).plant()
-	s.call(201, http.MethodPost, tree+"/shake", `{"force":2}`).
+	s.call(201, http.MethodPost, treePath+"/shake", `{"force":2}`).
 		has("an answer", "kind", `"Harvest"`, "apiVersion", `"fruit.example.com/v1"`, "variety", `"cox"`, "apples", "4")
-	s.call(201, http.MethodPost, tree+"/shake", `{"kind":"Shake","apiVersion":"fruit.example.com/v1"}`).
+	s.call(201, http.MethodPost, treePath+"/shake", `{"kind":"Shake","apiVersion":"fruit.example.com/v1"}`).
 		has("no answer", "kind", `"Status"`, "status", `"Success"`)
-	s.call(409, http.MethodPost, tree+"/shake", `{"force":10}`)
-	s.call(400, http.MethodPost, tree+"/shake", `{"kind":"Harvest","apiVersion":"fruit.example.com/v1"}`)
-	s.call(400, http.MethodPost, tree+"/shake?fieldValidation=Strict", `{"forse":1}`)
+	s.call(409, http.MethodPost, treePath+"/shake", `{"force":10}`)
+	s.call(400, http.MethodPost, treePath+"/shake", `{"kind":"Harvest","apiVersion":"fruit.example.com/v1"}`)
+	s.call(400, http.MethodPost, treePath+"/shake?fieldValidation=Strict", `{"forse":1}`)
 	before := calls.Load()
 	s.call(404, http.MethodPost, "v1/namespaces/garden/apples/other/shake", `{"force":2}`)
-	s.call(405, http.MethodGet, tree+"/shake", "")
-	s.call(201, http.MethodPost, tree+"/shake?dryRun=All", `{"force":2}`).has("a dry run", "kind", `"Harvest"`, "apples", "")
+	s.call(405, http.MethodGet, treePath+"/shake", "")
+	s.call(201, http.MethodPost, treePath+"/shake?dryRun=All", `{"force":2}`).has("a dry run", "kind", `"Harvest"`, "apples", "")
 	if got := calls.Load(); got != before {
 		t.Errorf("the function was called %d times where nothing is to be done", got-before)
 	}
@@ -77,5 +84,36 @@ func TestDo(t *testing.T) {
 	const want = `{"kind":"Shake","name":"apples/shake","namespaced":true,"singularName":"","verbs":["create"]}`
 	if !strings.Contains(got, want) {
 		t.Errorf("discovery lacks %s: %s", want, got)
+	}
+}
+
+// Nameless inherits its name in OpenAPI.
+type Nameless struct {
+	metav1.TypeMeta `json:",inline"`
+}
+
+func (n *Nameless) DeepCopyObject() runtime.Object { c := *n; return &c }
+
+// Nested is no query.
+type Nested struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+}
+
+func (n *Nested) DeepCopyObject() runtime.Object { c := *n; return &c }
+
+// TestBodies: what is wrong with the types of sub-resources is known before anything is served.
+func TestBodies(t *testing.T) {
+	t.Parallel()
+	for want, option := range map[string]apis.Option{
+		"inherits its name": apis.Do("do", func(context.Context, *fruit.Apple, *Nameless) (*Harvest, error) { return nil, nil }),
+		"cannot be a parameter": apis.Stream("read", func(context.Context, *fruit.Apple, *Nested) (io.ReadCloser, error) {
+			return nil, nil
+		}),
+	} {
+		err := apis.Resource[fruit.Apple, fruit.AppleList]("apples", option).Register(runtime.NewScheme(), fruit.GroupVersion())
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("the error is %v, want %q", err, want)
+		}
 	}
 }

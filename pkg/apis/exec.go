@@ -109,7 +109,8 @@ func PortForward[T any](name string, forward func(ctx context.Context, obj *T, p
 			handler: func(_ context.Context, obj, options runtime.Object, answer rest.Responder) (http.Handler, error) {
 				ports := options.(*corev1.PodPortForwardOptions).Ports
 				if len(ports) > stream.MostForwards {
-					return nil, apierrors.NewBadRequest(fmt.Sprintf("%d ports are more than %d: ask for fewer", len(ports), stream.MostForwards))
+					return nil, apierrors.NewBadRequest(
+						fmt.Sprintf("%d ports are more than %d: ask for fewer", len(ports), stream.MostForwards))
 				}
 				for _, port := range ports {
 					if port < 1 || port > 1<<16-1 {

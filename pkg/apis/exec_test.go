@@ -79,7 +79,7 @@ func TestExec(t *testing.T) {
 		"error":       {query: "stderr=1&command=fly", err: "to err", message: "no such command"},
 		"panic":       {query: "stderr=1&command=panic", err: "to err", message: "rotten"},
 	} {
-		for kind, e := range executors(t, s.url+tree+"/console?"+c.query) {
+		for kind, e := range executors(t, s.url+treePath+"/console?"+c.query) {
 			t.Run(name+"/"+kind, func(t *testing.T) {
 				t.Parallel()
 				var out, stderr bytes.Buffer
@@ -113,10 +113,10 @@ func TestExec(t *testing.T) {
 			})
 		}
 	}
-	s.call(400, http.MethodPost, tree+"/console?stdout=1", "{}")
+	s.call(400, http.MethodPost, treePath+"/console?stdout=1", "{}")
 	s.call(404, http.MethodPost, "v1/namespaces/garden/apples/other/console?stdout=1", "{}")
-	s.call(405, http.MethodPut, tree+"/console?stdout=1", "{}")
-	s.call(400, http.MethodPost, tree+"/console", "", "Connection", "Upgrade", "Upgrade", "SPDY/3.1")
+	s.call(405, http.MethodPut, treePath+"/console?stdout=1", "{}")
+	s.call(400, http.MethodPost, treePath+"/console", "", "Connection", "Upgrade", "Upgrade", "SPDY/3.1")
 }
 
 // TestExecTerminal: a terminal has one output, and its sizes arrive in their order.
@@ -133,7 +133,7 @@ func TestExecTerminal(t *testing.T) {
 			}
 			return nil
 		}))).plant()
-	for kind, e := range executors(t, s.url+tree+"/console?stdin=1&stdout=1&stderr=1&tty=1") {
+	for kind, e := range executors(t, s.url+treePath+"/console?stdin=1&stdout=1&stderr=1&tty=1") {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
@@ -166,20 +166,20 @@ func (onlyGet) Authorize(_ context.Context, a authorizer.Attributes) (authorizer
 func TestExecNeedsCreate(t *testing.T) {
 	t.Parallel()
 	called := make(chan struct{}, 1)
-	s := serveFor(t, apis.Resource[fruit.Apple, fruit.AppleList]("apples",
+	s := serveFor(t, onlyGet{}, apis.Resource[fruit.Apple, fruit.AppleList]("apples",
 		apis.Exec("console", func(context.Context, *fruit.Apple, *corev1.PodExecOptions, apis.Streams) error {
 			called <- struct{}{}
 			return nil
 		}),
 		apis.PortForward("ports", func(context.Context, *fruit.Apple, uint16, io.ReadWriteCloser) error { return nil }),
-	), onlyGet{}).plant()
+	)).plant()
 	for _, path := range []string{"/console?stdout=1", "/ports"} {
-		a := s.call(403, http.MethodGet, tree+path, "")
+		a := s.call(403, http.MethodGet, treePath+path, "")
 		if !strings.Contains(a.body, "cannot create resource") {
 			t.Errorf("the answer does not say why: %s", a.body)
 		}
 	}
-	err := executors(t, s.url+tree+"/console?stdout=1")["WebSocket"].
+	err := executors(t, s.url+treePath+"/console?stdout=1")["WebSocket"].
 		StreamWithContext(t.Context(), remotecommand.StreamOptions{Stdout: io.Discard})
 	if err == nil || len(called) > 0 {
 		t.Errorf("the console opened: %v", err)
@@ -202,7 +202,7 @@ func TestExecOldWebSocket(t *testing.T) {
 			return nil
 		}))).plant()
 	for _, protocol := range []string{"v4.channel.k8s.io", "channel.k8s.io"} {
-		ws, err := websocket.Dial("ws"+strings.TrimPrefix(s.url, "http")+tree+"/console?stdin=1&stdout=1", protocol, s.url)
+		ws, err := websocket.Dial("ws"+strings.TrimPrefix(s.url, "http")+treePath+"/console?stdin=1&stdout=1", protocol, s.url)
 		must(t, err)
 		must(t, websocket.Message.Send(ws, []byte("\x00abc")))
 		var got []byte
@@ -232,7 +232,7 @@ func TestExecAborted(t *testing.T) { //nolint:paralleltest // it counts goroutin
 		running.Go(func() {
 			for n := range clients / atOnce {
 				kind := []string{"WebSocket", "SPDY"}[(i+n)%2]
-				e := executors(t, s.url+tree+"/console?stdin=1&stdout=1")[kind]
+				e := executors(t, s.url+treePath+"/console?stdin=1&stdout=1")[kind]
 				ctx, abort := context.WithCancel(t.Context())
 				in, input := io.Pipe()
 				err := e.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: in, Stdout: aborter{abort}})

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/registry/rest"
 	serverstorage "k8s.io/apiserver/pkg/server/storage"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/kube-openapi/pkg/builder3"
 	"k8s.io/kube-openapi/pkg/common"
 	openapiutil "k8s.io/kube-openapi/pkg/util"
@@ -52,22 +54,24 @@ type server struct {
 	url string
 }
 
-// serve starts a server for the definition in the group fruit.example.com.
-func serve(t *testing.T, d *apis.Definition) *server {
+// serve starts a server for the definitions in the group fruit.example.com. The first one has
+// all versions.
+func serve(t *testing.T, all ...*apis.Definition) *server {
 	t.Helper()
-	return serveFor(t, d, authorizerfactory.NewAlwaysAllowAuthorizer())
+	return serveFor(t, authorizerfactory.NewAlwaysAllowAuthorizer(), all...)
 }
 
 // serveFor serves with what resources ask who may do more than the request says.
-func serveFor(t *testing.T, d *apis.Definition, a authorizer.Authorizer) *server {
+func serveFor(t *testing.T, a authorizer.Authorizer, all ...*apis.Definition) *server {
 	t.Helper()
 	hub := fruit.GroupVersion()
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
-	must(t, d.Register(scheme, hub))
-	res := d.Resource(hub)
+	for _, d := range all {
+		must(t, d.Register(scheme, hub))
+	}
 	var served []schema.GroupVersion
-	for _, v := range res.Versions {
+	for _, v := range all[0].Resource(hub).Versions {
 		served = append(served, schema.GroupVersion{Group: hub.Group, Version: v})
 		metav1.AddToGroupVersion(scheme, served[len(served)-1])
 	}
@@ -80,16 +84,33 @@ func serveFor(t *testing.T, d *apis.Definition, a authorizer.Authorizer) *server
 	})
 	must(t, err)
 	backend := &store.Stores{Backend: &store.Backend{Client: startEtcd(t), Prefix: "/registry"}}
-	storages, err := res.Build(controlplane.BuildConfig{Scheme: scheme, Options: backend.Getter(codec, versioner), Authorizer: a})
-	must(t, err)
 	container := restful.NewContainer()
 	container.Router(restful.CurlyRouter{})
+	http := httptest.NewUnstartedServer(withFilters(container))
+	url := "http://" + http.Listener.Addr().String()
+	storages := controlplane.ResourceStorage{}
+	life, end := context.WithCancel(context.Background())
+	work := func(w controlplane.Work) { must(t, w.Start(life, nil)) }
+	for _, d := range all {
+		built, err := d.Resource(hub).Build(controlplane.BuildConfig{
+			Scheme: scheme, Options: backend.Getter(codec, versioner), Client: &restclient.Config{Host: url}, Work: work, Authorizer: a,
+			Storage: func(r schema.GroupResource) rest.Storage { return storages[hub.Version][r.Resource] },
+		})
+		must(t, err)
+		for version, paths := range built {
+			if storages[version] == nil {
+				storages[version] = map[string]rest.Storage{}
+			}
+			maps.Copy(storages[version], paths)
+		}
+	}
 	for _, gv := range served {
-		_, _, err := apiGroupVersion(scheme, gv, factory, storages[gv.Version], typeConverter(t, scheme, d)).InstallREST(container)
+		_, _, err := apiGroupVersion(scheme, gv, factory, storages[gv.Version], typeConverter(t, scheme, all...)).InstallREST(container)
 		must(t, err)
 	}
-	http := httptest.NewServer(withFilters(container))
+	http.Start()
 	t.Cleanup(func() {
+		end()
 		http.CloseClientConnections()
 		http.Close()
 		for _, paths := range storages {
@@ -98,7 +119,7 @@ func serveFor(t *testing.T, d *apis.Definition, a authorizer.Authorizer) *server
 			}
 		}
 	})
-	return &server{t: t, url: http.URL + "/apis/fruit.example.com/"}
+	return &server{t: t, url: url + "/apis/fruit.example.com/"}
 }
 
 func apiGroupVersion(scheme *runtime.Scheme, gv schema.GroupVersion, codecs serializer.CodecFactory, storage map[string]rest.Storage, converter managedfields.TypeConverter) *endpoints.APIGroupVersion {
@@ -121,9 +142,15 @@ func withFilters(h http.Handler) http.Handler {
 	})), resolver))
 }
 
-func typeConverter(t *testing.T, scheme *runtime.Scheme, d *apis.Definition) managedfields.TypeConverter {
+func typeConverter(t *testing.T, scheme *runtime.Scheme, served ...*apis.Definition) managedfields.TypeConverter {
 	t.Helper()
-	own, err := reflected.Build(metadefinitions.Definitions, d.GoTypes())
+	var types []reflect.Type
+	kinds := map[string]bool{}
+	for _, d := range served {
+		types = append(types, d.GoTypes()...)
+		kinds[d.Kind()] = true
+	}
+	own, err := reflected.Build(metadefinitions.Definitions, types)
 	must(t, err)
 	all := func(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {
 		merged := metadefinitions.Definitions(ref)
@@ -136,7 +163,7 @@ func typeConverter(t *testing.T, scheme *runtime.Scheme, d *apis.Definition) man
 	}
 	names := []string{"io.k8s.api.autoscaling.v1.Scale"}
 	for gvk := range scheme.AllKnownTypes() {
-		if gvk.Kind == d.Kind() && gvk.Version != runtime.APIVersionInternal {
+		if kinds[gvk.Kind] && gvk.Version != runtime.APIVersionInternal {
 			obj, err := scheme.New(gvk)
 			must(t, err)
 			names = append(names, openapiutil.GetCanonicalTypeName(obj))
@@ -254,12 +281,15 @@ func (s *server) watch(path string) <-chan string {
 		for {
 			var e struct {
 				Type   string
-				Object metav1.PartialObjectMetadata
+				Object struct {
+					metav1.PartialObjectMetadata `json:",inline"`
+					Message                      string
+				}
 			}
 			if decoder.Decode(&e) != nil {
 				return
 			}
-			events <- e.Type + " " + e.Object.Name
+			events <- e.Type + " " + e.Object.Name + e.Object.Message // of an ERROR
 		}
 	}()
 	return events

@@ -19,8 +19,8 @@ import (
 //
 // The keeper gets the hub type, with its kind and managed fields, and without a resource version.
 // What it returns is defaulted by [Default], and not validated: others may have written it. While
-// it fails, or does not answer within 10 seconds, clients get 503 Service Unavailable with the
-// reason, and watches go on when it is back. Changes that others made are seen within 200
+// it fails, or does not answer within 10 seconds, or a minute where it lists everything, clients
+// get 503 Service Unavailable with the reason, and watches go on when it is back. Changes that others made are seen within 200
 // milliseconds.
 //
 // The storage of the plane has none of it, so that what follows the storage does not see it:
@@ -37,7 +37,7 @@ func Kept[T any, PT interface {
 			d.optionErrs = append(d.optionErrs, errors.New("Kept: give it one keeper, and only one place for the objects"))
 			return
 		}
-		d.kept = func(config controlplane.BuildConfig, resource schema.GroupResource) generic.RESTOptionsGetter {
+		d.kept = func(config controlplane.BuildConfig, resource schema.GroupResource) (generic.RESTOptionsGetter, error) {
 			return kept.Options[T, PT]{
 				RESTOptionsGetter: config.Options, Keeper: keeper, Kind: d.kind, ClusterScoped: d.clusterScoped,
 				Report: config.Source(resource),
@@ -46,7 +46,7 @@ func Kept[T any, PT interface {
 						fill(o)
 					}
 				},
-			}
+			}, nil
 		}
 	})
 }

@@ -56,12 +56,12 @@ func TestPortForward(t *testing.T) {
 			context.AfterFunc(ctx, func() { to.Close() })
 			go func() {
 				_, _ = io.Copy(to, conn)
-				to.(*net.TCPConn).CloseWrite()
+				_ = to.(*net.TCPConn).CloseWrite() // the server is gone when it fails
 			}()
 			_, err = io.Copy(conn, to)
 			return err
 		}))).plant()
-	for kind, dialer := range dialers(t, s.url+tree+"/ports") {
+	for kind, dialer := range dialers(t, s.url+treePath+"/ports") {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			stop, ready, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
@@ -97,7 +97,7 @@ func TestPortForward(t *testing.T) {
 			}
 		})
 	}
-	s.call(400, http.MethodPost, tree+"/ports", "{}")
-	s.call(400, http.MethodGet, tree+"/ports?ports=0", "")
-	s.call(400, http.MethodGet, tree+"/ports?ports=1"+strings.Repeat("&ports=2", 128), "")
+	s.call(400, http.MethodPost, treePath+"/ports", "{}")
+	s.call(400, http.MethodGet, treePath+"/ports?ports=0", "")
+	s.call(400, http.MethodGet, treePath+"/ports?ports=1"+strings.Repeat("&ports=2", 128), "")
 }

@@ -30,7 +30,9 @@ import (
 // connection on which nothing comes or goes for four hours ends.
 func Proxy[T any](name string, to func(ctx context.Context, obj *T) (*url.URL, http.RoundTripper, error)) Option {
 	return typed[T]("Proxy", func(d *Definition) {
-		d.addConnection(name, proxied(func(ctx context.Context, obj runtime.Object, below string, answer rest.Responder) (http.Handler, error) {
+		d.addConnection(name, proxied(func(
+			ctx context.Context, obj runtime.Object, below string, answer rest.Responder,
+		) (http.Handler, error) {
 			location, transport, err := to(ctx, hubType[T](obj))
 			if err != nil {
 				return nil, err

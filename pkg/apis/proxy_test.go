@@ -66,7 +66,7 @@ func TestProxy(t *testing.T) {
 		"/web/a/%2e%2e/%2e%2e/%2e%2e/b/": "/base/b/",
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
-			got := s.call(200, method, tree+path, "body", credentials...)
+			got := s.call(200, method, treePath+path, "body", credentials...)
 			if want := fmt.Sprint(method, " ", want, " ", to.Host, " body", empty); got.body != want {
 				t.Errorf("%s %s: the server got %q, want %q", method, path, got.body, want)
 			}
@@ -74,7 +74,7 @@ func TestProxy(t *testing.T) {
 	}
 	s.call(404, http.MethodGet, "v1/namespaces/garden/apples/other/web/", "")
 
-	config, err := websocket.NewConfig("ws"+strings.TrimPrefix(s.url, "http")+tree+"/web/live?x=y", s.url)
+	config, err := websocket.NewConfig("ws"+strings.TrimPrefix(s.url, "http")+treePath+"/web/live?x=y", s.url)
 	must(t, err)
 	config.Protocol = []string{"base64url.bearer.authorization.k8s.io.c2VjcmV0", "own"}
 	config.Header.Set("Authorization", "Bearer x")
@@ -103,7 +103,7 @@ func TestHandle(t *testing.T) {
 		"/web":            "cox gardener /[]",
 		"/web/a/../b?c=d": "cox gardener /b?c=d[]",
 	} {
-		if got := s.call(200, http.MethodGet, tree+path, "", "Authorization", "Bearer x"); got.body != want {
+		if got := s.call(200, http.MethodGet, treePath+path, "", "Authorization", "Bearer x"); got.body != want {
 			t.Errorf("%s: the handler got %q, want %q", path, got.body, want)
 		}
 	}

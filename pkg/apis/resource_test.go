@@ -23,7 +23,11 @@ const (
 
 // everything is a definition with every option that the type can bear.
 func everything(more ...apis.Option) *apis.Definition {
-	return apis.Resource[fruit.Apple, fruit.AppleList]("apples", append([]apis.Option{
+	return apis.Resource[fruit.Apple, fruit.AppleList]("apples", append(allOptions(), more...)...)
+}
+
+func allOptions() []apis.Option {
+	return []apis.Option{
 		apis.ShortNames("ap"), apis.Categories("all"), apis.Status(),
 		apis.Default(func(a *fruit.Apple) {
 			if a.Spec.Replicas == nil {
@@ -53,7 +57,7 @@ func everything(more ...apis.Option) *apis.Definition {
 				a.Spec.Sort = "wild"
 			}
 		}),
-	}, more...)...)
+	}
 }
 
 func validate(_ context.Context, a *fruit.Apple) field.ErrorList {

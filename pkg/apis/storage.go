@@ -39,7 +39,8 @@ func (d *Definition) Resource(hub schema.GroupVersion) controlplane.Resource {
 		Name:        d.name,
 		Kind:        d.kind,
 		Versions:    versions,
-		Elsewhere:   d.kept != nil,
+		View:        d.view,
+		Elsewhere:   d.kept != nil && !d.view,
 		LongRunning: d.longRunning,
 		Build: func(config controlplane.BuildConfig) (controlplane.ResourceStorage, error) {
 			paths, err := d.build(hub, config)
@@ -64,7 +65,9 @@ func (d *Definition) build(hub schema.GroupVersion, config controlplane.BuildCon
 	s := strategy{Scheme: config.Scheme, NameGenerator: names.SimpleNameGenerator, d: d, hub: hub, authorizer: config.Authorizer}
 	options := config.Options
 	if d.kept != nil {
-		options = d.kept(config, hub.WithResource(d.name).GroupResource())
+		if options, err = d.kept(config, hub.WithResource(d.name).GroupResource()); err != nil {
+			return nil, err
+		}
 	}
 	store, err := d.newStore(s, options)
 	if err != nil {

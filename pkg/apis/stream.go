@@ -24,7 +24,8 @@ import (
 // (binary.k8s.io and base64.binary.k8s.io).
 //
 // The options are the query of the URL: a struct whose JSON fields name the parameters,
-// with metav1.TypeMeta embedded and a DeepCopyObject method, such as corev1.PodLogOptions.
+// with metav1.TypeMeta embedded and the methods DeepCopyObject and OpenAPIModelName (its name
+// in OpenAPI, which TypeMeta alone would give it), such as corev1.PodLogOptions.
 // Its fields may be strings, bools, integers, metav1.Time, and pointers to and slices of
 // these. It is registered with the resource, unless AddToScheme has done that.
 //

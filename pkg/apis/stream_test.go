@@ -29,7 +29,10 @@ type ListenOptions struct {
 
 func (o *ListenOptions) DeepCopyObject() runtime.Object { c := *o; return &c }
 
-const tree = "v1/namespaces/garden/apples/tree"
+// OpenAPIModelName is its name in OpenAPI.
+func (ListenOptions) OpenAPIModelName() string { return "com.example.fruit.v1.ListenOptions" }
+
+const treePath = "v1/namespaces/garden/apples/tree"
 
 // plant makes an apple.
 func (s *server) plant() *server {
@@ -48,16 +51,16 @@ func TestStream(t *testing.T) {
 			}
 			return io.NopCloser(strings.NewReader(fmt.Sprintf("%s %t %d %s", a.Spec.Variety, o.Follow, *o.Times, o.Birds))), nil
 		}))).plant()
-	got := s.call(200, http.MethodGet, tree+"/song?follow=1&times=3&bird=tit&bird=robin&other=x", "")
+	got := s.call(200, http.MethodGet, treePath+"/song?follow=1&times=3&bird=tit&bird=robin&other=x", "")
 	if want := "cox true 3 [tit robin]"; got.body != want {
 		t.Errorf("the stream is %q, want %q", got.body, want)
 	}
-	s.call(400, http.MethodGet, tree+"/song", "").has("an error before the first byte", "message", `"how often?"`)
-	s.call(400, http.MethodGet, tree+"/song?times=often", "")
+	s.call(400, http.MethodGet, treePath+"/song", "").has("an error before the first byte", "message", `"how often?"`)
+	s.call(400, http.MethodGet, treePath+"/song?times=often", "")
 	s.call(404, http.MethodGet, "v1/namespaces/garden/apples/other/song?times=1", "")
-	s.call(405, http.MethodPost, tree+"/song?times=1", "{}")
+	s.call(405, http.MethodPost, treePath+"/song?times=1", "{}")
 
-	ws, err := websocket.Dial("ws"+strings.TrimPrefix(s.url, "http")+tree+"/song?times=1", "binary.k8s.io", s.url)
+	ws, err := websocket.Dial("ws"+strings.TrimPrefix(s.url, "http")+treePath+"/song?times=1", "binary.k8s.io", s.url)
 	must(t, err)
 	defer ws.Close()
 	heard, err := io.ReadAll(ws)
@@ -87,14 +90,14 @@ func TestStreamFollows(t *testing.T) {
 		}))).plant()
 	for name, dial := range map[string]func(context.Context) io.ReadCloser{
 		"HTTP": func(ctx context.Context) io.ReadCloser {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+tree+"/song", nil)
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+treePath+"/song", nil)
 			must(t, err)
 			resp, err := http.DefaultClient.Do(req)
 			must(t, err)
 			return resp.Body
 		},
 		"WebSocket": func(context.Context) io.ReadCloser {
-			ws, err := websocket.Dial("ws"+strings.TrimPrefix(s.url, "http")+tree+"/song", "binary.k8s.io", s.url)
+			ws, err := websocket.Dial("ws"+strings.TrimPrefix(s.url, "http")+treePath+"/song", "binary.k8s.io", s.url)
 			must(t, err)
 			return ws
 		},
@@ -125,14 +128,14 @@ func TestStreamQuiet(t *testing.T) {
 			r, _ := io.Pipe()
 			return r, nil
 		}))).plant()
-	ws, err := websocket.Dial("ws"+strings.TrimPrefix(s.url, "http")+tree+"/song", "base64.binary.k8s.io", s.url)
+	ws, err := websocket.Dial("ws"+strings.TrimPrefix(s.url, "http")+treePath+"/song", "base64.binary.k8s.io", s.url)
 	must(t, err)
 	wait(t, "the stream", opened)
 	must(t, ws.Close())
 	wait(t, "the context's end", ended)
 
 	handshake := []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA=="}
-	s.call(400, http.MethodGet, tree+"/song", "", append(handshake, "Sec-WebSocket-Protocol", "v5.channel.k8s.io")...)
-	s.call(400, http.MethodGet, tree+"/song", "", append(handshake, "Sec-WebSocket-Version", "8")...)
-	s.call(400, http.MethodGet, tree+"/song", "", append(handshake, "Sec-WebSocket-Key", "")...)
+	s.call(400, http.MethodGet, treePath+"/song", "", append(handshake, "Sec-WebSocket-Protocol", "v5.channel.k8s.io")...)
+	s.call(400, http.MethodGet, treePath+"/song", "", append(handshake, "Sec-WebSocket-Version", "8")...)
+	s.call(400, http.MethodGet, treePath+"/song", "", append(handshake, "Sec-WebSocket-Key", "")...)
 }

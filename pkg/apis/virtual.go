@@ -113,11 +113,11 @@ func Virtual[T, L any, PT interface {
 		d.optionErrs = append(d.optionErrs, fmt.Errorf("Virtual: the source has the times %v, %v and %v: want more than 0",
 			from.every, from.timeout, from.stale))
 	}
-	d.kept = func(config controlplane.BuildConfig, resource schema.GroupResource) generic.RESTOptionsGetter {
+	d.kept = func(config controlplane.BuildConfig, resource schema.GroupResource) (generic.RESTOptionsGetter, error) {
 		return polled.Options{
 			RESTOptionsGetter: config.Options, ClusterScoped: d.clusterScoped, Report: config.Source(resource),
 			Source: sourceOf[T, PT](from, resource),
-		}
+		}, nil
 	}
 	return d
 }

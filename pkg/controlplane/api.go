@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/registry/generic"
 	"k8s.io/apiserver/pkg/registry/rest"
+	restclient "k8s.io/client-go/rest"
 	openapi "k8s.io/kube-openapi/pkg/common"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
@@ -211,6 +212,14 @@ type BuildConfig struct {
 	// Rules lists what a user may do in a namespace. Authorizers that cannot list
 	// their rules make the list incomplete.
 	Rules authorizer.RuleResolver
+	// Client is a configuration of clients of the plane, with all rights (see
+	// [Plane.Config]). The plane answers them when it serves, not while it is built.
+	Client *restclient.Config
+	// Storage finds the storage of another resource of the plane's groups, nil if none of them
+	// serves it. All of it is there when the plane serves, not while it is built.
+	Storage func(schema.GroupResource) rest.Storage
+	// Work declares what the resource does while the plane runs, as [Plan.Work] does for a part.
+	Work func(Work)
 
 	sources *sources
 }

@@ -1,6 +1,7 @@
 package controlplane
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -226,7 +227,9 @@ func (i *installer) storage(g *planned) (ResourceStorage, error) {
 	config := BuildConfig{
 		Scheme: codecs.scheme, Options: i.plane.RESTOptions(codecs.stored, codecs.storedAs),
 		Authenticator: i.config.Authentication.Authenticator, Authorizer: i.config.Authorization.Authorizer,
-		Audiences: i.plane.plan.audiences, Rules: i.plane.rules(), sources: &i.plane.sources,
+		Audiences: i.plane.plan.audiences, Rules: i.plane.rules(), Client: i.plane.Config(), Storage: i.plane.storageOf,
+		Work:    func(w Work) { i.plane.work = append(i.plane.work, named[Work]{cmp.Or(g.api.group, "core"), w.Name, w}) },
+		sources: &i.plane.sources,
 	}
 	all := ResourceStorage{}
 	for _, r := range g.resources {
@@ -242,7 +245,7 @@ func (i *installer) storage(g *planned) (ResourceStorage, error) {
 			for _, s := range paths {
 				i.server.RegisterDestroyFunc(s.Destroy)
 			}
-			i.plane.keepReaders(g.api.group, paths)
+			i.plane.keep(g.api.group, paths)
 		}
 	}
 	return all, nil

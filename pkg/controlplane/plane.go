@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -47,7 +48,7 @@ type Plane struct {
 	base         *genericapiserver.RecommendedConfig
 	links        []*Link
 	groupsServer *genericapiserver.GenericAPIServer
-	readers      map[schema.GroupResource]registryrest.Getter
+	resources    map[schema.GroupResource]registryrest.Storage
 	top          *genericapiserver.GenericAPIServer
 
 	requests *utilwaitgroup.SafeWaitGroup
@@ -57,6 +58,7 @@ type Plane struct {
 	watchesEnd  chan struct{}
 	watchesOnce sync.Once
 	endWork     context.CancelFunc
+	work        []named[Work] // of the resources
 	workers     workers
 	ready       chan struct{}
 
@@ -84,7 +86,7 @@ func prepare(h *host, plan *Plan, space string, in *loopbackAccess) *Plane {
 		},
 		signals: newSignals(), endWork: func() {}, routes: newLazyRoutes(),
 		discoveryIndex: discoveryIndex{versions: map[listedVersion]map[string]bool{}},
-		readers:        map[schema.GroupResource]registryrest.Getter{},
+		resources:      map[schema.GroupResource]registryrest.Storage{},
 		requests:       &utilwaitgroup.SafeWaitGroup{}, watches: &utilwaitgroup.RateLimitedSafeWaitGroup{},
 		ready: make(chan struct{}), done: make(chan struct{}), open: newOpenRequests(&plan.rules),
 	}
@@ -203,7 +205,7 @@ func (p *Plane) start(ctx, life context.Context, whenReady []named[Work], fail f
 		return err
 	}
 	p.workers.fail = fail
-	if err := p.workers.start(ctx, life, p.plan.work); err != nil {
+	if err := p.workers.start(ctx, life, slices.Concat(p.plan.work, p.work)); err != nil {
 		return err
 	}
 	done("work")

@@ -17,7 +17,7 @@ import (
 // request may need the answer. A resource that is not served has no objects. The
 // namespace of cluster-scoped objects is empty.
 func (p *Plane) Metadata(ctx context.Context, resource schema.GroupResource, namespace, name string) (metav1.Object, error) {
-	reader, ok := p.readers[resource]
+	reader, ok := p.resources[resource].(rest.Getter)
 	if !ok {
 		return nil, apierrors.NewNotFound(resource, name)
 	}
@@ -28,12 +28,15 @@ func (p *Plane) Metadata(ctx context.Context, resource schema.GroupResource, nam
 	return meta.Accessor(obj)
 }
 
-// keepReaders keeps the storage that reads each resource's objects, of any version:
-// all versions have the same objects.
-func (p *Plane) keepReaders(group string, paths map[string]rest.Storage) {
+// keep keeps the storage of each resource, of any version: all versions have the same
+// objects.
+func (p *Plane) keep(group string, paths map[string]rest.Storage) {
 	for path, storage := range paths {
-		if reader, ok := storage.(rest.Getter); ok && !strings.Contains(path, "/") {
-			p.readers[schema.GroupResource{Group: group, Resource: path}] = reader
+		if !strings.Contains(path, "/") {
+			p.resources[schema.GroupResource{Group: group, Resource: path}] = storage
 		}
 	}
 }
+
+// storageOf is the storage of a resource of the plane's groups.
+func (p *Plane) storageOf(resource schema.GroupResource) rest.Storage { return p.resources[resource] }

@@ -44,7 +44,8 @@ func (k Key) String() string {
 func (k Key) Compare(other Key) int { return cmp.Compare(k.String(), other.String()) }
 
 // Keeper keeps the objects of one resource, of type T. Its methods are called from many
-// goroutines. They should return soon after the context ends; after 10 seconds nobody waits.
+// goroutines. They should return soon after the context ends; after 10 seconds, or a minute for a
+// list without a limit, nobody waits.
 //
 // # Versions
 //

@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 		"pkg/internal/vouched",
 	},
 	"pkg/apis": {
-		"pkg/controlplane", "pkg/internal/kept", "pkg/internal/openapi/...", "pkg/internal/polled", "pkg/internal/query", "pkg/internal/rules",
+		"pkg/controlplane", "pkg/internal/kept", "pkg/internal/openapi/...", "pkg/internal/polled", "pkg/internal/projected", "pkg/internal/query", "pkg/internal/rules",
 		"pkg/internal/stream", "pkg/internal/tied", "pkg/internal/upstream", "pkg/keep",
 	},
 	"pkg/apis/apitest":           {"pkg/controlplane", "pkg/apis"},
@@ -134,9 +134,10 @@ var mayImport = map[string][]string{
 		"pkg/internal/bodies", "pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal",
 		"pkg/internal/stack", "pkg/internal/turns", "pkg/internal/upstream",
 	},
-	"pkg/internal/kept":     {"pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream", "pkg/keep"},
-	"pkg/internal/bodies":   {},
-	"pkg/internal/upstream": {},
+	"pkg/internal/kept":      {"pkg/internal/signal", "pkg/internal/store", "pkg/internal/upstream", "pkg/keep"},
+	"pkg/internal/projected": {"pkg/internal/store"},
+	"pkg/internal/bodies":    {},
+	"pkg/internal/upstream":  {},
 
 	// Programs. They see what a user sees: nothing of pkg/internal.
 	"cmd/sailplane":                  {"pkg/...", "cmd/sailplane/internal/..."},

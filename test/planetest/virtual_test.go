@@ -29,8 +29,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
 )
 
-// orchard is the source of a virtual resource.
-type orchard struct {
+// virtualTrees are the source of a virtual resource.
+type virtualTrees struct {
 	namespace string
 
 	mu    sync.Mutex
@@ -39,7 +39,7 @@ type orchard struct {
 }
 
 // change changes what the source says, or has it fail.
-func (o *orchard) change(err error, trees ...string) {
+func (o *virtualTrees) change(err error, trees ...string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.err, o.trees = err, map[string]fruit.Apple{}
@@ -48,13 +48,13 @@ func (o *orchard) change(err error, trees ...string) {
 	}
 }
 
-func (o *orchard) read(context.Context, apis.Query) ([]fruit.Apple, error) {
+func (o *virtualTrees) read(context.Context, apis.Query) ([]fruit.Apple, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return slices.Collect(maps.Values(o.trees)), o.err
 }
 
-func (o *orchard) group() *apis.Group {
+func (o *virtualTrees) group() *apis.Group {
 	return apis.NewGroup(fruit.GroupVersion(), nil, nil,
 		apis.Virtual[fruit.Apple, fruit.AppleList]("apples", apis.Poll(10*time.Millisecond, o.read)))
 }
@@ -62,7 +62,7 @@ func (o *orchard) group() *apis.Group {
 // TestVirtualInformer has an informer keep up with a function that fails and comes back.
 func TestVirtualInformer(t *testing.T) {
 	t.Parallel()
-	o := &orchard{namespace: "default"}
+	o := &virtualTrees{namespace: "default"}
 	o.change(errors.New("frost"), "a")
 	plane := planetest.Start(t, o.group())
 	c, err := dynamic.NewForConfig(plane.Config())
@@ -122,7 +122,7 @@ func appleTypes() *runtime.Scheme {
 // TestVirtualController has a controller act on what a function makes, before and after it failed.
 func TestVirtualController(t *testing.T) {
 	t.Parallel()
-	o := &orchard{namespace: "default"}
+	o := &virtualTrees{namespace: "default"}
 	o.change(nil, "boskoop")
 	plane := planetest.Start(t, o.group())
 	unique := true
@@ -166,7 +166,7 @@ func TestVirtualController(t *testing.T) {
 // TestVirtualNamespace: what a function makes keeps no namespace, and can be an owner.
 func TestVirtualNamespace(t *testing.T) {
 	t.Parallel()
-	o := &orchard{namespace: "garden"}
+	o := &virtualTrees{namespace: "garden"}
 	o.change(nil, "boskoop")
 	plane := planetest.Start(t, o.group())
 	plane.Apply(t, planetest.YAML("{apiVersion: v1, kind: Namespace, metadata: {name: garden}}"))

@@ -133,7 +133,7 @@ func TestTerminal(t *testing.T) {
 		until("stty size", `40 132\r\n`)
 		_, err = terminal.WriteString("exit\r")
 		must(t, err)
-		for range shown { //nolint:revive // until kubectl has ended
+		for range shown { // until kubectl has ended
 		}
 	})
 }

@@ -25,7 +25,7 @@ func TestStop(t *testing.T) {
 				c := p.kubectl(t, transport, args...)
 				in, err := c.StdinPipe() // stays open
 				must(t, err)
-				defer in.Close()
+				t.Cleanup(func() { _ = in.Close() })
 				out, err := c.StdoutPipe()
 				must(t, err)
 				must(t, c.Start())

@@ -69,7 +69,7 @@ func serve(t *testing.T) *pods {
 	must(t, err)
 	p := &pods{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), dir: t.TempDir(), backend: u, followed: make(chan struct{}, 10)}
 	server, err := controlplane.New("streams").Listen("127.0.0.1:0").Storage(memory.Store{}).With(
-		authn.Admin{Kubeconfig: p.kubeconfig}, core.Namespaces{},
+		authn.Admin{Kubeconfig: p.kubeconfig}, core.Namespaces{}, apples(),
 		kube.Pods(
 			apis.PrepareForCreate(func(_ context.Context, p *corev1.Pod) { p.Status.Phase = corev1.PodRunning }),
 			apis.Stream("log", p.log), apis.Exec("exec", p.exec), apis.Attach("attach", p.attach),

@@ -42,7 +42,8 @@ type Config struct {
 	// Report is called with the error of each call of the keeper, nil for one that was answered.
 	// May be nil.
 	Report func(error)
-	// Timeout bounds each call of the keeper. 0: 10 seconds.
+	// Timeout bounds each call of the keeper, but for lists without a limit: those may take
+	// six times as long. 0: 10 seconds.
 	Timeout time.Duration
 	// Poll is the pause between two looks for changes while somebody watches. 0: 200 ms.
 	Poll time.Duration

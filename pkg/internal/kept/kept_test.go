@@ -162,6 +162,11 @@ type stuck struct {
 	release chan struct{}
 }
 
+func (s stuck) List(context.Context, keep.Range) (keep.Page[example.Pod], error) {
+	<-s.release
+	return keep.Page[example.Pod]{}, errors.New("too late")
+}
+
 func (s stuck) Get(context.Context, keep.Key) (keep.Item[example.Pod], error) {
 	<-s.release
 	panic("it never answers")
@@ -177,6 +182,9 @@ func TestStuck(t *testing.T) {
 	if err := get(); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "no answer") {
 		t.Errorf("%v, want 503 that says that there was no answer", err)
 	}
+	if _, err := s.Stats(t.Context()); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "60ms") {
+		t.Errorf("a list of everything: %v, want 503 after six times as long", err)
+	}
 	close(release)
 	if err := get(); !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("%v, want 503", err)
@@ -186,12 +194,9 @@ func TestStuck(t *testing.T) {
 // liar is a keeper that breaks a rule.
 type liar struct {
 	*keeptest.Memory[example.Pod, *example.Pod]
-	batch keep.Batch[example.Pod]
 }
 
-func (l liar) Put(context.Context, *example.Pod, int64) (int64, error) { return 0, keep.ErrConflict }
-
-func (l liar) Changes(context.Context, int64) (keep.Batch[example.Pod], error) { return l.batch, nil }
+func (liar) Put(context.Context, *example.Pod, int64) (int64, error) { return 0, keep.ErrConflict }
 
 // TestRules: a keeper that breaks the rules is found out, and keeps nobody busy.
 func TestRules(t *testing.T) {
@@ -200,7 +205,7 @@ func TestRules(t *testing.T) {
 	if _, err := m.Put(t.Context(), pod("a"), 0); err != nil {
 		t.Fatal(err)
 	}
-	s := kept.New[example.Pod](liar{Memory: m}, kept.Config{Resource: schema.GroupResource{Resource: "pods"}, Prefix: prefix})
+	s := kept.New[example.Pod](liar{m}, kept.Config{Resource: schema.GroupResource{Resource: "pods"}, Prefix: prefix})
 	err := s.GuaranteedUpdate(t.Context(), prefix+"ns/a", &example.Pod{}, false, nil,
 		storage.SimpleUpdate(func(o runtime.Object) (runtime.Object, error) {
 			o.(*example.Pod).Generation++
@@ -252,5 +257,22 @@ func TestTimes(t *testing.T) {
 	}), nil)
 	if err != nil || updated.ResourceVersion != out.ResourceVersion {
 		t.Errorf("version %s became %s: %v", out.ResourceVersion, updated.ResourceVersion, err)
+	}
+}
+
+// TestOthersWrite: a list has what others wrote before it, such as another server on the same
+// table, though it comes from the watch cache.
+func TestOthersWrite(t *testing.T) {
+	t.Parallel()
+	p := newCached(t, false)
+	for i := range 20 {
+		if _, err := p.keeper.Put(t.Context(), pod(fmt.Sprintf("p%02d", i)), 0); err != nil {
+			t.Fatal(err)
+		}
+		list := &example.PodList{}
+		err := p.GetList(t.Context(), prefix, storage.ListOptions{Predicate: storage.Everything, Recursive: true}, list)
+		if err != nil || len(list.Items) != i+1 {
+			t.Fatalf("after %d writes %d are listed: %v", i+1, len(list.Items), err)
+		}
 	}
 }

@@ -20,9 +20,16 @@ func (s *Store[T, PT]) get(ctx context.Context, key keep.Key) (keep.Item[T], err
 	return call(ctx, &s.Config, s.slots, func(ctx context.Context) (keep.Item[T], error) { return s.keeper.Get(ctx, key) })
 }
 
+// wholeLists may take so many times as long as other calls.
+const wholeLists = 6
+
 // list reads a page.
 func (s *Store[T, PT]) list(ctx context.Context, r keep.Range) (keep.Page[T], error) {
-	page, err := call(ctx, &s.Config, s.slots, func(ctx context.Context) (keep.Page[T], error) { return s.keeper.List(ctx, r) })
+	c := s.Config
+	if r.Limit == 0 {
+		c.Timeout *= wholeLists
+	}
+	page, err := call(ctx, &c, s.slots, func(ctx context.Context) (keep.Page[T], error) { return s.keeper.List(ctx, r) })
 	if err == nil && page.Version <= 0 {
 		err = s.wrong("it listed at version %d", page.Version)
 	}

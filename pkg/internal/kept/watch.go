@@ -158,12 +158,16 @@ func (w *watcher[T, PT]) bookmark(ctx context.Context, mark func(runtime.Object)
 // maxPause is how long a watch waits at most after an error of the keeper.
 const maxPause = 5 * time.Second
 
+// progressPeriod is how often a watch says how far it is that was not asked: as often as etcd does
+// for Kubernetes.
+const progressPeriod = 5 * time.Second
+
 // follow sends changes until the watch ends, or cannot go on.
 func (w *watcher[T, PT]) follow(ctx context.Context) error {
 	pause, asked := w.store.Poll, w.store.asked.Load()
+	marked, at := w.from, time.Now()
 	for {
 		next, now := w.store.changed.Next(), w.store.asked.Load()
-		from := w.from
 		err := w.look(ctx)
 		w.tell(ctx, err)
 		switch {
@@ -173,10 +177,11 @@ func (w *watcher[T, PT]) follow(ctx context.Context) error {
 			return err
 		default:
 			pause = w.store.Poll
-			if w.progress && (now != asked || w.from != from) {
+			if w.progress && (now != asked || w.from != marked && time.Since(at) >= progressPeriod) {
 				if err := w.bookmark(ctx, nil); err != nil {
 					return err
 				}
+				marked, at = w.from, time.Now()
 			}
 			asked = now
 		}

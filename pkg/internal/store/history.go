@@ -252,7 +252,13 @@ func (l *latePast) watched(attributes storage.AttrFunc) storage.AttrFunc {
 type expiring struct {
 	storage.Interface
 	past *latePast
+	// lists says that the store has no watches that begin with the present objects: the cache
+	// lists them.
+	lists bool
 }
+
+// IsWatchListSemanticsUnSupported is what the cache asks.
+func (e expiring) IsWatchListSemanticsUnSupported() bool { return e.lists }
 
 // CompactRevision implements storage.Interface.
 func (e expiring) CompactRevision() int64 {

@@ -218,11 +218,11 @@ func TestHistoryEnds(t *testing.T) {
 	for found := range h.pasts {
 		p.Store(found)
 	}
-	if source := (expiring{w, p}); source.CompactRevision() != 0 || !c.has(t, 2) {
+	if source := (expiring{w, p, false}); source.CompactRevision() != 0 || !c.has(t, 2) {
 		t.Error("history is gone before the storage forgets it")
 	}
 	w.compacted.Store(90)
-	if got := (expiring{w, p}).CompactRevision(); got != 90 {
+	if got := (expiring{w, p, false}).CompactRevision(); got != 90 {
 		t.Errorf("the storage has compacted %d, want 90", got)
 	}
 	if got := h.Bytes(); got > 12*34*kibi || c.has(t, 2) || !c.has(t, 95) {

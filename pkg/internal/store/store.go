@@ -28,6 +28,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/value"
 	flowcontrolrequest "k8s.io/apiserver/pkg/util/flowcontrol/request"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/watchlist"
 	"k8s.io/utils/clock"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/bodies"
@@ -202,7 +203,7 @@ type spec struct {
 func (s *spec) open(raw storage.Interface, history *History) (*cached, error) {
 	source, kept := upstream.NewCacheSource(raw), &latePast{}
 	config := s.cache
-	config.Storage = expiring{source, kept}
+	config.Storage = expiring{source, kept, watchlist.DoesClientNotSupportWatchListSemantics(raw)}
 	config.KeyFunc = source.Count(config.KeyFunc)
 	config.GetAttrsFunc = kept.watched(config.GetAttrsFunc)
 	c, err := cacher.NewCacherFromConfig(config)

@@ -91,6 +91,8 @@ var (
 )
 
 // ExecInContainer implements remotecommand.Executor.
+//
+//nolint:revive // upstream's arguments
 func (f *function) ExecInContainer(ctx context.Context, _, _, _ string, _ []string,
 	in io.Reader, out, err io.WriteCloser, tty bool, resize <-chan Size, _ time.Duration,
 ) error {
@@ -98,6 +100,8 @@ func (f *function) ExecInContainer(ctx context.Context, _, _, _ string, _ []stri
 }
 
 // AttachContainer implements remotecommand.Attacher.
+//
+//nolint:revive // upstream's arguments
 func (f *function) AttachContainer(ctx context.Context, _, _, _ string,
 	in io.Reader, out, err io.WriteCloser, tty bool, resize <-chan Size,
 ) (e error) {

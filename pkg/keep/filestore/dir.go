@@ -192,17 +192,16 @@ func (d *Dir[T]) check(ctx context.Context, key keep.Key, ifVersion int64) error
 	if err := d.lookAt(ctx, key); err != nil {
 		return err
 	}
-	if why := d.bad[d.path(key)]; why != "" {
-		return fmt.Errorf("%s: correct it or remove it first: it would be overwritten", why)
-	}
-	f := d.files[key]
+	why, f := d.bad[d.path(key)], d.files[key]
 	switch {
-	case f == nil && ifVersion == 0, f != nil && f.version == ifVersion:
-		return nil
-	case f == nil:
+	case f == nil && ifVersion != 0:
 		return keep.ErrNotFound
+	case why != "":
+		return fmt.Errorf("%s: correct it or remove it first: it would be overwritten", why)
+	case f != nil && f.version != ifVersion:
+		return keep.ErrConflict
 	}
-	return keep.ErrConflict
+	return nil
 }
 
 // note takes in a change.

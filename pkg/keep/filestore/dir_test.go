@@ -204,7 +204,16 @@ func TestElsewhere(t *testing.T) {
 	d := &apples{Path: filepath.Join(dir, "in")}
 	write(t, filepath.Join(dir, "out", "a.yaml"), "spec: {variety: cox}\n")
 	write(t, filepath.Join(dir, "in", "a.yaml"), "spec: {variety: cox}\n")
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(filepath.Join(dir, "in", "ns"), 0o700))
+	must(os.Symlink(filepath.Join(dir, "out", "a.yaml"), filepath.Join(dir, "in", "ns", "link.yaml")))
 	for _, key := range []keep.Key{
+		{Namespace: "ns", Name: "link"},
 		{Namespace: "../out", Name: "a"},
 		{Namespace: "..", Name: "out/a"},
 		{Namespace: "ns", Name: "../../out/a"},

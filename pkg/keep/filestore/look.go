@@ -156,6 +156,9 @@ func (d *Dir[T]) compare(ctx context.Context, keys map[keep.Key]bool) error {
 			return err
 		case known != nil && !known.unsure && isSame(known.info, info):
 			continue
+		case !info.Mode().IsRegular(): // a link may lead elsewhere
+			d.tell(ctx, d.path(key), fmt.Errorf("%s is no regular file", d.path(key)))
+			continue
 		}
 		f, err := d.read(key)
 		d.tell(ctx, d.path(key), err)

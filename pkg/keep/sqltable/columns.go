@@ -12,6 +12,9 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/sailplane-dev/sailplane/pkg/keep"
 )
 
@@ -35,15 +38,23 @@ type column struct {
 
 // reserved are the columns that every table has.
 func reserved() []string {
-	return []string{"namespace", "name", "resource_version", "object", "uid", "created"}
+	return []string{"namespace", "name", "resource_version", "object", uidColumn, createdColumn}
 }
+
+const (
+	uidColumn     = "uid"
+	createdColumn = "created"
+)
 
 // columnsOf finds the columns of a type, after those that every object has.
 func columnsOf(t reflect.Type, wanted []Column) ([]column, error) {
 	if wanted == nil {
 		wanted = scalarsOf(t)
 	}
-	all := []column{{"uid", []string{"metadata", "uid"}, text}, {"created", []string{"metadata", "creationTimestamp"}, text}}
+	all := []column{
+		{uidColumn, []string{"metadata", "uid"}, text},
+		{createdColumn, []string{"metadata", "creationTimestamp"}, text},
+	}
 	taken := reserved()
 	var errs []error
 	for _, w := range wanted {
@@ -183,6 +194,9 @@ func (s *statements) valuesOf(object any) (key keep.Key, values []any, err error
 			err = errors.Join(err, json.Unmarshal(value, into))
 		}
 	}
+	if key.Name == "" {
+		return key, nil, errors.Join(err, fmt.Errorf("the JSON of a %T has no metadata.name", object))
+	}
 	all.take([]string{"metadata", "resourceVersion"})
 	values = []any{nil}
 	for _, c := range s.columns {
@@ -289,33 +303,53 @@ func (r *row) present() bool { return r.name.Valid }
 // itemOf makes an object of a row: what the columns have is read over the JSON.
 func itemOf[T any](s *statements, r *row) (keep.Item[T], error) {
 	item := keep.Item[T]{Object: new(T), Version: r.version.Int64}
-	over := map[string]any{"metadata": map[string]any{"namespace": r.namespace.String, "name": r.name.String}}
-	err := error(nil)
-	if r.object.Valid {
-		err = json.Unmarshal([]byte(r.object.String), item.Object)
-	}
-	for i, c := range s.columns {
-		if r.values[i] == nil || err != nil {
-			continue
-		}
-		var value json.RawMessage
-		if value, err = c.json(r.values[i]); err == nil {
-			put(over, c.path, value)
-		} else {
-			err = fmt.Errorf("column %s: %w", c.name, err)
-		}
-	}
-	if err == nil {
-		var data []byte
-		if data, err = json.Marshal(over); err == nil {
-			err = json.Unmarshal(data, item.Object)
-		}
-	}
-	if err != nil {
+	if err := r.read(s.columns, item.Object); err != nil {
 		key := keep.Key{Namespace: r.namespace.String, Name: r.name.String}
 		return item, fmt.Errorf("row %s is no object: %w: correct it, or delete it", key, err)
 	}
 	return item, nil
+}
+
+func (r *row) read(columns []column, into any) error {
+	if r.object.Valid {
+		if err := json.Unmarshal([]byte(r.object.String), into); err != nil {
+			return err
+		}
+	}
+	o := into.(metav1.Object)
+	o.SetNamespace(r.namespace.String)
+	o.SetName(r.name.String)
+	over := map[string]any{}
+	for i, c := range columns {
+		if r.values[i] == nil {
+			continue
+		}
+		switch c.name {
+		case uidColumn:
+			o.SetUID(types.UID(printed(r.values[i])))
+			continue
+		case createdColumn:
+			at, err := time.Parse(time.RFC3339, printed(r.values[i]))
+			if err != nil {
+				return fmt.Errorf("column %s: %w", c.name, err)
+			}
+			o.SetCreationTimestamp(metav1.NewTime(at.Local()))
+			continue
+		}
+		value, err := c.json(r.values[i])
+		if err != nil {
+			return fmt.Errorf("column %s: %w", c.name, err)
+		}
+		put(over, c.path, value)
+	}
+	if len(over) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(over)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
 }
 
 // put sets a field.
@@ -331,16 +365,23 @@ func put(fields map[string]any, path []string, value any) {
 	fields[path[0]] = value
 }
 
+// printed is what a driver returned for a column, as text.
+func printed(value any) string {
+	switch v := value.(type) {
+	case string:
+		return v
+	case []byte:
+		return string(v)
+	case time.Time:
+		return v.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprint(value)
+}
+
 // json is what a driver returned for a column, as JSON. Drivers return booleans as numbers and
 // JSON as text, and tables of others have columns of other types.
 func (c column) json(value any) (json.RawMessage, error) {
-	printed := fmt.Sprint(value)
-	switch v := value.(type) {
-	case []byte:
-		printed = string(v)
-	case time.Time:
-		printed = v.UTC().Format(time.RFC3339)
-	}
+	printed := printed(value)
 	switch c.kind {
 	case text:
 		return json.Marshal(printed)

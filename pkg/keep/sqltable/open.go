@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // open returns the statements of a table that is ready. After an error the next call tries again.
@@ -21,6 +23,9 @@ func (t *Table[T]) open(ctx context.Context) (*statements, error) {
 	if t.DB == nil || !isName(t.Name) || t.History < 0 {
 		return nil, fmt.Errorf("table %q with a history of %d: want DB set, "+
 			"a name of lower-case letters, digits and underscores, at most %d, and a history of 0 or more", t.Name, t.History, maxName)
+	}
+	if _, ok := any(new(T)).(metav1.Object); !ok {
+		return nil, fmt.Errorf("table %s: a %T is no object of an API: it needs metav1.ObjectMeta", t.Name, *new(T))
 	}
 	columns, err := columnsOf(reflect.TypeFor[T](), t.Columns)
 	if err != nil {
@@ -48,6 +53,13 @@ func (t *Table[T]) open(ctx context.Context) (*statements, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("table %s: make it ready: %w", t.Name, err)
+	}
+	if dialect == SQLite {
+		// It has no cache of statements, and nobody between that would mix them up. The database
+		// closes it.
+		if s.prepared, err = t.DB.PrepareContext(ctx, s.get); err != nil {
+			return nil, fmt.Errorf("table %s: %w", t.Name, err)
+		}
 	}
 	t.opened = s
 	return s, nil
@@ -187,11 +199,14 @@ func (s *statements) addColumns(ctx context.Context, tx *sql.Tx) (adopted bool, 
 // none of this one.
 func (s *statements) begin(ctx context.Context, tx *sql.Tx, history int) error {
 	var newest int64
-	query := fmt.Sprintf(`SELECT COALESCE(MAX("resource_version"), 0) FROM %s`, quoted(s.table))
+	version := quoted(s.table + "_version")
+	// Without the versions, those of the rows are from before.
+	query := fmt.Sprintf(`SELECT CASE WHEN EXISTS (SELECT 1 FROM %s) THEN 0 ELSE (SELECT COALESCE(MAX("resource_version"), 0) FROM %s) END`,
+		version, quoted(s.table))
 	if err := tx.QueryRowContext(ctx, query).Scan(&newest); err != nil {
 		return err
 	}
-	start, version := max(time.Now().UnixMicro(), newest), quoted(s.table+"_version")
+	start := max(time.Now().UnixMicro(), newest)
 	insert := fmt.Sprintf(`INSERT INTO %s ("one", "version", "start", "history") VALUES (1, %s, %s, %s) ON CONFLICT DO NOTHING`,
 		version, s.dialect.placeholder(1), s.dialect.placeholder(2), s.dialect.placeholder(3))
 	if _, err := tx.ExecContext(ctx, insert, start, start, history); err != nil {

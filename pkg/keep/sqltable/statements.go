@@ -12,6 +12,8 @@ type statements struct {
 	table   string
 	columns []column
 
+	prepared *sql.Stmt // get; may be nil
+
 	get, list, listNamespace, changes string
 	insert, update, remove            string
 	versionOf, version                string

@@ -86,7 +86,7 @@ func (t *Table[T]) Get(ctx context.Context, key keep.Key) (item keep.Item[T], er
 	}
 	err = retry(ctx, func() error {
 		r := s.row()
-		err := t.DB.QueryRowContext(ctx, s.get, key.Namespace, key.Name).Scan(r.into...)
+		err := t.one(ctx, s, key).Scan(r.into...)
 		if errors.Is(err, sql.ErrNoRows) {
 			return keep.ErrNotFound
 		} else if err != nil {
@@ -96,6 +96,14 @@ func (t *Table[T]) Get(ctx context.Context, key keep.Key) (item keep.Item[T], er
 		return err
 	})
 	return item, err
+}
+
+// one reads the row of a key.
+func (t *Table[T]) one(ctx context.Context, s *statements, key keep.Key) *sql.Row {
+	if s.prepared != nil {
+		return s.prepared.QueryRowContext(ctx, key.Namespace, key.Name)
+	}
+	return t.DB.QueryRowContext(ctx, s.get, key.Namespace, key.Name)
 }
 
 // List implements keep.Keeper.

@@ -323,9 +323,25 @@ func TestDefaultColumns(t *testing.T) {
 	}
 }
 
+// nameless has a name in Go that it has not in JSON.
+type nameless struct {
+	metav1.ObjectMeta `json:"-"`
+}
+
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	db := open(t)
+	for name, err := range map[string]error{
+		"no object": listErr(&sqltable.Table[int]{DB: db, Name: "ints"}),
+		"no name in JSON": func() error {
+			_, err := (&sqltable.Table[nameless]{DB: db, Name: "names"}).Put(t.Context(), &nameless{metav1.ObjectMeta{Name: "a"}}, 0)
+			return err
+		}(),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "metadata") && !strings.Contains(err.Error(), "ObjectMeta") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 	exec(t, db, `CREATE TABLE others (id INTEGER)`)
 	for name, c := range map[string]struct {
 		table *apples
@@ -346,4 +362,9 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%s: %v, want an error that says %s", name, err, c.says)
 		}
 	}
+}
+
+func listErr[T any](t *sqltable.Table[T]) error {
+	_, err := t.List(context.Background(), keep.Range{})
+	return err
 }

@@ -99,6 +99,7 @@ func (c *counter) Write(p []byte) (int, error) {
 // executor says what a console says, in cri-streaming alone.
 type executor struct{}
 
+//nolint:revive // upstream's arguments
 func (executor) ExecInContainer(_ context.Context, _, _, _ string, _ []string,
 	_ io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration,
 ) error {

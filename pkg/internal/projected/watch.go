@@ -1,0 +1,244 @@
+package projected
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/store"
+)
+
+// Watch implements storage.Interface. A watch that begins with the present objects begins with a
+// list below, so that it has what a list would have.
+func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
+	cache, done, err := s.use(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w, err := s.watch(ctx, cache, key, opts)
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return &used{w, done}, nil
+}
+
+// used is a watch that uses the cache until it is stopped.
+type used struct {
+	watch.Interface
+
+	done func()
+}
+
+// Stop implements watch.Interface.
+func (u *used) Stop() {
+	u.Interface.Stop()
+	u.done()
+}
+
+func (s *Store) watch(ctx context.Context, cache *store.Cache, key string, opts storage.ListOptions) (watch.Interface, error) {
+	asked := opts.SendInitialEvents != nil
+	anywhere := opts.ResourceVersion == "" || opts.ResourceVersion == "0"
+	switch {
+	case asked && *opts.SendInitialEvents, anywhere && !asked:
+		return s.present(ctx, cache, key, opts)
+	case anywhere:
+		version, err := s.GetCurrentResourceVersion(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return changes(ctx, cache, key, opts, fmt.Sprint(version))
+	}
+	return changes(ctx, cache, key, opts, opts.ResourceVersion)
+}
+
+// changes watches what changes from a version on.
+func changes(ctx context.Context, cache *store.Cache, key string, opts storage.ListOptions, version string) (watch.Interface, error) {
+	opts.ResourceVersion, opts.ResourceVersionMatch, opts.SendInitialEvents = version, "", nil
+	shown := fields.OneTermEqualSelector(shownField, "true")
+	if opts.Predicate.Field != nil {
+		shown = fields.AndSelectors(opts.Predicate.Field, shown)
+	}
+	opts.Predicate.Field = shown
+	return cache.Watch(ctx, key, opts)
+}
+
+// use returns the watch cache when it is filled, until done is called.
+func (s *Store) use(ctx context.Context) (cache *store.Cache, done func(), err error) {
+	if cache, err = s.open(); err != nil {
+		return nil, nil, err
+	}
+	if cache.Wait(ctx) {
+		return cache, sync.OnceFunc(s.leave), nil
+	}
+	defer s.leave()
+	if _, err := s.GetCurrentResourceVersion(ctx); err != nil {
+		return nil, nil, err // which says why
+	}
+	return nil, nil, apierrors.NewTooManyRequests(fmt.Sprintf("%s is being read", s.Below), 1)
+}
+
+var errClosed = errors.New("the store is closed: the server is stopping, or the resource is no longer served")
+
+func (s *Store) open() (*store.Cache, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil, errClosed
+	}
+	if s.cache == nil {
+		var err error
+		if s.cache, err = store.NewCache(s.Cache, source{s}); err != nil {
+			return nil, err
+		}
+	}
+	s.users++
+	if s.rest != nil {
+		s.rest.Stop()
+	}
+	return s.cache, nil
+}
+
+// restAfter is how long the cache is kept that nobody uses: clients whose watch was cut go on where
+// they were.
+const restAfter = time.Minute
+
+// leave has the cache end some time after its last user. One that was not filled ends at once: it
+// would try that again and again.
+func (s *Store) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users--; s.users > 0 || s.ended {
+		return
+	}
+	rest := restAfter
+	if !s.cache.Ready() {
+		rest = 0
+	}
+	s.rest = time.AfterFunc(rest, s.unused)
+}
+
+// unused ends the cache that nobody uses.
+func (s *Store) unused() {
+	s.mu.Lock()
+	if s.users > 0 || s.ended || s.cache == nil {
+		s.mu.Unlock()
+		return
+	}
+	c := s.cache
+	s.cache = nil
+	s.mu.Unlock()
+	c.Stop()
+}
+
+// present is a watch that begins with the present objects.
+func (s *Store) present(ctx context.Context, cache *store.Cache, key string, opts storage.ListOptions) (watch.Interface, error) {
+	list := opts
+	_, name := s.place(key)
+	list.Recursive, list.Predicate.Limit = name == "", pageSize
+	list.ResourceVersionMatch = metav1.ResourceVersionMatchNotOlderThan
+	if list.ResourceVersion == "" || list.ResourceVersion == "0" {
+		list.ResourceVersion, list.ResourceVersionMatch = "", ""
+	}
+	first := s.Cache.NewListFunc()
+	if err := s.GetList(ctx, key, list, first); err != nil {
+		return nil, err
+	}
+	return begin(ctx, func(ctx context.Context, send func(watch.Event) bool) error {
+		version := ""
+		for page := first; page != nil; {
+			m, err := meta.ListAccessor(page)
+			if err != nil {
+				return err
+			}
+			version = m.GetResourceVersion()
+			err = meta.EachListItem(page, func(obj runtime.Object) error {
+				if !send(watch.Event{Type: watch.Added, Object: obj}) {
+					return ctx.Err()
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			list.ResourceVersion, list.ResourceVersionMatch, list.Predicate.Continue = "", "", m.GetContinue()
+			if page = nil; list.Predicate.Continue != "" {
+				page = s.Cache.NewListFunc()
+				if err := s.GetList(ctx, key, list, page); err != nil {
+					return err
+				}
+			}
+		}
+		if opts.SendInitialEvents != nil && opts.Predicate.AllowWatchBookmarks {
+			mark := s.Cache.NewFunc().(Object)
+			mark.SetResourceVersion(version)
+			mark.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+			send(watch.Event{Type: watch.Bookmark, Object: mark})
+		}
+		w, err := changes(ctx, cache, key, opts, version)
+		if err != nil {
+			return err
+		}
+		defer w.Stop()
+		return forward(ctx, w, send)
+	}), nil
+}
+
+// source is what the watch cache reads: every object below, those that are not shown by name.
+type source struct{ *Store }
+
+// IsWatchListSemanticsUnSupported has the cache begin with a list.
+func (source) IsWatchListSemanticsUnSupported() bool { return true }
+
+// GetList implements storage.Interface.
+func (s source) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	return s.list(ctx, key, opts, list, func(Object, bool) (bool, error) { return true, nil })
+}
+
+// Watch implements storage.Interface. Its errors are those of the client below: the cache knows
+// which of them mean that it can go on where it was.
+func (s source) Watch(ctx context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
+	w, err := s.Reader.Watch(ctx, metav1.ListOptions{ResourceVersion: opts.ResourceVersion, AllowWatchBookmarks: true})
+	if err != nil {
+		return nil, err
+	}
+	return begin(ctx, func(ctx context.Context, send func(watch.Event) bool) error {
+		defer w.Stop()
+		return forward(ctx, w, func(e watch.Event) bool {
+			e, err := s.event(e)
+			if err != nil {
+				e = failure(err)
+			}
+			return send(e) && e.Type != watch.Error
+		})
+	}), nil
+}
+
+// event is an event below as one of the view.
+func (s source) event(e watch.Event) (watch.Event, error) {
+	switch e.Type {
+	case watch.Error:
+		return e, nil
+	case watch.Bookmark:
+		mark := s.Cache.NewFunc().(Object)
+		mark.SetResourceVersion(versionOf(e.Object))
+		return watch.Event{Type: e.Type, Object: mark}, nil
+	default:
+		below, err := object(e.Object)
+		if err != nil {
+			return e, fmt.Errorf("watch of %s: %w", s.Below, err)
+		}
+		view, _, err := s.publish(below)
+		return watch.Event{Type: e.Type, Object: view}, err
+	}
+}

@@ -1,0 +1,3 @@
+// Package projections tests views of custom resources, and of resources of other servers, as
+// clients see them.
+package projections
