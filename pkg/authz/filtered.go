@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -18,7 +20,8 @@ import (
 // resource versions are as those of a list with a selector, and only the resource
 // version reveals other objects.
 //
-// Each object of a list and each event of a watch is decided when it is sent. A
+// A list is decided by the rules of the user at that moment, where all authorizers
+// list theirs, and object by object otherwise; each event of a watch when it is sent. A
 // user who loses an object during a watch gets no more events of it, not even its
 // deletion; one who gains an object gets its next change. An error of an
 // authorizer fails the list and ends the watch.
@@ -54,15 +57,15 @@ func (f FilteredLists) Install(p *controlplane.Plan) error {
 
 // gettable keeps the objects that the user may get.
 func gettable(ctx context.Context, a authorizer.Attributes, by controlplane.Authority) controlplane.KeepFunc {
-	if mayGetNone(ctx, a, by.Rules) {
-		return nil
-	}
 	get := authorizer.AttributesRecord{
-		User: a.GetUser(), Verb: "get", ResourceRequest: true,
+		User: a.GetUser(), Verb: "get", ResourceRequest: true, Namespace: a.GetNamespace(),
 		APIGroup: a.GetAPIGroup(), APIVersion: a.GetAPIVersion(), Resource: a.GetResource(),
 	}
+	if mayGetNone(ctx, &get, by.Rules) {
+		return nil
+	}
 	isNamespaces := a.GetAPIGroup() == corev1.GroupName && a.GetResource() == "namespaces"
-	return func(ctx context.Context, namespace, name string) (bool, error) {
+	ask := func(ctx context.Context, namespace, name string) (bool, error) {
 		asked := get
 		asked.Namespace, asked.Name = namespace, name
 		if isNamespaces {
@@ -74,6 +77,51 @@ func gettable(ctx context.Context, a authorizer.Attributes, by controlplane.Auth
 		}
 		return false, err
 	}
+	if a.GetVerb() != "list" || isNamespaces {
+		return ask // a watch outlives the rules of when it began
+	}
+	var known sync.Map // by namespace, a *named, which is nil where the rules do not tell all
+	return func(ctx context.Context, namespace, name string) (bool, error) {
+		found, ok := known.Load(namespace)
+		if !ok {
+			found, _ = known.LoadOrStore(namespace, namedBy(ctx, &get, namespace, by.Rules))
+		}
+		if names := found.(*named); names != nil {
+			return names.all || names.some.Has(name), nil
+		}
+		return ask(ctx, namespace, name)
+	}
+}
+
+// named are the names that rules give. The rules of a user are looked up once for each
+// namespace of a list, and not once for each object: roles can be many, and objects are.
+type named struct {
+	all  bool
+	some sets.Set[string]
+}
+
+// namedBy reads the rules for a namespace. It is nil when they do not tell everything that
+// the authorizers allow.
+func namedBy(ctx context.Context, a authorizer.Attributes, namespace string, resolver authorizer.RuleResolver) *named {
+	rules, _, incomplete, err := resolver.RulesFor(ctx, a.GetUser(), namespace)
+	if incomplete || err != nil {
+		return nil
+	}
+	n := &named{some: sets.New[string]()}
+	for _, r := range rules {
+		if !covers(r, a) {
+			continue
+		}
+		n.all = n.all || len(r.GetResourceNames()) == 0
+		n.some.Insert(r.GetResourceNames()...)
+	}
+	return n
+}
+
+// covers tells whether a rule is about the verb and the resource.
+func covers(r authorizer.ResourceRuleInfo, a authorizer.Attributes) bool {
+	has := func(all []string, one string) bool { return slices.Contains(all, "*") || slices.Contains(all, one) }
+	return has(r.GetVerbs(), a.GetVerb()) && has(r.GetAPIGroups(), a.GetAPIGroup()) && has(r.GetResources(), a.GetResource())
 }
 
 // mayGetNone tells whether no rule lets the user get an object, or no rules are
@@ -87,8 +135,5 @@ func mayGetNone(ctx context.Context, a authorizer.Attributes, resolver authorize
 	if a.GetNamespace() == "" || incomplete || err != nil {
 		return false
 	}
-	has := func(all []string, one string) bool { return slices.Contains(all, "*") || slices.Contains(all, one) }
-	return !slices.ContainsFunc(rules, func(r authorizer.ResourceRuleInfo) bool {
-		return has(r.GetVerbs(), "get") && has(r.GetAPIGroups(), a.GetAPIGroup()) && has(r.GetResources(), a.GetResource())
-	})
+	return !slices.ContainsFunc(rules, func(r authorizer.ResourceRuleInfo) bool { return covers(r, a) })
 }
