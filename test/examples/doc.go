@@ -9,6 +9,11 @@
 //	                           port; what it prints has to contain the lines
 //	                           below, in this order, when all commands ran
 //	$ export NAME=VALUE        is for the commands that follow
+//	$ kubectl ... --watch      goes on while those that follow run, and has
+//	                           to have printed the lines below after them
+//
+// A session ends at a command that is not installed: the rest is skipped, and
+// in CI that is an error.
 //
 // In what is printed, "..." stands for anything, ages and white space are not
 // compared, and the order of lines is.

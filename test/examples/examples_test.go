@@ -114,10 +114,8 @@ func TestReadmes(t *testing.T) {
 			}
 			s := prepare(t)
 			s.start(name)
-			for _, c := range commands[1:] {
-				s.run(c)
-			}
-			s.printed(commands[0])
+			s.follow(commands[1:])
+			s.prints(commands[0], "..."+strings.Join(commands[0].output, "\n...")+"...", &s.out)
 			s.stop()
 		})
 	}

@@ -1,14 +1,12 @@
 package examples
 
 import (
-	"bytes"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // TestReadme does what the project's README and the pages about parts, configuration and deploying say
@@ -55,13 +53,7 @@ func follow(t *testing.T, root, page string) {
 		t.Fatal(err)
 	}
 	s.launch(serverOf(t, root), filepath.Join(s.dir, ".sailplane", "admin.kubeconfig"))
-	for _, c := range commands {
-		if strings.Contains(c.text, "--watch") {
-			s.watch(c)
-		} else {
-			s.run(c)
-		}
-	}
+	s.follow(commands)
 	s.stop()
 }
 
@@ -81,25 +73,4 @@ func serverOf(t *testing.T, root string) *exec.Cmd {
 		t.Fatalf("make run ends with %q, not with bin/sailplane", lines[len(lines)-1])
 	}
 	return exec.Command(filepath.Join(binaries, "sailplane"), append(words[at+1:], "--listen=127.0.0.1:0")...)
-}
-
-// watch runs a command that goes on, until it has printed what it shall print.
-func (s *session) watch(c command) {
-	s.t.Helper()
-	var out buffer
-	words := strings.Fields(c.text)
-	program := exec.Command(words[0], words[1:]...)
-	program.Dir, program.Env, program.Stdout, program.Stderr = s.dir, s.env, &out, &out
-	if err := program.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	want := pattern(strings.Join(c.output, "\n"))
-	for begun := time.Now(); !want.MatchString(normal(string(bytes.TrimSpace([]byte(out.String()))))); time.Sleep(10 * time.Millisecond) {
-		if time.Since(begun) > patience {
-			s.t.Errorf("README.md:%d: $ %s\nprints:\n%s\nand not:\n%s", c.line, c.text, &out, strings.Join(c.output, "\n"))
-			break
-		}
-	}
-	_ = program.Process.Kill()
-	_ = program.Wait() // it was killed
 }

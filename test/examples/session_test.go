@@ -147,6 +147,44 @@ func (s *session) launch(program *exec.Cmd, kubeconfig string) {
 	}
 }
 
+// follow runs commands, and compares what they print.
+func (s *session) follow(commands []command) {
+	s.t.Helper()
+	watches := map[*buffer]command{}
+	for _, c := range commands {
+		if watch.MatchString(c.text) {
+			watches[s.watch(c)] = c
+		} else {
+			s.run(c)
+		}
+	}
+	for out, c := range watches {
+		s.prints(c, strings.Join(c.output, "\n"), out)
+	}
+}
+
+// watch starts a command that goes on until the test ends, and returns what it prints. When it
+// returns, the server has answered: the command prints what changes from here on.
+func (s *session) watch(c command) *buffer {
+	s.t.Helper()
+	var out, requests buffer
+	kubectl := exec.Command("sh", "-c", "exec "+c.text+" -v=6") // so that it says what it asked for
+	kubectl.Dir, kubectl.Env, kubectl.Stdout, kubectl.Stderr = s.dir, s.env, &out, &requests
+	if err := kubectl.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		_ = kubectl.Process.Kill()
+		_ = kubectl.Wait() // it was killed
+	})
+	for begun := time.Now(); !answered.MatchString(requests.String()); time.Sleep(10 * time.Millisecond) {
+		if time.Since(begun) > patience {
+			s.t.Fatalf("README.md:%d: $ %s\nwatches nothing:\n%s\n%s", c.line, c.text, &out, &requests)
+		}
+	}
+	return &out
+}
+
 // run runs a command and compares what it prints.
 func (s *session) run(c command) {
 	s.t.Helper()
@@ -159,6 +197,9 @@ func (s *session) run(c command) {
 		shell := exec.Command("sh", "-c", c.text)
 		shell.Dir, shell.Env = s.dir, s.env
 		out, err := shell.CombinedOutput()
+		if shell.ProcessState.ExitCode() == 127 {
+			s.lacking(fmt.Sprintf("README.md:%d: not installed: %s", c.line, bytes.TrimSpace(out)))
+		}
 		// A command that fails says so in what it prints, which is compared.
 		if err != nil && len(c.output) == 0 {
 			s.t.Fatalf("README.md:%d: %s: %v\n%s", c.line, c.text, err, out)
@@ -174,13 +215,21 @@ func (s *session) run(c command) {
 	}
 }
 
-// printed waits until the program has printed the lines of its command.
-func (s *session) printed(c command) {
+// lacking ends a test for want of a program: with an error where nothing may be missing.
+func (s *session) lacking(what string) {
 	s.t.Helper()
-	want := "..." + strings.Join(c.output, "\n...") + "..."
-	for begun := time.Now(); !pattern(want).MatchString(normal(s.out.String())); time.Sleep(10 * time.Millisecond) {
+	if os.Getenv("SAILPLANE_CI") != "" {
+		s.t.Fatal(what)
+	}
+	s.t.Skip(what)
+}
+
+// prints waits until a command that goes on has printed what it shall print.
+func (s *session) prints(c command, want string, out *buffer) {
+	s.t.Helper()
+	for begun := time.Now(); !pattern(want).MatchString(normal(strings.TrimSpace(out.String()))); time.Sleep(10 * time.Millisecond) {
 		if time.Since(begun) > patience {
-			s.t.Errorf("README.md:%d: $ %s\nprints:\n%s\nand not:\n%s", c.line, c.text, &s.out, strings.Join(c.output, "\n"))
+			s.t.Errorf("README.md:%d: $ %s\nprints:\n%s\nand not:\n%s", c.line, c.text, out, strings.Join(c.output, "\n"))
 			return
 		}
 	}
@@ -220,6 +269,9 @@ var (
 	// reads are commands that can be repeated: controllers have a moment for what
 	// they have to do.
 	reads = regexp.MustCompile(`^kubectl (get|describe|api-resources|api-versions|auth can-i|events) `)
+	// watch are commands that go on, and answered is what kubectl logs of the answer to one.
+	watch    = regexp.MustCompile(`^kubectl .* --watch\b`)
+	answered = regexp.MustCompile(`[?&]watch=true.*\b200 OK`)
 	// tooEarly is what others print, and do nothing, a moment after a binding was
 	// written that RBAC has yet to learn of, a CRD whose kind is not served yet, or
 	// the first count of a quota, which admission has yet to learn of.
