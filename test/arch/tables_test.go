@@ -226,7 +226,7 @@ var onlyIn = map[string]home{
 		[]string{"pkg/storage/sqlite"}, "each driver is linked by its own package only",
 	},
 	"modernc.org/sqlite": {
-		[]string{"pkg/storage/sqlite"}, "each driver is linked by its own package only",
+		[]string{"pkg/storage/sqlite", "examples/machines"}, "each driver is linked by its own package only; a program chooses one",
 	},
 	"github.com/spf13/cobra": {
 		[]string{"cmd/..."}, "a library has no command line",

@@ -147,20 +147,24 @@ func TestStrangersAreRefused(t *testing.T) {
 func TestObjectsOutliveTheServer(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
-		reason, resource string
-		object           map[string]any
+		reason, resource, namespace string
+		object                      map[string]any
 	}{
 		"minimal": {
-			reason: "the embedded etcd is in a folder", resource: "configmaps",
+			reason: "the embedded etcd is in a folder", resource: "configmaps", namespace: "default",
 			object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"},
 		},
 		"crds": {
-			reason: "the SQLite database is a file; the CRDs are applied again over those it has", resource: "probes",
+			reason: "the SQLite database is a file; the CRDs are applied again over those it has", resource: "probes", namespace: "default",
 			object: map[string]any{"apiVersion": "space.example.com/v1", "kind": "Probe", "spec": map[string]any{"target": "pluto"}},
 		},
 		"typed": {
-			reason: "the SQLite database is a file", resource: "apples",
+			reason: "the SQLite database is a file", resource: "apples", namespace: "default",
 			object: map[string]any{"apiVersion": "fruit.example.com/v1", "kind": "Apple", "spec": map[string]any{"variety": "Elstar"}},
+		},
+		"machines": {
+			reason: "the table is in a file; the storage is in memory", resource: "machines",
+			object: map[string]any{"apiVersion": "fleet.example.com/v1", "kind": "Machine", "spec": map[string]any{"rack": "a1"}},
 		},
 	}
 	for name, c := range cases {
@@ -170,12 +174,12 @@ func TestObjectsOutliveTheServer(t *testing.T) {
 			object := &unstructured.Unstructured{Object: c.object}
 			object.SetName("kept")
 			gvr := object.GroupVersionKind().GroupVersion().WithResource(c.resource)
-			created, err := s.client(s.start(name)).Resource(gvr).Namespace("default").Create(t.Context(), object, metav1.CreateOptions{})
+			created, err := s.client(s.start(name)).Resource(gvr).Namespace(c.namespace).Create(t.Context(), object, metav1.CreateOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.stop()
-			got, err := s.client(s.start(name)).Resource(gvr).Namespace("default").Get(t.Context(), "kept", metav1.GetOptions{})
+			got, err := s.client(s.start(name)).Resource(gvr).Namespace(c.namespace).Get(t.Context(), "kept", metav1.GetOptions{})
 			if err != nil {
 				t.Fatal(err)
 			}
