@@ -1,5 +1,5 @@
 # make run       serve with the defaults, data in .sailplane/
-# make test      every test of the library (root module) and around it (module test/)
+# make test      every test of the library (root module), around it (module test/) and of the cluster registry
 # make lint      the linters and formatters of .golangci.yml; stale generated files
 # make fmt       format as `make lint` wants it
 # make bench     measure, beside kube-apiserver, and write docs/performance; takes hours of a quiet machine
@@ -89,6 +89,7 @@ test-library: gotest
 
 test-around: gotest
 	$(call phase,tests around the library,$(TEST_AROUND) $(LONG_AROUND) ./...)
+	$(call phase,tests of the cluster registry,$(GOTEST) -dir examples/clusterregistry -log bin/tests/$@-registry.json -timeout 60m -vet=off -count=1 ./...)
 
 # The race detector needs a C compiler, which also gives these tests the cgo
 # build of sqlite. Where there is none they are left out, but not in CI.
@@ -108,12 +109,14 @@ lint: $(LINT)
 	$(call phase,lint of the library,$(LINT) run --allow-parallel-runners ./...)
 	$(call phase,generated files are up to date,go run ./hack/openapi -check && go run ./hack/validation -check)
 	$(call phase,lint around the library,cd test && ../$(LINT) run --allow-parallel-runners --config ../.golangci.yml ./...)
+	$(call phase,lint of the cluster registry,cd examples/clusterregistry && ../../$(LINT) run --allow-parallel-runners --config ../../.golangci.yml ./...)
 	$(call phase,lint of the kubebuilder project,cd examples/kubebuilder && for tags in "" envtest; do \
 		../../$(LINT) run --allow-parallel-runners --config ../../.golangci.yml --build-tags "$$tags" ./... || exit; done)
 
 fmt: $(LINT)
 	$(LINT) fmt ./...
 	cd test && ../$(LINT) fmt --config ../.golangci.yml ./...
+	cd examples/clusterregistry && ../../$(LINT) fmt --config ../../.golangci.yml ./...
 
 # What `make test` and `make lint` need beside Go.
 .PHONY: tools gotest

@@ -50,8 +50,11 @@ func TestGoModHasNoReplace(t *testing.T) {
 	}
 }
 
+// modules are the folders of the modules that are built with the library.
+func modules() []string { return []string{".", "test", "examples/kubebuilder", "examples/clusterregistry"} }
+
 func TestGoModHasNoKubernetes(t *testing.T) {
-	for _, dir := range []string{".", "test", "examples/kubebuilder"} {
+	for _, dir := range modules() {
 		for _, r := range readGoMod(t, dir).Require {
 			if r.Path == "k8s.io/kubernetes" {
 				t.Errorf("%s/go.mod requires %s: see docs/adr/0001", dir, r.Path)
@@ -77,7 +80,7 @@ func TestFamiliesHaveOneVersion(t *testing.T) {
 	for name, family := range families {
 		t.Run(name, func(t *testing.T) {
 			found := map[string][]string{}
-			for _, dir := range []string{".", "test", "examples/kubebuilder"} {
+			for _, dir := range modules() {
 				for _, r := range readGoMod(t, dir).Require {
 					if strings.HasPrefix(r.Path, family.prefix) && !slices.Contains(family.except, r.Path) {
 						found[r.Version] = append(found[r.Version], filepath.ToSlash(filepath.Join(dir, "go.mod"))+" "+r.Path)

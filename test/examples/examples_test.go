@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,6 +56,9 @@ func (s *suite) Run() int {
 	return s.m.Run()
 }
 
+// registry is the example that is a module of its own, and a binary.
+const registry = "clusterregistry"
+
 // build builds every example as it is, but for the address of the minimal one,
 // which has no flag.
 func build(dir string) error {
@@ -82,11 +86,16 @@ func build(dir string) error {
 	if err := os.WriteFile(overlay, replace, 0o600); err != nil {
 		return err
 	}
-	// The flags are those of the Makefile's tests: the build is shared with them.
-	c := exec.Command("go", "build", "-pgo=off", "-overlay="+overlay, "-o", dir+string(filepath.Separator), "./examples/...", "./cmd/sailplane")
-	c.Dir = root
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build ./examples/...: %w\n%s", err, bytes.TrimSpace(out))
+	for module, args := range map[string][]string{
+		root: {"-overlay=" + overlay, "./examples/...", "./cmd/sailplane"},
+		filepath.Join(root, "examples", registry): {"."},
+	} {
+		// The flags are those of the Makefile's tests: the build is shared with them.
+		c := exec.Command("go", append([]string{"build", "-pgo=off", "-o", dir + string(filepath.Separator)}, args...)...)
+		c.Dir = module
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w\n%s", c, err, bytes.TrimSpace(out))
+		}
 	}
 	return nil
 }
@@ -109,11 +118,20 @@ func TestReadmes(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := "go run ./examples/" + name
+			var flags []string
+			if name == registry && len(commands) > 1 {
+				want = "go -C examples/" + name + " build -o ../../bin/ ."
+				serve := strings.Fields(commands[1].text)
+				if flags = serve[2:]; !slices.Equal(serve[:2], []string{"bin/" + name, "serve"}) {
+					t.Fatalf("README.md: the second command must be that of the server: %s", serve)
+				}
+				commands = slices.Delete(commands, 1, 2)
+			}
 			if len(commands) < 2 || commands[0].text != want {
 				t.Fatalf("README.md: the first command must be %q, followed by others", want)
 			}
 			s := prepare(t)
-			s.start(name)
+			s.start(name, flags...)
 			s.follow(commands[1:])
 			s.prints(commands[0], "..."+strings.Join(commands[0].output, "\n...")+"...", &s.out)
 			s.stop()

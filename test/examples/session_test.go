@@ -2,6 +2,7 @@ package examples
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -81,7 +82,8 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-// prepare makes a session in a folder of its own, in which examples is that of the repository.
+// prepare makes a session in a folder of its own, in which examples is that of the repository, and
+// bin has what was built.
 func prepare(t *testing.T) *session {
 	t.Helper()
 	s := &session{t: t, dir: t.TempDir()}
@@ -89,7 +91,7 @@ func prepare(t *testing.T) *session {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(examples, filepath.Join(s.dir, "examples")); err != nil {
+	if err := errors.Join(os.Symlink(examples, filepath.Join(s.dir, "examples")), os.Symlink(binaries, filepath.Join(s.dir, "bin"))); err != nil {
 		t.Fatal(err)
 	}
 	s.env = append(os.Environ(),
@@ -99,17 +101,20 @@ func prepare(t *testing.T) *session {
 }
 
 // start starts an example and waits for its kubeconfig, whose path it returns.
-func (s *session) start(name string) string {
+func (s *session) start(name string, flags ...string) string {
 	s.t.Helper()
 	kubeconfig := filepath.Join(s.dir, "admin.kubeconfig")
 	if err := os.Remove(kubeconfig); err != nil && !os.IsNotExist(err) {
 		s.t.Fatal(err)
 	}
-	var args []string
-	if name != "minimal" { // which has no flags
-		args = []string{"-listen=127.0.0.1:0"}
+	switch name {
+	case "minimal": // which has no flags
+	case registry:
+		flags = append([]string{"serve", "--listen=127.0.0.1:0"}, flags...)
+	default:
+		flags = append(flags, "-listen=127.0.0.1:0")
 	}
-	s.launch(exec.Command(filepath.Join(binaries, name), args...), kubeconfig)
+	s.launch(exec.Command(filepath.Join(binaries, name), flags...), kubeconfig)
 	return kubeconfig
 }
 
