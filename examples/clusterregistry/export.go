@@ -144,8 +144,11 @@ func save(ctx context.Context, kubeconfig, format, to string, out io.Writer) err
 		return err
 	}
 	content, err := server.RESTClient().Get().AbsPath("/export").Param("format", format).DoRaw(ctx)
-	if err != nil || to == "" {
-		_, _ = out.Write(content)
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, content)
+	}
+	if to == "" {
+		_, err = out.Write(content)
 		return err
 	}
 	next, err := os.CreateTemp(to, ".export-")

@@ -118,6 +118,9 @@ func TestKubeconfig(t *testing.T) {
 	plane := serve(t, config{watch: true, user: write(
 		"exec: {apiVersion: client.authentication.k8s.io/v1, command: log-in, interactiveMode: Never, provideClusterInfo: true}")})
 	plane.Apply(t, planetest.Files("testdata/archived.yaml"))
+	if out, err := run(t.Context(), plane, "export", "--format", "xml"); err == nil || !strings.Contains(err.Error(), "want yaml, json or kubeconfig") {
+		t.Errorf("export as xml: %v, %s", err, out)
+	}
 	text, err := run(t.Context(), plane, "export", "--format", "kubeconfig")
 	if err != nil {
 		t.Fatal(err)

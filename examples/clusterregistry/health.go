@@ -11,10 +11,10 @@ import (
 	"net/netip"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/examples/clusterregistry/api/v1alpha1"
@@ -42,18 +42,11 @@ func (h health) Install(p *controlplane.Plan) error {
 			if err := c.List(ctx, &list); err != nil {
 				klog.FromContext(ctx).Error(err, "clusters are not asked: they cannot be listed")
 			}
-			var all errgroup.Group
-			all.SetLimit(atOnce)
-			for i := range list.Items {
-				all.Go(func() error {
-					// One that has changed or gone meanwhile is asked the next time.
-					if see(ctx, &list.Items[i]) && ctx.Err() == nil {
-						_ = c.Status().Update(ctx, &list.Items[i])
-					}
-					return nil
-				})
-			}
-			_ = all.Wait()
+			workqueue.ParallelizeUntil(ctx, atOnce, len(list.Items), func(i int) {
+				if see(ctx, &list.Items[i]) && ctx.Err() == nil {
+					_ = c.Status().Update(ctx, &list.Items[i]) // one that has changed or gone meanwhile has its next turn
+				}
+			})
 		}, time.Duration(h))
 		return nil
 	}})
