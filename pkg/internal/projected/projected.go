@@ -227,6 +227,9 @@ func (s *Store) list(ctx context.Context, key string, opts storage.ListOptions, 
 		if page, err = s.read(ctx, namespace, options); err != nil {
 			return err
 		}
+		if int64(len(page.Items)) > options.Limit { // a cache answers with all that it has, whatever the limit
+			limit = 0
+		}
 		used := 0
 		for ; used < len(page.Items) && (limit == 0 || items.len() < limit); used++ {
 			if err := s.add(page.Items[used], items, keep); err != nil {
