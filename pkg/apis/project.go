@@ -143,7 +143,10 @@ func Project[T, L any, PT interface {
 			Report: config.Source(resource),
 			Until: func(end func()) {
 				config.Work(controlplane.Work{Name: "watch " + by, Start: func(ctx context.Context, _ *controlplane.Plane) error {
-					context.AfterFunc(ctx, end)
+					context.AfterFunc(ctx, func() {
+						end()
+						below.Close()
+					})
 					return nil
 				}})
 			},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"maps"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
@@ -154,6 +157,54 @@ func TestControllerOfRows(t *testing.T) {
 	if ripe != 3 {
 		t.Errorf("%d rows are ripe, want 3", ripe)
 	}
+}
+
+// TestInformerOfRows: an informer begins when the table is there, and has what other programs did
+// while the table was away.
+func TestInformerOfRows(t *testing.T) {
+	t.Parallel()
+	db, k, part := orchard(t)
+	plane := planetest.Start(t, part)
+	plane.Apply(t, planetest.YAML("apiVersion: fruit.example.com/v1\nkind: Apple\nmetadata: {name: a}\nspec: {variety: cox}\n"))
+	frost := errors.New("the table is away")
+	k.fail(frost)
+	ctx, cancel := context.WithCancel(t.Context())
+	factory := dynamicinformer.NewDynamicSharedInformerFactory(plane.Dynamic(), 0)
+	defer factory.Shutdown()
+	defer cancel()
+	informer := factory.ForResource(fruit.GroupVersion().WithResource("apples")).Informer()
+	factory.Start(ctx.Done())
+	exec := func(statement string) {
+		t.Helper()
+		_, err := db.ExecContext(t.Context(), statement)
+		must(t, err)
+	}
+	has := func(want map[string]string) {
+		t.Helper()
+		plane.Eventually(t, func(context.Context) error {
+			got := map[string]string{}
+			for _, o := range informer.GetStore().List() {
+				a := o.(*unstructured.Unstructured)
+				got[a.GetName()], _, _ = unstructured.NestedString(a.Object, "spec", "variety")
+			}
+			if !maps.Equal(got, want) {
+				return fmt.Errorf("the informer has %v, want %v", got, want)
+			}
+			return nil
+		})
+	}
+	<-k.failed // it asked in vain
+	k.fail(nil)
+	has(map[string]string{"a": "cox"})
+	exec(`INSERT INTO apples (namespace, name, variety) VALUES ('default', 'b', 'cox')`)
+	has(map[string]string{"a": "cox", "b": "cox"})
+	k.fail(frost)
+	<-k.failed // the watch has noticed
+	exec(`INSERT INTO apples (namespace, name, variety) VALUES ('default', 'c', 'cox')`)
+	exec(`UPDATE apples SET variety = 'elstar' WHERE name = 'b'`)
+	exec(`DELETE FROM apples WHERE name = 'a'`)
+	k.fail(nil)
+	has(map[string]string{"b": "elstar", "c": "cox"})
 }
 
 // TestNamespaceOfRows: a namespace that is deleted is emptied of rows, and the garbage collector

@@ -94,26 +94,37 @@ func (g *garden) start() *rest.Config {
 	return s.ClientConfig()
 }
 
+// trees are those of the server that runs.
+func (g *garden) trees(c *rest.Config) dynamic.ResourceInterface {
+	g.t.Helper()
+	d, err := dynamic.NewForConfig(c)
+	must(g.t, err)
+	return d.Resource(trees).Namespace("default")
+}
+
+// tree is one whose apples are Galas.
+func tree(name string, secret bool) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "garden.example.com/v1", "kind": "Tree", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"cultivar": "Gala", "secret": secret},
+	}}
+}
+
+// over is the backing of a view of the server's trees.
+func (g *garden) over() apis.Backing {
+	return apis.Over("garden.example.com/v1", "trees").At(&rest.Config{Host: g.at.URL, Dial: g.dial})
+}
+
 // TestOtherServer: a view of another server's resource has its informers go on while that server
 // is away, and says why it cannot answer.
 func TestOtherServer(t *testing.T) {
 	t.Parallel()
 	g := newGarden(t)
-	gardener, err := dynamic.NewForConfig(g.start())
-	must(t, err)
+	below := g.trees(g.start())
 	t.Cleanup(func() { g.stop() })
-	over := apis.Over("garden.example.com/v1", "trees").At(&rest.Config{Host: g.at.URL, Dial: g.dial})
-	p := planetest.Start(t, view(over))
-	plant := func(name string, secret bool) {
-		t.Helper()
-		_, err := gardener.Resource(trees).Namespace("default").Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "garden.example.com/v1", "kind": "Tree", "metadata": map[string]any{"name": name},
-			"spec": map[string]any{"cultivar": "Gala", "secret": secret},
-		}}, metav1.CreateOptions{})
-		must(t, err)
-	}
-	plant("first", false)
-	plant("hidden", true)
+	p := planetest.Start(t, view(g.over()))
+	create(t, below, tree("first", false))
+	create(t, below, tree("hidden", true))
 
 	ctx, cancel := context.WithCancel(t.Context())
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(p.Dynamic(), 0)
@@ -141,7 +152,7 @@ func TestOtherServer(t *testing.T) {
 	has("first", "second")
 
 	g.stop()
-	_, err = in(p, "default", apples).List(t.Context(), metav1.ListOptions{})
+	_, err := in(p, "default", apples).List(t.Context(), metav1.ListOptions{})
 	if !apierrors.IsServiceUnavailable(err) {
 		t.Errorf("without the server below a list is answered with %v", err)
 	}
@@ -150,9 +161,8 @@ func TestOtherServer(t *testing.T) {
 			t.Errorf("the error does not say %q: %v", part, err)
 		}
 	}
-	gardener, err = dynamic.NewForConfig(g.start())
-	must(t, err)
-	plant("third", false)
-	must(t, gardener.Resource(trees).Namespace("default").Delete(t.Context(), "first", metav1.DeleteOptions{}))
+	below = g.trees(g.start())
+	create(t, below, tree("third", false))
+	must(t, below.Delete(t.Context(), "first", metav1.DeleteOptions{}))
 	has("second", "third")
 }

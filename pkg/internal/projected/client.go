@@ -3,6 +3,7 @@ package projected
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/client-go/discovery"
@@ -53,6 +55,7 @@ type Client struct {
 	resource schema.GroupVersionResource
 	host     string // empty: this server
 	by       string
+	client   *http.Client
 	dynamic  dynamic.NamespaceableResourceInterface
 	found    discovery.DiscoveryInterface
 
@@ -69,15 +72,28 @@ func NewClient(config *rest.Config, resource schema.GroupVersionResource, host, 
 	config.QPS = -1 // who asks is limited
 	config.UserAgent = by
 	config.WarningHandlerWithContext = warnings{}
-	d, err := dynamic.NewForConfig(config)
+	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	found, err := discovery.NewDiscoveryClientForConfig(config)
+	d, err := dynamic.NewForConfigAndClient(config, client)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{resource: resource, host: host, by: by, dynamic: d.Resource(resource), found: found}, nil
+	bounded := *client // discovery takes no context
+	bounded.Timeout = callTimeout
+	found, err := discovery.NewDiscoveryClientForConfigAndClient(config, &bounded)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{resource: resource, host: host, by: by, client: client, dynamic: d.Resource(resource), found: found}, nil
+}
+
+// Close closes the connections to another server on which nothing runs.
+func (c *Client) Close() {
+	if c.host != "" {
+		utilnet.CloseIdleConnectionsFor(c.client.Transport)
+	}
 }
 
 // warnings hands the warnings of a write below to the client of the view.
