@@ -33,6 +33,9 @@ type connection struct {
 // addConnection adds the sub-resource.
 func (d *Definition) addConnection(name string, c connection) {
 	d.stream(name)
+	if c.create {
+		d.consoles = append(d.consoles, name)
+	}
 	d.bodies = append(d.bodies, optionsOf(name, c.options()))
 	d.addSubresource(name, func(store *registry.Store, s strategy) rest.Storage {
 		return &connectStorage{connection: c, store: store, authorizer: s.authorizer}

@@ -59,6 +59,7 @@ type Definition struct {
 	ignores              []string
 	subresources         map[string]func(*registry.Store, strategy) rest.Storage
 	longRunning          []string // sub-resources that stream
+	consoles             []string // those that take the verb create, whatever the method
 	bodies               []body
 	storeHooks           []func(*registry.Store)
 	schema               []reflected.Option

@@ -42,6 +42,7 @@ func (d *Definition) Resource(hub schema.GroupVersion) controlplane.Resource {
 		View:        d.view,
 		Elsewhere:   d.kept != nil && !d.view,
 		LongRunning: d.longRunning,
+		Consoles:    d.consoles,
 		Build: func(config controlplane.BuildConfig) (controlplane.ResourceStorage, error) {
 			paths, err := d.build(hub, config)
 			if err != nil {

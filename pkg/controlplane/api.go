@@ -187,6 +187,9 @@ type Resource struct {
 	// LongRunning are the sub-resources, "log", whose requests may last longer than a
 	// minute, and upgrade their connections: streams and proxies.
 	LongRunning []string
+	// Consoles are those of them that take the verb create whatever the method: a WebSocket
+	// begins with a GET. The storage asks for it first; while a request lasts the plane does.
+	Consoles []string
 	// Build makes the REST storage for one plane. Versions usually share one, which
 	// keeps the hub version.
 	Build func(BuildConfig) (ResourceStorage, error)

@@ -171,9 +171,9 @@ func (p *Plane) baseConfig(client kubernetes.Interface) (*genericapiserver.Recom
 	c.BuildHandlerChainFunc = (&chain{
 		middleware: p.plan.middleware, signals: p.signals, ready: p.ready, routes: p.routes,
 		tracing: p.host.tracer != nil, lists: p.lists(),
-		plane: p.space, stored: p.Stored, streams: streams, limits: p.host.server.built.limits, bodies: p.bodies,
-		addresses: p.host.server.addresses,
-		recorder:  p.recorder, answers: p.host.answers, turns: p.host.turns, weights: &weights{}, open: p.open,
+		plane: p.space, stored: p.Stored, streams: streams, consoles: p.plan.consoles(), limits: p.host.server.built.limits,
+		bodies: p.bodies, addresses: p.host.server.addresses,
+		recorder: p.recorder, answers: p.host.answers, turns: p.host.turns, weights: &weights{}, open: p.open,
 	}).build
 	c.AggregatedDiscoveryGroupManager = discoveryManager{
 		discoveryendpoint.NewResourceManager("apis"), discoveryendpoint.BuiltinSource, &p.discoveryIndex,

@@ -91,6 +91,8 @@ type chain struct {
 	stored func(schema.GroupResource) bool
 	// streams tells which requests are for streams of the plane's own resources.
 	streams apirequest.LongRunningRequestCheck
+	// consoles tells which of them take the verb create, whatever the method.
+	consoles apirequest.LongRunningRequestCheck
 	// limits have a value in every field.
 	limits Limits
 	bodies *bodies.Checker

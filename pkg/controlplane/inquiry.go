@@ -37,6 +37,7 @@ type inquiry struct {
 	authenticator authenticator.Request
 	authorizer    authorizer.Authorizer
 	lists         *lists
+	consoles      request.LongRunningRequestCheck
 	impersonation http.Handler // gives an impersonated the user
 }
 
@@ -48,7 +49,7 @@ func newInquiry(c *chain, config *genericapiserver.Config) *inquiry {
 	})
 	return &inquiry{
 		authenticator: config.Authentication.Authenticator, authorizer: c.lists.authorizer(config.Authorization.Authorizer),
-		lists: c.lists, impersonation: impersonating(found, config),
+		lists: c.lists, consoles: c.consoles, impersonation: impersonating(found, config),
 	}
 }
 
@@ -149,7 +150,28 @@ func (i *inquiry) authorize(ctx context.Context, one *openRequest) *apierrors.St
 	if decision != authorizer.DecisionAllow || now.Filters() && !before.Filters() {
 		return responsewriters.ForbiddenStatusError(attributes, reason)
 	}
-	return nil
+	return i.mayCreate(ctx, one, attributes)
+}
+
+// toCreate is a request with the verb create.
+type toCreate struct{ authorizer.Attributes }
+
+// GetVerb implements authorizer.Attributes.
+func (toCreate) GetVerb() string { return "create" }
+
+// mayCreate asks for the verb create, too, about a console that was opened with another one: over
+// a WebSocket, which begins with a GET.
+func (i *inquiry) mayCreate(ctx context.Context, one *openRequest, attributes authorizer.Attributes) *apierrors.StatusError {
+	info, found := request.RequestInfoFrom(ctx)
+	if !found || attributes.GetVerb() == "create" || !i.consoles(one.as, info) {
+		return nil
+	}
+	attributes = toCreate{attributes}
+	decision, reason, err := i.authorizer.Authorize(ctx, attributes)
+	if err != nil || decision == authorizer.DecisionAllow {
+		return nil //nolint:nilerr // nobody can tell now
+	}
+	return responsewriters.ForbiddenStatusError(attributes, reason)
 }
 
 // codeOnly is an answer that nobody reads.

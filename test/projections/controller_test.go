@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	metrics "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -28,7 +29,10 @@ func TestMain(m *testing.M) {
 // ripen runs a controller that makes the apples of a plane ripe, until the test ends.
 func ripen(t *testing.T, p *planetest.Plane) {
 	t.Helper()
-	m, err := controllerruntime.NewManager(p.Config(), controllerruntime.Options{Metrics: metrics.Options{BindAddress: "0"}})
+	unique := true // the same controller may run in many tests of this process
+	m, err := controllerruntime.NewManager(p.Config(), controllerruntime.Options{
+		Metrics: metrics.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: &unique},
+	})
 	must(t, err)
 	c := m.GetClient()
 	must(t, controllerruntime.NewControllerManagedBy(m).For(apple("", "")).Complete(reconcile.Func(
