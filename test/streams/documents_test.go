@@ -43,9 +43,11 @@ func (Harvest) OpenAPIModelName() string { return "com.example.fruit.v1.Harvest"
 // apples are shaken.
 func apples() *apis.Group {
 	return apis.NewGroup(fruit.GroupVersion(), nil, nil, apis.Resource[fruit.Apple, fruit.AppleList]("apples",
-		apis.Do("shake", func(_ context.Context, _ *fruit.Apple, in *Shake) (*Harvest, error) {
-			return &Harvest{Apples: 2 * in.Force}, nil
-		})))
+		apis.Do("shake", shake)))
+}
+
+func shake(_ context.Context, _ *fruit.Apple, in *Shake) (*Harvest, error) {
+	return &Harvest{Apples: 2 * in.Force}, nil
 }
 
 // TestDocuments: discovery and OpenAPI have what streams and what does something, with its
