@@ -102,7 +102,7 @@ test-race: gotest
 		! command -v "$$(go env CC)" >/dev/null || { \
 		$(TEST) -race ./pkg/storage/etcd/... ./pkg/planetest/... ./pkg/storage/memory/... ./pkg/storage/sqlite/... ./pkg/storage/storagetest/... \
 			./pkg/controlplane/... ./pkg/aggregator/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/feed/... ./pkg/internal/store/... \
-			./pkg/admit/... ./pkg/authz/... ./pkg/encryption/... ./pkg/internal/polled/... ./pkg/internal/stream/... ./pkg/internal/tied/... && \
+			./pkg/admit/... ./pkg/authz/... ./pkg/encryption/... ./pkg/internal/polled/... ./pkg/internal/source/... ./pkg/internal/stream/... ./pkg/internal/tied/... && \
 		$(TEST_AROUND) -race ./stress/...; })
 
 lint: $(LINT)

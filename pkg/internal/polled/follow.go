@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 )
 
 // The pauses before a source is followed again that failed grow from the first to the last.
@@ -43,7 +45,7 @@ func (f *followed) wait(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-f.life.ctx.Done():
-			return errClosed
+			return source.ErrClosed
 		case <-ctx.Done():
 			err := context.Cause(ctx)
 			if err == late { //nolint:errorlint // it is this one, not the caller's

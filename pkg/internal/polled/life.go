@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 )
 
 // life is a store while somebody uses it.
@@ -97,7 +99,7 @@ func (l *life) pass(ctx context.Context, q Query) error {
 	l.mu.Lock()
 	if l.ctx.Err() != nil {
 		l.mu.Unlock()
-		return errClosed
+		return source.ErrClosed
 	}
 	p := &pass{done: make(chan struct{})}
 	switch now := l.passes[q]; {

@@ -11,7 +11,6 @@ package polled
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -22,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 )
 
 // Query says which objects are asked for.
@@ -85,89 +86,36 @@ type Opened struct {
 	Close func()
 }
 
-// restAfter is how long a store is kept that nobody uses: clients whose watch was cut go on where
-// they were.
-const restAfter = time.Minute
-
 // Store implements storage.Interface, for reads.
 type Store struct {
 	Config
 
-	mu    sync.Mutex
-	ended bool
-	now   *life // nil while nobody asks
-	users int
-	rest  *time.Timer
+	// lives are the stores in memory, one at a time while somebody asks.
+	lives source.Shared[*life]
 }
 
 var _ storage.Interface = (*Store)(nil)
 
 // New returns the store of a resource. It runs nothing.
-func New(c Config) *Store { return &Store{Config: c} }
-
-// Close ends what runs.
-func (s *Store) Close() {
-	s.mu.Lock()
-	l := s.now
-	s.ended, s.now = true, nil
-	if s.rest != nil {
-		s.rest.Stop()
-	}
-	s.mu.Unlock()
-	if l != nil {
-		l.close()
-	}
-}
-
-var errClosed = errors.New("the store is closed: the server is stopping, or the resource is no longer served")
-
-// use returns the life of the store now, until done is called.
-func (s *Store) use() (l *life, done func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return nil, nil, errClosed
-	}
-	if s.now == nil {
+func New(c Config) *Store {
+	s := &Store{Config: c}
+	s.lives.Open = func() (*life, error) {
 		opened, err := s.Open()
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		s.now = newLife(&s.Config, opened)
+		return newLife(&s.Config, opened), nil
 	}
-	s.users++
-	if s.rest != nil {
-		s.rest.Stop()
-	}
-	return s.now, sync.OnceFunc(s.leave), nil
+	s.lives.Close = (*life).close
+	return s
 }
 
-func (s *Store) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users--; s.users == 0 && !s.ended {
-		s.rest = time.AfterFunc(restAfter, s.unused)
-	}
-}
-
-// unused ends the life of a store that nobody uses.
-func (s *Store) unused() {
-	s.mu.Lock()
-	l := s.now
-	if s.users > 0 || s.ended {
-		l = nil
-	} else {
-		s.now = nil
-	}
-	s.mu.Unlock()
-	if l != nil {
-		l.close()
-	}
-}
+// Close ends what runs.
+func (s *Store) Close() { s.lives.End() }
 
 // read calls f with a store that has what the source says now.
 func (s *Store) read(ctx context.Context, key string, f func(*life) error) error {
-	l, done, err := s.use()
+	l, done, err := s.lives.Use()
 	if err != nil {
 		return err
 	}
@@ -218,7 +166,7 @@ func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOption
 
 // Watch implements storage.Interface. The source is read as long as somebody watches.
 func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
-	l, done, err := s.use()
+	l, done, err := s.lives.Use()
 	if err != nil {
 		return nil, err
 	}
@@ -237,19 +185,7 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 		done()
 		return nil, err
 	}
-	return &watched{w, sync.OnceFunc(func() { unwatch(); done() })}, nil
-}
-
-// watched is a watch that somebody has.
-type watched struct {
-	watch.Interface
-	end func()
-}
-
-// Stop implements watch.Interface.
-func (w *watched) Stop() {
-	w.Interface.Stop()
-	w.end()
+	return source.Watch(w, sync.OnceFunc(func() { unwatch(); done() })), nil
 }
 
 // readOnly is the error of writes, which no verb leads to.
@@ -279,15 +215,9 @@ func (*Store) Versioner() storage.Versioner { return storage.APIObjectVersioner{
 
 // present calls f if there is a store.
 func (s *Store) present(f func(storage.Interface) error) error {
-	s.mu.Lock()
-	if s.now == nil {
-		s.mu.Unlock()
+	l, done, found := s.lives.Peek()
+	if !found {
 		return nil
-	}
-	s.mu.Unlock()
-	l, done, err := s.use()
-	if err != nil {
-		return err
 	}
 	defer done()
 	return f(l.opened)
@@ -312,7 +242,7 @@ func (s *Store) RequestWatchProgress(ctx context.Context) error {
 
 // GetCurrentResourceVersion implements storage.Interface.
 func (s *Store) GetCurrentResourceVersion(ctx context.Context) (version uint64, err error) {
-	l, done, err := s.use()
+	l, done, err := s.lives.Use()
 	if err != nil {
 		return 0, err
 	}

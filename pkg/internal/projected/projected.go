@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 	"k8s.io/apiserver/pkg/storage/cacher"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
 
@@ -59,11 +59,8 @@ type Config struct {
 type Store struct {
 	Config
 
-	mu    sync.Mutex
-	cache *store.Cache // nil while nobody watches
-	users int
-	rest  *time.Timer
-	ended bool
+	// caches are the watch caches, one at a time while somebody watches.
+	caches source.Shared[*store.Cache]
 }
 
 var _ storage.Interface = (*Store)(nil)
@@ -77,22 +74,14 @@ func New(c Config) *Store {
 	if c.Report != nil {
 		s.Reader = reported{c.Reader, s}
 	}
+	s.caches.Open = func() (*store.Cache, error) { return store.NewCache(s.Cache, everything{s}) }
+	s.caches.Close = (*store.Cache).Stop
+	s.caches.Keep = (*store.Cache).Ready // one that is not would try to be again and again
 	return s
 }
 
 // Close ends what runs.
-func (s *Store) Close() {
-	s.mu.Lock()
-	c := s.cache
-	s.cache, s.ended = nil, true
-	if s.rest != nil {
-		s.rest.Stop()
-	}
-	s.mu.Unlock()
-	if c != nil {
-		c.Stop()
-	}
-}
+func (s *Store) Close() { s.caches.End() }
 
 // callTimeout bounds a call of the resource below that is no watch.
 const callTimeout = 10 * time.Second

@@ -2,10 +2,7 @@ package projected
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -15,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 )
 
@@ -30,20 +28,7 @@ func (s *Store) Watch(ctx context.Context, key string, opts storage.ListOptions)
 		done()
 		return nil, err
 	}
-	return &used{w, done}, nil
-}
-
-// used is a watch that uses the cache until it is stopped.
-type used struct {
-	watch.Interface
-
-	done func()
-}
-
-// Stop implements watch.Interface.
-func (u *used) Stop() {
-	u.Interface.Stop()
-	u.done()
+	return source.Watch(w, done), nil
 }
 
 func (s *Store) watch(ctx context.Context, cache *store.Cache, key string, opts storage.ListOptions) (watch.Interface, error) {
@@ -75,70 +60,17 @@ func changes(ctx context.Context, cache *store.Cache, key string, opts storage.L
 
 // use returns the watch cache when it is filled, until done is called.
 func (s *Store) use(ctx context.Context) (cache *store.Cache, done func(), err error) {
-	if cache, err = s.open(); err != nil {
+	if cache, done, err = s.caches.Use(); err != nil {
 		return nil, nil, err
 	}
 	if cache.Wait(ctx) {
-		return cache, sync.OnceFunc(s.leave), nil
+		return cache, done, nil
 	}
-	defer s.leave()
+	defer done()
 	if _, err := s.GetCurrentResourceVersion(ctx); err != nil {
 		return nil, nil, err // which says why
 	}
 	return nil, nil, apierrors.NewTooManyRequests(fmt.Sprintf("%s is being read", s.Below), 1)
-}
-
-var errClosed = errors.New("the store is closed: the server is stopping, or the resource is no longer served")
-
-func (s *Store) open() (*store.Cache, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
-		return nil, errClosed
-	}
-	if s.cache == nil {
-		var err error
-		if s.cache, err = store.NewCache(s.Cache, source{s}); err != nil {
-			return nil, err
-		}
-	}
-	s.users++
-	if s.rest != nil {
-		s.rest.Stop()
-	}
-	return s.cache, nil
-}
-
-// restAfter is how long the cache is kept that nobody uses: clients whose watch was cut go on where
-// they were.
-const restAfter = time.Minute
-
-// leave has the cache end some time after its last user. One that was not filled ends at once: it
-// would try that again and again.
-func (s *Store) leave() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.users--; s.users > 0 || s.ended {
-		return
-	}
-	rest := restAfter
-	if !s.cache.Ready() {
-		rest = 0
-	}
-	s.rest = time.AfterFunc(rest, s.unused)
-}
-
-// unused ends the cache that nobody uses.
-func (s *Store) unused() {
-	s.mu.Lock()
-	if s.users > 0 || s.ended || s.cache == nil {
-		s.mu.Unlock()
-		return
-	}
-	c := s.cache
-	s.cache = nil
-	s.mu.Unlock()
-	c.Stop()
 }
 
 // present is a watch that begins with the present objects.
@@ -194,20 +126,20 @@ func (s *Store) present(ctx context.Context, cache *store.Cache, key string, opt
 	}), nil
 }
 
-// source is what the watch cache reads: every object below, those that are not shown by name.
-type source struct{ *Store }
+// everything is what the watch cache reads: every object below, those that are not shown by name.
+type everything struct{ *Store }
 
 // IsWatchListSemanticsUnSupported has the cache begin with a list.
-func (source) IsWatchListSemanticsUnSupported() bool { return true }
+func (everything) IsWatchListSemanticsUnSupported() bool { return true }
 
 // GetList implements storage.Interface.
-func (s source) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+func (s everything) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
 	return s.list(ctx, key, opts, list, func(Object, bool) (bool, error) { return true, nil })
 }
 
 // Watch implements storage.Interface. Its errors are those of the client below: the cache knows
 // which of them mean that it can go on where it was.
-func (s source) Watch(ctx context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
+func (s everything) Watch(ctx context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
 	w, err := s.Reader.Watch(ctx, metav1.ListOptions{ResourceVersion: opts.ResourceVersion, AllowWatchBookmarks: true})
 	if err != nil {
 		return nil, err
@@ -225,7 +157,7 @@ func (s source) Watch(ctx context.Context, _ string, opts storage.ListOptions) (
 }
 
 // event is an event below as one of the view.
-func (s source) event(e watch.Event) (watch.Event, error) {
+func (s everything) event(e watch.Event) (watch.Event, error) {
 	switch e.Type {
 	case watch.Error:
 		return e, nil

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/cacher"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 	"github.com/sailplane-dev/sailplane/pkg/internal/stack"
 )
 
@@ -58,13 +59,6 @@ func newLazy(s storage.Interface, r schema.GroupResource, begun func() uint64, o
 	return l
 }
 
-// endedError is the error of a store that is used after its end.
-type endedError struct{}
-
-func (endedError) Error() string {
-	return "the store is closed: the server is stopping, or the resource is no longer served"
-}
-
 // now returns the cache, if there is one, or else the store.
 func (l *lazy) now() storage.Interface {
 	if c := l.made.Load(); c != nil {
@@ -84,7 +78,7 @@ func (l *lazy) use() (*cached, error) {
 		return c, nil
 	}
 	if l.ended {
-		return nil, endedError{}
+		return nil, source.ErrClosed
 	}
 	c, err := l.open()
 	if err == nil {

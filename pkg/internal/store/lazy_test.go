@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/storage"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 )
 
 // TestLazy: what needs no watch cache makes none.
@@ -65,8 +67,8 @@ func TestLazy(t *testing.T) {
 				t.Errorf("%s: asked for a cache %d times, want %d", tc.reason, opened, want)
 			}
 			l.stop()
-			if err := tc.use(t.Context(), l); tc.opened && !errors.Is(err, endedError{}) {
-				t.Errorf("%s: after the end: %v, want %v", tc.reason, err, endedError{})
+			if err := tc.use(t.Context(), l); tc.opened && !errors.Is(err, source.ErrClosed) {
+				t.Errorf("%s: after the end: %v, want %v", tc.reason, err, source.ErrClosed)
 			}
 		})
 	}
