@@ -15,7 +15,7 @@ import (
 // Err returns everything that is wrong with the definition, or nil.
 func (d *Definition) Err() error {
 	errs := slices.Clone(d.optionErrs)
-	for _, check := range []func() []error{d.checkNames, d.checkTypes, d.checkVersions, d.checkSubresources} {
+	for _, check := range []func() []error{d.checkNames, d.checkTypes, d.checkVersions, d.checkSubresources, d.checkStale} {
 		errs = append(errs, check()...)
 	}
 	if _, err := d.verbSet(); err != nil {

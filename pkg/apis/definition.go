@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +66,8 @@ type Definition struct {
 	schema               []reflected.Option
 	// kept has objects be somewhere else than with the plane's; nil: they are there.
 	kept func(controlplane.BuildConfig, schema.GroupResource) (generic.RESTOptionsGetter, error)
+	// stale is how old what is read there may be while that fails.
+	stale time.Duration
 	// view says that these are the objects of another resource.
 	view       bool
 	optionErrs []error

@@ -20,10 +20,11 @@ import (
 // The keeper gets the hub type, with its kind and managed fields, and without a resource version.
 // What it returns is defaulted by [Default], and not validated: others may have written it. While
 // it fails, or does not answer within 10 seconds, or a minute where it lists everything, clients
-// get 503 Service Unavailable with the reason, and watches go on when it is back. Changes that
-// others made are seen within 200 milliseconds. The keeper is asked for them while somebody lists
-// or watches, and a minute longer: a watch from before that is answered with 410 Gone if there
-// were changes since.
+// get 503 Service Unavailable with the reason, and watches go on when it is back; see [Stale].
+//
+// Changes that others made are seen within 200 milliseconds. The keeper is asked for them while
+// somebody lists or watches, and a minute longer: a watch from before that is answered with 410
+// Gone if there were changes since.
 //
 // The storage of the plane has none of it, so that what follows the storage does not see it:
 // encryption, backups, ResourceQuotas and the garbage collector, which neither deletes these
@@ -42,7 +43,7 @@ func Kept[T any, PT interface {
 		d.kept = func(config controlplane.BuildConfig, resource schema.GroupResource) (generic.RESTOptionsGetter, error) {
 			return kept.Options[T, PT]{
 				RESTOptionsGetter: config.Options, Keeper: keeper, Kind: d.kind, ClusterScoped: d.clusterScoped,
-				Report: config.Source(resource),
+				Report: config.Source(resource), Stale: d.stale,
 				Default: func(o runtime.Object) {
 					for _, fill := range d.defaults {
 						fill(o)

@@ -85,7 +85,7 @@ func deletesBelow(s *registry.Store) {
 // DELETED. A version of before the first watch is 410 if there were changes since.
 //
 // A call of the resource below has 10 seconds. One that fails or is not there has clients get 503,
-// and watches go on when it is back.
+// and watches go on when it is back; see [Stale].
 //
 // To what works on stored objects the view does not exist: garbage collection, the deletion of a
 // namespace and the feed see the object below. Owner references should name it, not the view; as
@@ -140,7 +140,7 @@ func Project[T, L any, PT interface {
 		}
 		return projected.Options{
 			RESTOptionsGetter: config.Options, Projection: projection, Kind: d.kind, ClusterScoped: d.clusterScoped,
-			Report: config.Source(resource),
+			Report: config.Source(resource), Stale: d.stale,
 			Until: func(end func()) {
 				config.Work(controlplane.Work{Name: "watch " + by, Start: func(ctx context.Context, _ *controlplane.Plane) error {
 					context.AfterFunc(ctx, func() {

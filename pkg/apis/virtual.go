@@ -28,9 +28,9 @@ type Query struct {
 
 // Source makes the objects of a [Virtual] resource. Make it with [Poll] or [Follow].
 type Source[T any] struct {
-	read                  func(context.Context, Query) ([]T, error)
-	follow                func(context.Context, chan<- Change[T]) error
-	every, timeout, stale time.Duration
+	read           func(context.Context, Query) ([]T, error)
+	follow         func(context.Context, chan<- Change[T]) error
+	every, timeout time.Duration
 }
 
 // sourceTimeout bounds how long a source may take to answer.
@@ -43,7 +43,7 @@ const sourceTimeout = 10 * time.Second
 // UID get one that follows from these.
 //
 // A call that takes more than 10 seconds has failed; see [Source.Timeout]. While calls fail,
-// clients get 503, and watches go on; see [Source.Stale].
+// clients get 503, and watches go on; see [Stale].
 func Poll[T any](every time.Duration, read func(ctx context.Context, q Query) ([]T, error)) Source[T] {
 	return Source[T]{read: read, every: every, timeout: sourceTimeout}
 }
@@ -60,12 +60,12 @@ type Change[T any] struct {
 
 // Follow is a source that says itself what changes. The function sends all objects, then a change
 // with Synced, then each object that is new, has changed or is no more, until its context ends. It
-// runs while somebody asks, and a minute longer; when it returns before that, the source has
-// failed, and the function is called again after a pause that grows from 100 ms to 30 s: what it
-// does not send before Synced is no more. Objects are as for [Poll].
+// runs while somebody asks, and a minute longer, or as long as [Stale] says; when it returns before
+// that, the source has failed, and the function is called again after a pause that grows from
+// 100 ms to 30 s: what it does not send before Synced is no more. Objects are as for [Poll].
 //
 // Clients wait for Synced, 10 seconds at most; see [Source.Timeout]. While the source fails, clients
-// get 503, and watches go on; see [Source.Stale].
+// get 503, and watches go on; see [Stale].
 func Follow[T any](follow func(ctx context.Context, changes chan<- Change[T]) error) Source[T] {
 	// It is never polled.
 	return Source[T]{follow: follow, every: time.Minute, timeout: sourceTimeout}
@@ -75,14 +75,6 @@ func Follow[T any](follow func(ctx context.Context, changes chan<- Change[T]) er
 // may take to send Synced.
 func (s Source[T]) Timeout(d time.Duration) Source[T] {
 	s.timeout = d
-	return s
-}
-
-// Stale has clients get the last good answer, if it is no older than that, with a warning that
-// says how old it is, while the source fails. Each call of the function of [Poll] is for all
-// objects then.
-func (s Source[T]) Stale(d time.Duration) Source[T] {
-	s.stale = d
 	return s
 }
 
@@ -109,14 +101,14 @@ func Virtual[T, L any, PT interface {
 	case from.read == nil && from.follow == nil:
 		d.optionErrs = append(d.optionErrs,
 			fmt.Errorf("Virtual: the source of %s has no function: use Poll or Follow", reflect.TypeFor[T]()))
-	case from.every <= 0 || from.timeout <= 0 || from.stale < 0:
-		d.optionErrs = append(d.optionErrs, fmt.Errorf("Virtual: the source has the times %v, %v and %v: want more than 0",
-			from.every, from.timeout, from.stale))
+	case from.every <= 0 || from.timeout <= 0:
+		d.optionErrs = append(d.optionErrs, fmt.Errorf("Virtual: the source has the times %v and %v: want more than 0",
+			from.every, from.timeout))
 	}
 	d.kept = func(config controlplane.BuildConfig, resource schema.GroupResource) (generic.RESTOptionsGetter, error) {
 		return polled.Options{
 			RESTOptionsGetter: config.Options, ClusterScoped: d.clusterScoped, Report: config.Source(resource),
-			Source: sourceOf[T, PT](from, resource),
+			Source: sourceOf[T, PT](from, resource), Stale: d.stale,
 		}, nil
 	}
 	return d
@@ -127,7 +119,7 @@ func sourceOf[T any, PT interface {
 	*T
 	Object
 }](from Source[T], resource schema.GroupResource) polled.Source {
-	s := polled.Source{Every: from.every, Timeout: from.timeout, Stale: from.stale}
+	s := polled.Source{Every: from.every, Timeout: from.timeout}
 	copied := func(obj *T) runtime.Object {
 		o := PT(obj).DeepCopyObject()
 		if m := o.(metav1.Object); m.GetUID() == "" {

@@ -143,7 +143,7 @@ func TestVirtualStale(t *testing.T) {
 	t.Parallel()
 	o := &orchard{}
 	o.set("a", "boskoop")
-	s := serve(t, apis.Virtual[fruit.Apple, fruit.AppleList]("apples", apis.Poll(time.Minute, o.read).Stale(time.Hour)))
+	s := serve(t, apis.Virtual[fruit.Apple, fruit.AppleList]("apples", apis.Poll(time.Minute, o.read), apis.Stale(time.Hour)))
 	const path = "v1/namespaces/garden/apples"
 	o.fail(errors.New("frost"))
 	s.call(503, http.MethodGet, path, "")

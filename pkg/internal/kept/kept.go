@@ -18,6 +18,7 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 	"github.com/sailplane-dev/sailplane/pkg/keep"
 )
 
@@ -45,6 +46,8 @@ type Config struct {
 	// Timeout bounds each call of the keeper, but for lists without a limit: those may take
 	// six times as long. 0: 10 seconds.
 	Timeout time.Duration
+	// Last learns how recent what a watch sent is, and that the keeper fails. May be nil.
+	Last *source.Last
 	// Poll is the pause between two looks for changes while somebody watches. 0: 200 ms.
 	Poll time.Duration
 }
@@ -74,6 +77,9 @@ func New[T any, PT Object[T]](keeper keep.Keeper[T], c Config) *Store[T, PT] {
 	}
 	if c.Report == nil {
 		c.Report = func(error) {}
+	}
+	if c.Last == nil {
+		c.Last = &source.Last{}
 	}
 	if c.Poll == 0 {
 		c.Poll = pollPeriod
@@ -130,6 +136,7 @@ func call[R any](ctx context.Context, c *Config, slots chan struct{}, f func(con
 // unavailable is the answer while the keeper fails.
 func (c *Config) unavailable(why error) error {
 	c.Report(why)
+	c.Last.Fail(why)
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("what keeps %s does not answer: %v", c.Resource, why))
 }
 

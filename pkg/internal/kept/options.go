@@ -2,6 +2,7 @@ package kept
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 	"github.com/sailplane-dev/sailplane/pkg/keep"
@@ -28,6 +30,8 @@ type Options[T any, PT Object[T]] struct {
 	Default func(runtime.Object)
 	// Report is called with the error of each call of the keeper that shows whether it answers.
 	Report func(error)
+	// Stale is how old an answer may be that is given while the keeper fails.
+	Stale time.Duration
 }
 
 // historyBytes is how much of the past the watch cache has, for watches that begin there.
@@ -45,7 +49,10 @@ func (o Options[T, PT]) GetRESTOptions(resource schema.GroupResource, example ru
 		config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
 		newObject, newList func() runtime.Object, attrs storage.AttrFunc, triggers storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
-		c := Config{Resource: resource, Prefix: prefix, ClusterScoped: o.ClusterScoped, Default: o.Default, Report: o.Report}
+		last := &source.Last{Stale: o.Stale}
+		c := Config{
+			Resource: resource, Prefix: prefix, ClusterScoped: o.ClusterScoped, Default: o.Default, Report: o.Report, Last: last,
+		}
 		if config.EncodeVersioner != nil {
 			internal := schema.GroupVersionKind{Group: resource.Group, Version: runtime.APIVersionInternal, Kind: o.Kind}
 			c.Kind, _ = config.EncodeVersioner.KindForGroupVersionKinds([]schema.GroupVersionKind{internal})
@@ -55,7 +62,7 @@ func (o Options[T, PT]) GetRESTOptions(resource schema.GroupResource, example ru
 			EventsHistoryWindow: config.EventsHistoryWindow, ResourcePrefix: prefix, KeyFunc: key, NewFunc: newObject,
 			NewListFunc: newList, GetAttrsFunc: attrs, IndexerFuncs: triggers, Indexers: indexers, Codec: config.Codec,
 			Clock: upstream.SoonClock{},
-		}, store.NewHistory(historyBytes))
+		}, store.NewHistory(historyBytes), last)
 		return s, sync.OnceFunc(destroy), nil
 	}
 	return options, nil

@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/kept"
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 	"github.com/sailplane-dev/sailplane/pkg/keep"
@@ -97,7 +98,7 @@ func newCached(t *testing.T, clusterScoped bool) *pods {
 		EventsHistoryWindow: cacher.DefaultEventFreshDuration, ResourcePrefix: prefix, KeyFunc: key, GetAttrsFunc: attributes,
 		NewFunc: func() runtime.Object { return &example.Pod{} }, NewListFunc: func() runtime.Object { return &example.PodList{} },
 		Codec: podCodec(t), Clock: soonClock{},
-	}, nil)
+	}, nil, &source.Last{})
 	t.Cleanup(destroy)
 	p.Interface, p.cached = s, true
 	// The cache is made, and knows the version that the keeper began with.

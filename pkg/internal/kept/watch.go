@@ -168,6 +168,7 @@ func (w *watcher[T, PT]) follow(ctx context.Context) error {
 	marked, at := w.from, time.Now()
 	for {
 		next, now := w.store.changed.Next(), w.store.asked.Load()
+		begun := time.Now()
 		err := w.look(ctx)
 		w.tell(ctx, err)
 		switch {
@@ -176,6 +177,7 @@ func (w *watcher[T, PT]) follow(ctx context.Context) error {
 		case err != nil:
 			return err
 		default:
+			w.store.Last.Good(begun)
 			pause = w.store.Poll
 			if w.progress && (now != asked || w.from != marked && time.Since(at) >= progressPeriod) {
 				if err := w.bookmark(ctx, nil); err != nil {

@@ -59,9 +59,7 @@ func (f *followed) wait(ctx context.Context) error {
 func (f *followed) set(synced bool, err error) {
 	f.life.tell(err)
 	if f.synced && !synced {
-		f.life.mu.Lock()
-		f.life.good = time.Now()
-		f.life.mu.Unlock()
+		f.life.last.Good(time.Now())
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/warning"
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/source"
@@ -29,8 +28,9 @@ type life struct {
 	slots    chan struct{} // for calls of the function
 	watchers int
 	unpoll   context.CancelFunc
-	good     time.Time // of when the store had everything that the source said
-	told     string    // the error that was logged
+	told     string // the error that was logged
+
+	last source.Last
 
 	// order has what was read first be written first: a read of more than one object runs
 	// alone.
@@ -43,6 +43,7 @@ func newLife(c *Config, o *Opened) *life {
 	l := &life{
 		config: c, opened: o, ctx: ctx, end: end, passes: map[Query]*passes{},
 		slots: make(chan struct{}, maxCalls), objects: objects{all: map[string]runtime.Object{}},
+		last: source.Last{Stale: c.Stale},
 	}
 	if c.Follow != nil {
 		l.followed = &followed{life: l, changed: make(chan struct{})}
@@ -81,11 +82,7 @@ func (l *life) refresh(ctx context.Context, q Query) error {
 	if err == nil || ctx.Err() != nil || l.ctx.Err() != nil {
 		return err
 	}
-	l.mu.Lock()
-	good := l.good
-	l.mu.Unlock()
-	if age := time.Since(good); !good.IsZero() && age <= l.config.Stale {
-		warning.AddWarning(ctx, "", fmt.Sprintf("this is %v old: %v", age.Round(time.Second), err))
+	if l.last.Answers(ctx, err) {
 		return nil
 	}
 	return apierrors.NewServiceUnavailable(fmt.Sprintf("%s cannot be read: %v", l.config.Resource, err))
@@ -153,9 +150,7 @@ func (l *life) read(q Query) error {
 	}
 	l.tell(err)
 	if err == nil && q == (Query{}) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.good = begun
+		l.last.Good(begun)
 	}
 	return err
 }

@@ -28,6 +28,8 @@ type Options struct {
 	ClusterScoped bool
 	// Report is called with the error of each read of the source.
 	Report func(error)
+	// Stale is how old an answer may be that is given while reads fail.
+	Stale time.Duration
 }
 
 // historyBytes is how much of the past is kept for watches that begin there.
@@ -53,7 +55,7 @@ func (o Options) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	) (storage.Interface, factory.DestroyFunc, error) {
 		s := New(Config{
 			Source: o.Source, Resource: resource, Prefix: prefix, ClusterScoped: o.ClusterScoped, Key: key, New: newObject,
-			Report: o.Report,
+			Report: o.Report, Stale: o.Stale,
 			Open: func() (*Opened, error) {
 				first := firstVersion()
 				backend := &etcdapi.Backend{

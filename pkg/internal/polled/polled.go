@@ -46,9 +46,6 @@ type Source struct {
 	Follow func(ctx context.Context, changes chan<- Change) error
 	// Timeout bounds a read, and how long Follow takes to send all objects.
 	Timeout time.Duration
-	// Stale is how old an answer may be that is given while reads fail; 0: none is given. If it
-	// is not, each read is for all objects.
-	Stale time.Duration
 }
 
 // Change is what a source sends that is followed.
@@ -73,6 +70,9 @@ type Config struct {
 	New           func() runtime.Object
 	// Report is called with the error of each read.
 	Report func(error)
+	// Stale is how old an answer may be that is given while reads fail; 0: none is given. If it
+	// is not, each read is for all objects.
+	Stale time.Duration
 	// Open makes an empty store, whose versions are later than those of all before it.
 	Open func() (*Opened, error)
 }
@@ -107,6 +107,7 @@ func New(c Config) *Store {
 		return newLife(&s.Config, opened), nil
 	}
 	s.lives.Close = (*life).close
+	s.lives.Rest = (&source.Last{Stale: c.Stale}).Rest()
 	return s
 }
 

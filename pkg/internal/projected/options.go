@@ -2,6 +2,7 @@ package projected
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -25,6 +26,8 @@ type Options struct {
 	ClusterScoped bool
 	// Report is called with the error of each read of the resource below, nil if it answered.
 	Report func(error)
+	// Stale is how old an answer may be that is given while the resource below fails.
+	Stale time.Duration
 	// Until is given what ends the watches of the view, when the plane is to stop.
 	Until func(end func())
 }
@@ -42,6 +45,7 @@ func (o Options) GetRESTOptions(resource schema.GroupResource, example runtime.O
 	) (storage.Interface, factory.DestroyFunc, error) {
 		s := New(Config{
 			Projection: o.Projection, Resource: resource, Kind: o.Kind, ClusterScoped: o.ClusterScoped, Report: o.Report,
+			Stale: o.Stale,
 			Cache: cacher.Config{
 				Versioner: storage.APIObjectVersioner{}, GroupResource: resource, EventsHistoryWindow: config.EventsHistoryWindow,
 				ResourcePrefix: prefix, KeyFunc: key, NewFunc: newObject, NewListFunc: newList, GetAttrsFunc: Attributes(attrs),

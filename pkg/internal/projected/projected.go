@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -51,6 +52,8 @@ type Config struct {
 	// Report is called with the error of each read of the resource below, nil if it answered. May
 	// be nil.
 	Report func(error)
+	// Stale is how old an answer may be that is given while the resource below fails.
+	Stale time.Duration
 	// Cache is of the watch cache, without its source. Its prefix starts the keys of the view.
 	Cache cacher.Config
 }
@@ -61,6 +64,8 @@ type Store struct {
 
 	// caches are the watch caches, one at a time while somebody watches.
 	caches source.Shared[*store.Cache]
+	last   *source.Last
+	open   atomic.Bool // the watch below is
 }
 
 var _ storage.Interface = (*Store)(nil)
@@ -70,12 +75,13 @@ func New(c Config) *Store {
 	if c.Reader == nil {
 		c.Reader = c.Below
 	}
-	s := &Store{Config: c}
-	if c.Report != nil {
-		s.Reader = reported{c.Reader, s}
+	s := &Store{Config: c, last: &source.Last{Stale: c.Stale}}
+	s.Reader = &reported{Reader: c.Reader, store: s}
+	s.caches.Open = func() (*store.Cache, error) {
+		s.last.Forget()
+		return store.NewCache(s.Cache, everything{s})
 	}
-	s.caches.Open = func() (*store.Cache, error) { return store.NewCache(s.Cache, everything{s}) }
-	s.caches.Close = (*store.Cache).Stop
+	s.caches.Close, s.caches.Rest = (*store.Cache).Stop, s.last.Rest()
 	s.caches.Keep = (*store.Cache).Ready // one that is not would try to be again and again
 	return s
 }
@@ -130,15 +136,58 @@ func Attributes(of storage.AttrFunc) storage.AttrFunc {
 		if err != nil {
 			return err
 		}
-		if _, hidden := m.GetAnnotations()[hiddenAnnotation]; !hidden {
+		if isShown(m) {
 			set[shownField] = "true"
 		}
 		return nil
 	})
 }
 
+// isShown tells whether what the watch cache has is an object, and not what stands for one that is
+// not shown.
+func isShown(obj metav1.Object) bool {
+	_, hidden := obj.GetAnnotations()[hiddenAnnotation]
+	return !hidden
+}
+
+// toRead returns the watch cache if it may have to do for a client, and else nil, until done is
+// called.
+func (s *Store) toRead() (cache *store.Cache, done func(), err error) {
+	if s.Stale == 0 {
+		return nil, func() {}, nil
+	}
+	return s.caches.Use()
+}
+
 // Get implements storage.Interface.
 func (s *Store) Get(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
+	cache, done, err := s.toRead()
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = s.getInto(ctx, key, opts, out)
+	if cache == nil || !cache.Instead(ctx, s.last, opts.ResourceVersion, "", err) {
+		return err
+	}
+	if err := cache.LastGet(ctx, key, opts, out); err != nil {
+		return err
+	}
+	if isShown(out.(Object)) {
+		return nil
+	}
+	return missing(key, opts, out)
+}
+
+// missing is the answer to a get of what is not there, or not shown.
+func missing(key string, opts storage.GetOptions, out runtime.Object) error {
+	if opts.IgnoreNotFound {
+		return runtime.SetZeroValue(out)
+	}
+	return storage.NewKeyNotFoundError(key, 0)
+}
+
+func (s *Store) getInto(ctx context.Context, key string, opts storage.GetOptions, out runtime.Object) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	view, err := s.get(ctx, key, opts.ResourceVersion)
@@ -148,10 +197,7 @@ func (s *Store) Get(ctx context.Context, key string, opts storage.GetOptions, ou
 	if view != nil {
 		return assign(out, view)
 	}
-	if opts.IgnoreNotFound {
-		return runtime.SetZeroValue(out)
-	}
-	return storage.NewKeyNotFoundError(key, 0)
+	return missing(key, opts, out)
 }
 
 // get returns an object of the view, nil for one that is not shown.
@@ -184,14 +230,23 @@ type keepFunc func(view Object, shown bool) (bool, error)
 
 // GetList implements storage.Interface.
 func (s *Store) GetList(ctx context.Context, key string, opts storage.ListOptions, list runtime.Object) error {
+	cache, done, err := s.toRead()
+	if err != nil {
+		return err
+	}
+	defer done()
 	_, name := s.place(key)
 	listed := opts.Recursive == (name == "") // a name is no directory, and a directory no object
-	return s.list(ctx, key, opts, list, func(view Object, shown bool) (bool, error) {
+	err = s.list(ctx, key, opts, list, func(view Object, shown bool) (bool, error) {
 		if !shown || !listed {
 			return false, nil
 		}
 		return opts.Predicate.Matches(view)
 	})
+	if cache == nil || !cache.Instead(ctx, s.last, opts.ResourceVersion, opts.Predicate.Continue, err) {
+		return err
+	}
+	return cache.LastList(ctx, key, onlyShown(opts), list)
 }
 
 // list lists the objects that are kept. When a page has room for more of them, many are read at

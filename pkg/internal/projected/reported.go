@@ -2,6 +2,7 @@ package projected
 
 import (
 	"context"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -14,34 +15,46 @@ type reported struct {
 	store *Store
 }
 
-// tell reports the error of a read, unless it is of who asked.
-func (r reported) tell(ctx context.Context, err error) {
+// tell reports the error of a read, unless it is of who asked. What is in memory is as recent as a
+// good read, while the watch below is open.
+func (r *reported) tell(ctx context.Context, err error) {
 	switch cause := context.Cause(ctx); {
 	case err == nil || r.store.isOfClient(err):
-		r.store.Report(nil)
+		if r.store.open.Load() {
+			r.store.last.Good(time.Now())
+		}
+		r.report(nil)
 	case cause == nil:
-		r.store.Report(err)
+		r.store.last.Fail(err)
+		r.report(err)
 	case ctx.Err() != context.Canceled:
-		r.store.Report(cause)
+		r.store.last.Fail(cause)
+		r.report(cause)
+	}
+}
+
+func (r *reported) report(err error) {
+	if r.store.Report != nil {
+		r.store.Report(err)
 	}
 }
 
 // Get implements Reader.
-func (r reported) Get(ctx context.Context, namespace, name string, options metav1.GetOptions) (Object, error) {
+func (r *reported) Get(ctx context.Context, namespace, name string, options metav1.GetOptions) (Object, error) {
 	obj, err := r.Reader.Get(ctx, namespace, name, options)
 	r.tell(ctx, err)
 	return obj, err
 }
 
 // List implements Reader.
-func (r reported) List(ctx context.Context, namespace string, options metav1.ListOptions) (*Page, error) {
+func (r *reported) List(ctx context.Context, namespace string, options metav1.ListOptions) (*Page, error) {
 	page, err := r.Reader.List(ctx, namespace, options)
 	r.tell(ctx, err)
 	return page, err
 }
 
 // Watch implements Reader.
-func (r reported) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+func (r *reported) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w, err := r.Reader.Watch(ctx, options)
 	r.tell(ctx, err)
 	return w, err

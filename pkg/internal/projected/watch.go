@@ -3,6 +3,7 @@ package projected
 import (
 	"context"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -50,12 +51,17 @@ func (s *Store) watch(ctx context.Context, cache *store.Cache, key string, opts 
 // changes watches what changes from a version on.
 func changes(ctx context.Context, cache *store.Cache, key string, opts storage.ListOptions, version string) (watch.Interface, error) {
 	opts.ResourceVersion, opts.ResourceVersionMatch, opts.SendInitialEvents = version, "", nil
+	return cache.Watch(ctx, key, onlyShown(opts))
+}
+
+// onlyShown selects, of what the watch cache has, what is shown.
+func onlyShown(opts storage.ListOptions) storage.ListOptions {
 	shown := fields.OneTermEqualSelector(shownField, "true")
 	if opts.Predicate.Field != nil {
 		shown = fields.AndSelectors(opts.Predicate.Field, shown)
 	}
 	opts.Predicate.Field = shown
-	return cache.Watch(ctx, key, opts)
+	return opts
 }
 
 // use returns the watch cache when it is filled, until done is called.
@@ -137,19 +143,33 @@ func (s everything) GetList(ctx context.Context, key string, opts storage.ListOp
 	return s.list(ctx, key, opts, list, func(Object, bool) (bool, error) { return true, nil })
 }
 
-// Watch implements storage.Interface. Its errors are those of the client below: the cache knows
-// which of them mean that it can go on where it was.
+// Watch implements storage.Interface. While the resource below fails, the cache tries again from
+// where it was: that is what the error says. Others are those of the client below.
 func (s everything) Watch(ctx context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
 	w, err := s.Reader.Watch(ctx, metav1.ListOptions{ResourceVersion: opts.ResourceVersion, AllowWatchBookmarks: true})
-	if err != nil {
+	switch {
+	case err != nil && !s.isOfClient(err) && !apierrors.IsNotFound(err):
+		return nil, apierrors.NewTooManyRequests(err.Error(), 0)
+	case err != nil:
 		return nil, err
 	}
 	return begin(ctx, func(ctx context.Context, send func(watch.Event) bool) error {
+		defer s.open.Store(false)
+		s.open.Store(true)
 		defer w.Stop()
+		defer func() {
+			if s.last.Problem() == nil {
+				s.last.Good(time.Now()) // until now it had all
+			}
+		}()
+		s.last.Good(time.Now())
 		return forward(ctx, w, func(e watch.Event) bool {
 			e, err := s.event(e)
 			if err != nil {
 				e = failure(err)
+			}
+			if e.Type != watch.Error {
+				s.last.Good(time.Now())
 			}
 			return send(e) && e.Type != watch.Error
 		})
