@@ -128,6 +128,25 @@ func TestKeptReads(t *testing.T) {
 	}
 }
 
+// TestKeptBroken: what is kept and is no object harms only itself.
+func TestKeptBroken(t *testing.T) {
+	t.Parallel()
+	b := basket()
+	s := serve(t, everything(apis.Kept(b)))
+	s.call(201, http.MethodPost, apples, gala)
+	s.call(201, http.MethodPost, apples, strings.Replace(gala, `"name":"gala"`, `"name":"fuji"`, 1))
+	b.Break(keep.Key{Namespace: "default", Name: "fuji"}, errors.New("worms"))
+	if got := strings.Join(names(s.call(200, http.MethodGet, apples, "")), " "); got != "gala" {
+		t.Errorf("the list has %q", got)
+	}
+	if got := s.call(500, http.MethodGet, apples+"/fuji", ""); !strings.Contains(got.body, "worms") || !strings.Contains(got.body, "default/fuji") {
+		t.Errorf("the answer does not say what is wrong: %s", got.body)
+	}
+	s.patch(500, "merge-patch+json", apples+"/fuji", `{"spec":{"replicas":2}}`)
+	s.call(200, http.MethodDelete, apples+"/fuji", "")
+	s.call(404, http.MethodGet, apples+"/fuji", "")
+}
+
 func TestKeptErrors(t *testing.T) {
 	t.Parallel()
 	for name, d := range map[string]*apis.Definition{

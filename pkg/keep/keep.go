@@ -61,6 +61,10 @@ func (k Key) Compare(other Key) int { return cmp.Compare(k.String(), other.Strin
 //
 // An object is kept whole, metadata included, but for metadata.resourceVersion. What is given
 // to Put belongs to the keeper, and what it returns belongs to the caller, who may change it.
+//
+// Where others write what is kept, there may be something that is no object. It has a key and a
+// version, and is returned with the reason, Broken, beside a name. Clients are not shown it in lists
+// and watches, where it is as if it were removed; a get says why, and it can be deleted.
 type Keeper[T any] interface {
 	// Get returns an object, or [ErrNotFound].
 	Get(ctx context.Context, key Key) (Item[T], error)
@@ -84,6 +88,8 @@ type Keeper[T any] interface {
 type Item[T any] struct {
 	Object  *T
 	Version int64
+	// Broken is why what is kept is no object. Object has nothing but its namespace and name then.
+	Broken error
 }
 
 // Range says which objects are listed.
@@ -124,4 +130,6 @@ type Change[T any] struct {
 	Version int64
 	// Object is nil if it was removed.
 	Object *T
+	// Broken is as in an Item.
+	Broken error
 }

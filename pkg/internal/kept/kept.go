@@ -67,6 +67,7 @@ type Store[T any, PT Object[T]] struct {
 	slots   chan struct{}
 	changed signal.Change // announced when a watch should look
 	asked   atomic.Uint64 // counts the requests for progress
+	broken  *broken
 }
 
 // New returns the store of a resource. It runs nothing.
@@ -84,7 +85,9 @@ func New[T any, PT Object[T]](keeper keep.Keeper[T], c Config) *Store[T, PT] {
 	if c.Poll == 0 {
 		c.Poll = pollPeriod
 	}
-	return &Store[T, PT]{Config: c, keeper: keeper, slots: make(chan struct{}, maxCalls)}
+	b := newBroken(c.Resource, c.Report)
+	c.Report = b.report
+	return &Store[T, PT]{Config: c, keeper: keeper, slots: make(chan struct{}, maxCalls), broken: b}
 }
 
 // call calls the keeper. A call that does not come back in time is left alone.

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/sailplane-dev/sailplane/pkg/keep"
@@ -17,7 +18,11 @@ import (
 
 // get reads an object.
 func (s *Store[T, PT]) get(ctx context.Context, key keep.Key) (keep.Item[T], error) {
-	return call(ctx, &s.Config, s.slots, func(ctx context.Context) (keep.Item[T], error) { return s.keeper.Get(ctx, key) })
+	item, err := call(ctx, &s.Config, s.slots, func(ctx context.Context) (keep.Item[T], error) { return s.keeper.Get(ctx, key) })
+	if err == nil || errors.Is(err, keep.ErrNotFound) {
+		s.broken.is(ctx, key, item.Broken)
+	}
+	return item, err
 }
 
 // wholeLists may take so many times as long as other calls.
@@ -35,6 +40,9 @@ func (s *Store[T, PT]) list(ctx context.Context, r keep.Range) (keep.Page[T], er
 	}
 	if err == nil && page.More && len(page.Items) == 0 {
 		err = s.wrong("it listed nothing, and says that there is more")
+	}
+	if err == nil {
+		noteBroken[T, PT](ctx, s.broken, r, page)
 	}
 	return page, err
 }
@@ -74,6 +82,9 @@ func (s *Store[T, PT]) Get(ctx context.Context, key string, opts storage.GetOpti
 	o, err := s.object(item)
 	if err != nil {
 		return err
+	}
+	if info, ok := request.RequestInfoFrom(ctx); item.Broken != nil && (!ok || info.Verb != "delete") {
+		return s.broken.answer(keep.Key{Namespace: in.namespace, Name: in.name}, item.Broken)
 	}
 	return s.set(out, o)
 }
@@ -169,7 +180,7 @@ func (l *listing[T, PT]) take(page keep.Page[T], skip string) error {
 			return err
 		}
 		l.last = keep.Key{Namespace: o.GetNamespace(), Name: o.GetName()}
-		if l.last.String() < skip {
+		if l.last.String() < skip || item.Broken != nil {
 			continue
 		}
 		if match, err := l.opts.Predicate.Matches(o); err == nil && match {

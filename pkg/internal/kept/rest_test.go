@@ -171,7 +171,7 @@ func TestStale(t *testing.T) {
 			t.Fatal(err)
 		}
 		version := listed(t, s).ResourceVersion
-		time.Sleep(stale - time.Minute) // nobody asks
+		time.Sleep(stale - 2*time.Minute) // nobody asks
 		k.Fail(errors.New("out of ink"))
 		reads := func(version string) (says []string, errs []error) {
 			w := &warned{}

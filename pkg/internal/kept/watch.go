@@ -126,7 +126,7 @@ func (w *watcher[T, PT]) present(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !w.in.has(keep.Key{Namespace: o.GetNamespace(), Name: o.GetName()}) {
+		if item.Broken != nil || !w.in.has(keep.Key{Namespace: o.GetNamespace(), Name: o.GetName()}) {
 			continue
 		}
 		if !w.send(ctx, watch.Event{Type: watch.Added, Object: o}) {
@@ -236,8 +236,9 @@ func (w *watcher[T, PT]) look(ctx context.Context) error {
 // events of that.
 func (w *watcher[T, PT]) tellOf(ctx context.Context, c keep.Change[T]) error {
 	e := watch.Event{Type: watch.Modified}
+	w.store.broken.is(ctx, c.Key, c.Broken)
 	o := PT(c.Object)
-	if o == nil {
+	if o == nil || c.Broken != nil {
 		e.Type = watch.Deleted
 		o = new(T)
 		o.SetNamespace(c.Key.Namespace)

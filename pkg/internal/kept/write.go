@@ -88,8 +88,9 @@ type state[T any, PT Object[T]] struct {
 type target struct {
 	scope
 
-	key   string
-	orNew bool // it may be created
+	key    string
+	orNew  bool // it may be created
+	broken bool // it may be none
 }
 
 // current reads the state of an object.
@@ -105,6 +106,9 @@ func (s *Store[T, PT]) current(ctx context.Context, of target) (state[T, PT], er
 		return state[T, PT]{}, storage.NewKeyNotFoundError(of.key, 0)
 	case err != nil:
 		return state[T, PT]{}, err
+	}
+	if item.Broken != nil && !of.broken {
+		return state[T, PT]{}, s.broken.answer(keep.Key{Namespace: of.namespace, Name: of.name}, item.Broken)
 	}
 	o, err := s.object(item)
 	return state[T, PT]{object: o, version: item.Version, current: true}, err
@@ -162,7 +166,7 @@ func (s *Store[T, PT]) Delete(
 	if err != nil {
 		return err
 	}
-	return s.change(ctx, target{in, key, false}, cached, func(now *state[T, PT]) error {
+	return s.change(ctx, target{scope: in, key: key, broken: true}, cached, func(now *state[T, PT]) error {
 		if err := preconditions.Check(key, now.object); err != nil {
 			return err
 		}
@@ -191,7 +195,7 @@ func (s *Store[T, PT]) GuaranteedUpdate(
 	if err != nil {
 		return err
 	}
-	of := target{in, key, ignoreNotFound}
+	of := target{scope: in, key: key, orNew: ignoreNotFound}
 	return s.change(ctx, of, cached, func(now *state[T, PT]) error {
 		if err := preconditions.Check(key, now.object); err != nil {
 			return err

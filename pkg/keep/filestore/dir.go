@@ -8,7 +8,7 @@
 // m1.yaml. What is written through the API replaces its file at once, with mode 0600, and without
 // the comments that it had. What an editor writes, adds or removes is seen by watchers. A file that
 // cannot be read as an object is logged with its name, and the object stays what it was until the
-// file is right; while there is such a file when the server starts, it answers 503 with that name.
+// file is right. If it was none since the server started, it is left out, and a get says why.
 //
 // The version of an object is the time in microseconds when its file was modified, so that it is
 // the same after a restart. Changes are known since the start of the server; watches from before
@@ -55,6 +55,7 @@ type Dir[T any] struct {
 type file struct {
 	version int64
 	object  json.RawMessage
+	broken  error // why it is no object
 	info    fs.FileInfo
 	sum     [32]byte
 	unsure  bool // it may have changed without another time
@@ -86,7 +87,16 @@ func (d *Dir[T]) begin(ctx context.Context) (end func(), err error) {
 }
 
 // item is a file as an object.
-func (f *file) item(into any) error { return json.Unmarshal(f.object, into) }
+func (d *Dir[T]) item(key keep.Key, f *file) (keep.Item[T], error) {
+	item := keep.Item[T]{Object: new(T), Version: f.version, Broken: f.broken}
+	if f.broken == nil {
+		return item, json.Unmarshal(f.object, item.Object)
+	}
+	o := any(item.Object).(object)
+	o.SetNamespace(key.Namespace)
+	o.SetName(key.Name)
+	return item, nil
+}
 
 // Get implements keep.Keeper.
 func (d *Dir[T]) Get(ctx context.Context, key keep.Key) (item keep.Item[T], err error) {
@@ -105,8 +115,7 @@ func (d *Dir[T]) Get(ctx context.Context, key keep.Key) (item keep.Item[T], err 
 	if f == nil {
 		return item, keep.ErrNotFound
 	}
-	item = keep.Item[T]{Object: new(T), Version: f.version}
-	return item, f.item(item.Object)
+	return d.item(key, f)
 }
 
 // List implements keep.Keeper.
@@ -131,9 +140,8 @@ func (d *Dir[T]) List(ctx context.Context, r keep.Range) (page keep.Page[T], err
 		keys, page.More = keys[:r.Limit], true
 	}
 	for _, key := range keys {
-		f := d.files[key]
-		item := keep.Item[T]{Object: new(T), Version: f.version}
-		if err := f.item(item.Object); err != nil {
+		item, err := d.item(key, d.files[key])
+		if err != nil {
 			return page, fmt.Errorf("%s: %w", d.path(key), err)
 		}
 		page.Items = append(page.Items, item)
@@ -154,6 +162,9 @@ func (d *Dir[T]) Put(ctx context.Context, object *T, ifVersion int64) (int64, er
 	}
 	if err := d.check(ctx, key, ifVersion); err != nil {
 		return 0, err
+	}
+	if why := d.bad[d.path(key)]; why != "" {
+		return 0, fmt.Errorf("%s: correct it or delete it first: it would be overwritten", why)
 	}
 	version := max(d.version+1, time.Now().UnixMicro())
 	f, err := d.write(key, object, version)
@@ -182,6 +193,7 @@ func (d *Dir[T]) Remove(ctx context.Context, key keep.Key, ifVersion int64) (int
 		return 0, err
 	}
 	delete(d.files, key)
+	delete(d.bad, d.path(key))
 	version := max(d.version+1, time.Now().UnixMicro())
 	d.note(change{key: key, version: version, removed: true})
 	return version, nil
@@ -192,12 +204,10 @@ func (d *Dir[T]) check(ctx context.Context, key keep.Key, ifVersion int64) error
 	if err := d.lookAt(ctx, key); err != nil {
 		return err
 	}
-	why, f := d.bad[d.path(key)], d.files[key]
+	f := d.files[key]
 	switch {
 	case f == nil && ifVersion != 0:
 		return keep.ErrNotFound
-	case why != "":
-		return fmt.Errorf("%s: correct it or remove it first: it would be overwritten", why)
 	case f != nil && f.version != ifVersion:
 		return keep.ErrConflict
 	}
@@ -241,10 +251,11 @@ func (d *Dir[T]) Changes(ctx context.Context, since int64) (b keep.Batch[T], err
 			if f == nil || f.version != c.version {
 				continue // it has changed since
 			}
-			change.Object = new(T)
-			if err := f.item(change.Object); err != nil {
-				return b, err
+			item, err := d.item(c.key, f)
+			if err != nil {
+				return b, fmt.Errorf("%s: %w", d.path(c.key), err)
 			}
+			change.Object, change.Broken = item.Object, item.Broken
 		}
 		b.Changes = append(b.Changes, change)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -61,28 +62,37 @@ func (d *Dir[T]) keyOf(o *T) (keep.Key, error) {
 	return key, nil
 }
 
-// read reads the file of a key. The error names it.
-func (d *Dir[T]) read(key keep.Key) (*file, error) {
+// read reads the file of a key, which may be broken. Why names it.
+func (d *Dir[T]) read(key keep.Key) (f *file, err error) {
 	path := d.path(key)
-	opened, err := os.Open(path)
-	if err != nil {
+	f = &file{unsure: true}
+	if f.info, err = os.Lstat(path); err != nil {
 		return nil, err
 	}
+	opened, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	} else if err != nil {
+		f.broken = err
+		return f, nil
+	}
 	defer opened.Close()
-	f := &file{}
 	if f.info, err = opened.Stat(); err != nil {
 		return nil, err
 	}
 	data, err := io.ReadAll(io.LimitReader(opened, maxBytes+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(data) > maxBytes:
-		return nil, fmt.Errorf("%s has more than %d bytes", path, maxBytes)
+	if err != nil {
+		f.broken = err
+		return f, nil
 	}
 	f.sum, f.unsure = sha256.Sum256(data), time.Since(f.info.ModTime()) < tick
-	if f.object, err = d.parse(key, data); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if len(data) > maxBytes {
+		err = fmt.Errorf("it has more than %d bytes", maxBytes)
+	} else {
+		f.object, err = d.parse(key, data)
+	}
+	if err != nil {
+		f.broken = fmt.Errorf("%s: %w", path, err)
 	}
 	return f, nil
 }

@@ -35,7 +35,7 @@ func (d *Dir[T]) open(ctx context.Context) error {
 		return err
 	}
 	now := time.Now().UnixMicro()
-	version, errs := now, []error(nil)
+	version := now
 	for key := range found {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -44,14 +44,11 @@ func (d *Dir[T]) open(ctx context.Context) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		} else if err != nil {
-			errs = append(errs, err)
-			continue
+			return err
 		}
+		d.tell(ctx, d.path(key), f.broken)
 		f.version = min(f.info.ModTime().UnixMicro(), now)
 		d.files[key] = f
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
 	}
 	d.version, d.oldest, d.opened = version, version, true
 	return nil
@@ -161,9 +158,14 @@ func (d *Dir[T]) compare(ctx context.Context, keys map[keep.Key]bool) error {
 			continue
 		}
 		f, err := d.read(key)
-		d.tell(ctx, d.path(key), err)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // it is seen to be gone by the next look
+		} else if err != nil {
+			return err
+		}
+		d.tell(ctx, d.path(key), f.broken)
 		switch {
-		case err != nil: // the last good state goes on
+		case f.broken != nil && known != nil && known.broken == nil: // the last good state goes on
 		case known != nil && known.sum == f.sum:
 			known.info, known.unsure = f.info, f.unsure
 		default:
@@ -212,7 +214,7 @@ func (d *Dir[T]) take(key keep.Key, f *file) error {
 	if f.version <= d.version || f.version > now {
 		f.version = d.version + 1
 		at := time.UnixMicro(f.version)
-		if err := os.Chtimes(d.path(key), at, at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Chtimes(d.path(key), at, at); err != nil && !errors.Is(err, fs.ErrNotExist) && f.broken == nil {
 			return err
 		}
 		f.unsure = true
@@ -225,10 +227,10 @@ func (d *Dir[T]) take(key keep.Key, f *file) error {
 // tell logs once that a file is no object.
 func (d *Dir[T]) tell(ctx context.Context, path string, err error) {
 	switch {
-	case err == nil || errors.Is(err, fs.ErrNotExist):
+	case err == nil:
 		delete(d.bad, path)
 	case d.bad[path] != err.Error():
-		klog.FromContext(ctx).Error(err, "A file is no object: what it was before is served", "file", path)
+		klog.FromContext(ctx).Error(err, "A file is no object: what it was before is served, if it was one since the start", "file", path)
 		d.bad[path] = err.Error()
 	}
 }

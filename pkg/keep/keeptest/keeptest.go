@@ -25,6 +25,9 @@ type Options[T any] struct {
 	// Fill sets fields of an object besides its metadata, such as a spec: other ones for
 	// every n, so that the test sees that they are kept. May be nil.
 	Fill func(object *T, n int)
+	// Break writes something that is no object where nothing is, as others may who write what
+	// the keeper keeps. Nil: nobody can.
+	Break func(t *testing.T, k keep.Keeper[T], key keep.Key)
 	// Reopen returns a keeper of what another one keeps, as after a restart. Nil: what is
 	// kept ends with the process.
 	Reopen func(t *testing.T, k keep.Keeper[T]) keep.Keeper[T]
@@ -48,6 +51,7 @@ func Run[T any, PT Object[T]](t *testing.T, o Options[T], open func(*testing.T) 
 		"LostUpdates":       (*contract[T, PT]).lostUpdates,
 		"Create":            (*contract[T, PT]).create,
 		"Copies":            (*contract[T, PT]).copies,
+		"Broken":            (*contract[T, PT]).broken,
 		"Order":             (*contract[T, PT]).order,
 		"Pages":             (*contract[T, PT]).pages,
 		"Changes":           (*contract[T, PT]).changes,

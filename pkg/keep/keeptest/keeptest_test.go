@@ -28,6 +28,7 @@ func TestMemory(t *testing.T) {
 			t.Parallel()
 			o := options()
 			o.ClusterScoped = clusterScoped
+			o.Break = func(_ *testing.T, k keep.Keeper[example.Pod], key keep.Key) { k.(*memory).Break(key, errors.New("rotten")) }
 			keeptest.Run(t, o, func(*testing.T) keep.Keeper[example.Pod] { return keeptest.NewMemory[example.Pod]() })
 		})
 	}
@@ -127,6 +128,11 @@ func faults() map[string]struct {
 			})
 			return page, err
 		}}},
+		"silence about what is broken": {"Broken", faulty{list: func(m *memory, r keep.Range) (keep.Page[example.Pod], error) {
+			page, err := m.List(ctx, r)
+			page.Items = slices.DeleteFunc(page.Items, func(i keep.Item[example.Pod]) bool { return i.Broken != nil })
+			return page, err
+		}}},
 		"pages with a gap": {"Pages", faulty{list: func(m *memory, r keep.Range) (keep.Page[example.Pod], error) {
 			page, err := m.List(ctx, r)
 			if r.After.Name != "" && len(page.Items) > 1 {
@@ -168,7 +174,9 @@ func TestFaulty(t *testing.T) {
 	if !ok {
 		t.Skip("TestFindsFaults runs it")
 	}
-	keeptest.Run(t, options(), func(*testing.T) keep.Keeper[example.Pod] {
+	o := options()
+	o.Break = func(_ *testing.T, k keep.Keeper[example.Pod], key keep.Key) { k.(faulty).Break(key, errors.New("rotten")) }
+	keeptest.Run(t, o, func(*testing.T) keep.Keeper[example.Pod] {
 		f.with.memory = keeptest.NewMemory[example.Pod]()
 		return f.with
 	})

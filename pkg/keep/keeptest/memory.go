@@ -59,6 +59,18 @@ func (m *Memory[T, PT]) Fail(err error) {
 	m.failure = err
 }
 
+// Break has what is kept of a key be no object.
+func (m *Memory[T, PT]) Break(key keep.Key, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.version++
+	o := PT(new(T))
+	o.SetNamespace(key.Namespace)
+	o.SetName(key.Name)
+	m.objects[key] = keep.Item[T]{Object: o, Version: m.version, Broken: why}
+	m.changes = append(m.changes, keep.Change[T]{Key: key, Version: m.version, Object: o, Broken: why})
+}
+
 // Calls is how many calls there were.
 func (m *Memory[T, PT]) Calls() int {
 	m.mu.Lock()

@@ -282,15 +282,15 @@ func (c column) value(field json.RawMessage) (value any, err error) {
 
 // row is where a row is scanned to: the columns of every table, and then the others.
 type row struct {
-	namespace, name, object sql.NullString
-	version                 sql.NullInt64
-	values                  []any
-	into                    []any
+	namespace, key, object sql.NullString
+	version                sql.NullInt64
+	values                 []any
+	into                   []any
 }
 
 func (s *statements) row() *row {
 	r := &row{values: make([]any, len(s.columns))}
-	r.into = []any{&r.namespace, &r.name, &r.version, &r.object}
+	r.into = []any{&r.namespace, &r.key, &r.version, &r.object}
 	for i := range r.values {
 		r.into = append(r.into, &r.values[i])
 	}
@@ -298,16 +298,23 @@ func (s *statements) row() *row {
 }
 
 // present tells whether there is a row.
-func (r *row) present() bool { return r.name.Valid }
+func (r *row) present() bool { return r.key.Valid }
 
 // itemOf makes an object of a row: what the columns have is read over the JSON.
-func itemOf[T any](s *statements, r *row) (keep.Item[T], error) {
+func itemOf[T any](s *statements, r *row) keep.Item[T] {
 	item := keep.Item[T]{Object: new(T), Version: r.version.Int64}
 	if err := r.read(s.columns, item.Object); err != nil {
-		key := keep.Key{Namespace: r.namespace.String, Name: r.name.String}
-		return item, fmt.Errorf("row %s is no object: %w: correct it, or delete it", key, err)
+		item.Object = new(T)
+		r.name(any(item.Object).(metav1.Object))
+		item.Broken = fmt.Errorf("row %s/%s of table %s is no object: %w", r.namespace.String, r.key.String, s.table, err)
 	}
-	return item, nil
+	return item
+}
+
+// name gives an object the name of the row.
+func (r *row) name(o metav1.Object) {
+	o.SetNamespace(r.namespace.String)
+	o.SetName(r.key.String)
 }
 
 func (r *row) read(columns []column, into any) error {
@@ -317,8 +324,7 @@ func (r *row) read(columns []column, into any) error {
 		}
 	}
 	o := into.(metav1.Object)
-	o.SetNamespace(r.namespace.String)
-	o.SetName(r.name.String)
+	r.name(o)
 	over := map[string]any{}
 	for i, c := range columns {
 		if r.values[i] == nil {

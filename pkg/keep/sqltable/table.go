@@ -14,8 +14,8 @@
 // Whoever writes the table writes objects: INSERT INTO machines (namespace, name, rack) VALUES
 // ('default', 'm1', 'b') creates one, UPDATE machines SET rack = 'c' changes some, and watchers
 // see it. Triggers give each change a version, and note it in the table NAME_changes; the newest
-// version is in NAME_version. What other programs write is not validated. They leave
-// resource_version alone.
+// version is in NAME_version. What other programs write is not validated: a row that is no
+// object is left out, and a get of it says why. They leave resource_version alone.
 //
 // It works with SQLite and PostgreSQL, over any driver of database/sql; this package imports
 // none. Give connections to SQLite a busy timeout, and better write-ahead logging. On PostgreSQL,
@@ -92,8 +92,8 @@ func (t *Table[T]) Get(ctx context.Context, key keep.Key) (item keep.Item[T], er
 		} else if err != nil {
 			return fmt.Errorf("table %s: read %s: %w", t.Name, key, err)
 		}
-		item, err = itemOf[T](s, r)
-		return err
+		item = itemOf[T](s, r)
+		return nil
 	})
 	return item, err
 }
@@ -134,9 +134,8 @@ func (t *Table[T]) List(ctx context.Context, r keep.Range) (page keep.Page[T], e
 				page.More = true
 				return nil
 			}
-			item, err := itemOf[T](s, found)
-			page.Items = append(page.Items, item)
-			return err
+			page.Items = append(page.Items, itemOf[T](s, found))
+			return nil
 		})
 		if err != nil {
 			return fmt.Errorf("table %s: list: %w", t.Name, err)
@@ -279,11 +278,8 @@ func (t *Table[T]) changes(ctx context.Context, s *statements, since int64) (b k
 			if !found.present() {
 				return nil // it has changed since
 			}
-			item, err := itemOf[T](s, found)
-			if err != nil {
-				return err
-			}
-			change.Object = item.Object
+			item := itemOf[T](s, found)
+			change.Object, change.Broken = item.Object, item.Broken
 		}
 		b.Changes = append(b.Changes, change)
 		return nil

@@ -52,6 +52,10 @@ func TestContract(t *testing.T) {
 					a.Spec = fruit.AppleSpec{Variety: "' and \" and \x01", Replicas: new(int32(n)), Grafts: []fruit.Graft{{Name: "a"}}} //nolint:gosec // it is small
 					a.Status.Ripe = n%2 == 0
 				},
+				Break: func(t *testing.T, k keep.Keeper[fruit.Apple], key keep.Key) {
+					t.Helper()
+					exec(t, k.(*apples).DB, `INSERT INTO apples (namespace, name, object) VALUES (?, ?, '{"spec":7}')`, key.Namespace, key.Name)
+				},
 				Reopen: func(_ *testing.T, k keep.Keeper[fruit.Apple]) keep.Keeper[fruit.Apple] {
 					return &apples{DB: k.(*apples).DB, Name: "apples", Columns: columns}
 				},
@@ -271,15 +275,18 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestBadRow: a row that is no object is named.
+// TestBadRow: a row that is no object is named, and left out.
 func TestBadRow(t *testing.T) {
 	t.Parallel()
 	db := open(t)
 	table := &apples{DB: db, Name: "apples", Columns: columns()}
 	follow(t, table)
 	exec(t, db, `INSERT INTO apples (namespace, name, replicas) VALUES ('ns', 'bad', 'many')`)
-	_, err := table.List(t.Context(), keep.Range{})
-	if err == nil || !strings.Contains(err.Error(), "ns/bad") || !strings.Contains(err.Error(), "replicas") {
+	page, err := table.List(t.Context(), keep.Range{})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatalf("%d objects: %v", len(page.Items), err)
+	}
+	if err := page.Items[0].Broken; err == nil || !strings.Contains(err.Error(), "ns/bad") || !strings.Contains(err.Error(), "replicas") {
 		t.Errorf("the error names neither the row nor the column: %v", err)
 	}
 }
