@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	inventory "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sailplane-dev/sailplane/examples/clusterregistry/api/v1alpha1"
@@ -73,17 +74,18 @@ type config struct {
 func (s config) parts() ([]controlplane.Part, error) {
 	user, err := readUser(s.user)
 	lists := authz.FilteredLists{Resources: []schema.GroupResource{{Group: v1alpha1.GroupVersion().Group, Resource: "clusters"}}}
-	parts := []controlplane.Part{authz.RBAC{}, lists, core.Namespaces{}, registry(s.watch), &export{user: user}}
+	parts := []controlplane.Part{authz.RBAC{}, core.Namespaces{}, registry(s.watch), &export{user: user}}
 	if s.tokens != "" {
 		parts = append(parts, authn.Tokens{File: s.tokens})
 	}
 	if s.provider != "" {
 		parts = append(parts, profiles(s.provider, s.watch))
+		lists.Resources = append(lists.Resources, inventory.GroupVersion.WithResource("clusterprofiles").GroupResource())
 	}
 	if s.health > 0 {
 		parts = append(parts, health(s.health))
 	}
-	return parts, err
+	return append(parts, lists), err
 }
 
 // newClient makes a client of clusters.

@@ -40,7 +40,7 @@ func (d *Definition) Resource(hub schema.GroupVersion) controlplane.Resource {
 		Kind:        d.kind,
 		Versions:    versions,
 		View:        d.view,
-		Elsewhere:   d.kept != nil && !d.view,
+		Elsewhere:   d.kept != nil,
 		LongRunning: d.longRunning,
 		Consoles:    d.consoles,
 		Build: func(config controlplane.BuildConfig) (controlplane.ResourceStorage, error) {

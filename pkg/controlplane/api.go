@@ -181,8 +181,8 @@ type Resource struct {
 	// View says that another resource stores the objects: work on all stored objects
 	// skips this one.
 	View bool
-	// Elsewhere says that the objects are not in the plane's storage: its feed does not see
-	// them, and neither does what counts or collects by it.
+	// Elsewhere says that the resource reads its objects from somewhere else than the plane's
+	// storage: the feed does not see them, and neither does what counts or collects by it.
 	Elsewhere bool
 	// LongRunning are the sub-resources, "log", whose requests may last longer than a
 	// minute, and upgrade their connections: streams and proxies.

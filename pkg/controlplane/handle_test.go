@@ -12,7 +12,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -146,17 +145,5 @@ func TestSources(t *testing.T) {
 		if err != nil || !strings.Contains(metrics, want) {
 			t.Errorf("the metrics lack %s: %v", want, err)
 		}
-	}
-}
-
-// TestElsewhere: lists of what is not in the storage cannot be filtered, which Build says.
-func TestElsewhere(t *testing.T) {
-	t.Parallel()
-	apples := apis.NewGroup(fruit.GroupVersion(), nil, nil, apis.Virtual[fruit.Apple, fruit.AppleList]("apples",
-		apis.Poll(time.Hour, func(context.Context, apis.Query) ([]fruit.Apple, error) { return nil, nil })))
-	_, err := controlplane.New(t.Name()).Storage(memory.Store{}).With(core.Namespaces{}, apples,
-		authz.FilteredLists{Resources: []schema.GroupResource{{Group: "fruit.example.com", Resource: "apples"}}}).Build()
-	if err == nil || !strings.Contains(err.Error(), "not in the plane's storage") {
-		t.Errorf("got %v", err)
 	}
 }

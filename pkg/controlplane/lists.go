@@ -45,9 +45,9 @@ type Authority struct {
 const filteredAnnotation = "authorization.sailplane.dev/filtered"
 
 // FilterLists lets f decide on lists and watches of the resources that the plane's
-// authorizers do not allow. Only objects that the plane stores can be filtered:
-// lists of other servers stay refused, as do resources that show the objects of
-// another one. Deletes of collections are never let through.
+// authorizers do not allow. Lists of other servers cannot be filtered and stay
+// refused, nor can those of a resource that shares the storage of another one.
+// Deletes of collections are never let through.
 func (p *Plan) FilterLists(f ListFilterFunc, resources ...schema.GroupResource) {
 	for _, r := range resources {
 		p.filters = append(p.filters, named[listFilter]{p.part, r.String(), listFilter{r, f}})
@@ -63,13 +63,10 @@ type listFilter struct {
 func (p *Plan) checkFilters() []error {
 	errs := duplicates("list filter", p.filters)
 	for _, f := range p.filters {
-		if p.isView(f.value.resource) {
+		r := f.value.resource
+		if p.has(r.Group, func(s Resource) bool { return s.View && !s.Elsewhere && s.Name == r.Resource }) {
 			errs = append(errs, fmt.Errorf(
 				"part %q: lists of %s cannot be filtered: it shows the objects of another resource: name that one",
-				f.part, f.name))
-		}
-		if r := f.value.resource; p.has(r.Group, func(s Resource) bool { return s.Elsewhere && s.Name == r.Resource }) {
-			errs = append(errs, fmt.Errorf("part %q: lists of %s cannot be filtered: its objects are not in the plane's storage",
 				f.part, f.name))
 		}
 	}

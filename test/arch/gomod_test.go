@@ -51,7 +51,9 @@ func TestGoModHasNoReplace(t *testing.T) {
 }
 
 // modules are the folders of the modules that are built with the library.
-func modules() []string { return []string{".", "test", "examples/kubebuilder", "examples/clusterregistry"} }
+func modules() []string {
+	return []string{".", "test", "examples/kubebuilder", "examples/clusterregistry"}
+}
 
 func TestGoModHasNoKubernetes(t *testing.T) {
 	for _, dir := range modules() {

@@ -28,7 +28,9 @@ func TestMemory(t *testing.T) {
 			t.Parallel()
 			o := options()
 			o.ClusterScoped = clusterScoped
-			o.Break = func(_ *testing.T, k keep.Keeper[example.Pod], key keep.Key) { k.(*memory).Break(key, errors.New("rotten")) }
+			o.Break = func(_ *testing.T, k keep.Keeper[example.Pod], key keep.Key) {
+				k.(*memory).Break(key, errors.New("rotten"))
+			}
 			keeptest.Run(t, o, func(*testing.T) keep.Keeper[example.Pod] { return keeptest.NewMemory[example.Pod]() })
 		})
 	}
@@ -175,7 +177,9 @@ func TestFaulty(t *testing.T) {
 		t.Skip("TestFindsFaults runs it")
 	}
 	o := options()
-	o.Break = func(_ *testing.T, k keep.Keeper[example.Pod], key keep.Key) { k.(faulty).Break(key, errors.New("rotten")) }
+	o.Break = func(_ *testing.T, k keep.Keeper[example.Pod], key keep.Key) {
+		k.(faulty).Break(key, errors.New("rotten"))
+	}
 	keeptest.Run(t, o, func(*testing.T) keep.Keeper[example.Pod] {
 		f.with.memory = keeptest.NewMemory[example.Pod]()
 		return f.with
