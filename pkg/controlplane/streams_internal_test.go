@@ -6,17 +6,20 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// TestStreams: a sub-resource is a stream where its resource says so, and nowhere else.
+// TestStreams: a sub-resource is a stream, or a console, where its resource says so, and nowhere else.
 func TestStreams(t *testing.T) {
 	t.Parallel()
 	p := &Plan{}
-	p.Serve(NewAPI("fleet.example.com", []string{"v1"}, APIConfig{}), Resource{Name: "machines", LongRunning: []string{"log"}})
-	streams := p.streams()
+	p.Serve(NewAPI("fleet.example.com", []string{"v1"}, APIConfig{}), Resource{
+		Name: "machines", LongRunning: []string{"log", "console"}, Consoles: []string{"console"},
+	})
+	streams, consoles := p.streams(), p.consoles()
 	for name, c := range map[string]struct {
 		info request.RequestInfo
 		want bool
 	}{
 		"declared":        {request.RequestInfo{IsResourceRequest: true, APIGroup: "fleet.example.com", APIVersion: "v1", Resource: "machines", Subresource: "log"}, true},
+		"console":         {request.RequestInfo{IsResourceRequest: true, APIGroup: "fleet.example.com", APIVersion: "v1", Resource: "machines", Subresource: "console"}, true},
 		"resource":        {request.RequestInfo{IsResourceRequest: true, APIGroup: "fleet.example.com", APIVersion: "v1", Resource: "machines"}, false},
 		"other":           {request.RequestInfo{IsResourceRequest: true, APIGroup: "fleet.example.com", APIVersion: "v1", Resource: "machines", Subresource: "status"}, false},
 		"other resource":  {request.RequestInfo{IsResourceRequest: true, APIGroup: "fleet.example.com", APIVersion: "v1", Resource: "fleets", Subresource: "log"}, false},
@@ -26,6 +29,9 @@ func TestStreams(t *testing.T) {
 	} {
 		if got := streams(nil, &c.info); got != c.want {
 			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+		if got := consoles(nil, &c.info); got != (name == "console") {
+			t.Errorf("%s: is it a console: %t", name, got)
 		}
 	}
 }

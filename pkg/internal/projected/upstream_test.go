@@ -257,7 +257,7 @@ func TestLimitOfCache(t *testing.T) {
 			return false, err
 		}
 		if len(list.Items) < len(below.Items) {
-			return false, fmt.Errorf("the list has %d objects and the token %q, and below there are %d", len(list.Items), list.Continue, len(below.Items))
+			return false, fmt.Errorf("the list has %d objects and token %q, below there are %d", len(list.Items), list.Continue, len(below.Items))
 		}
 		return len(below.Items) == 2, nil
 	})
