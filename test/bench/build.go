@@ -41,7 +41,7 @@ func build(ctx context.Context, l *lab) (root string, err error) {
 		}
 	}
 	add("kubectl", l.selected("crd") && l.pgo == "")
-	add("parted", (l.selected(partsName) || l.selected(aggregatedName) || l.selected(virtualName)) && l.pgo == "")
+	add("parted", (l.selected(partsName) || l.selected(aggregatedName) || l.selected(virtualName) || l.selected(keptName)) && l.pgo == "")
 	add("behind", l.selected(aggregatedName) && l.pgo == "")
 	add("planes", l.selected("planes") && l.pgo == "")
 	if l.linked {

@@ -60,6 +60,7 @@ func measurements() []measurement {
 		{"feed", measureFeed},
 		{aggregatedName, measureAggregated},
 		{virtualName, measureVirtual},
+		{keptName, measureKept},
 	}
 }
 

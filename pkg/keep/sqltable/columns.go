@@ -1,7 +1,6 @@
 package sqltable
 
 import (
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,10 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sailplane-dev/sailplane/pkg/keep"
 )
@@ -34,6 +31,8 @@ type column struct {
 	name string
 	path []string
 	kind kind
+	// place is where the field is in the type.
+	place place
 }
 
 // reserved are the columns that every table has.
@@ -52,8 +51,8 @@ func columnsOf(t reflect.Type, wanted []Column) ([]column, error) {
 		wanted = scalarsOf(t)
 	}
 	all := []column{
-		{uidColumn, []string{"metadata", "uid"}, text},
-		{createdColumn, []string{"metadata", "creationTimestamp"}, text},
+		{name: uidColumn, path: []string{"metadata", "uid"}},
+		{name: createdColumn, path: []string{"metadata", "creationTimestamp"}},
 	}
 	taken := reserved()
 	var errs []error
@@ -72,7 +71,7 @@ func columnsOf(t reflect.Type, wanted []Column) ([]column, error) {
 			errs = append(errs, fmt.Errorf("column %q: field %s is kept elsewhere already", w.Name, w.Path))
 		default:
 			taken = append(taken, w.Name)
-			all = append(all, column{w.Name, path, kindOf(field)})
+			all = append(all, column{w.Name, path, kindOf(field), placeOf(t, path)})
 		}
 	}
 	return all, errors.Join(errs...)
@@ -280,17 +279,17 @@ func (c column) value(field json.RawMessage) (value any, err error) {
 	return value, err
 }
 
-// row is where a row is scanned to: the columns of every table, and then the others.
+// row is where a row is scanned to: the columns of every table, and then the others. They are what
+// the driver returned, nil for NULL.
 type row struct {
-	namespace, key, object sql.NullString
-	version                sql.NullInt64
-	values                 []any
-	into                   []any
+	namespace, key, version, object any
+	values                          []any
+	into                            []any
 }
 
 func (s *statements) row() *row {
-	r := &row{values: make([]any, len(s.columns))}
-	r.into = []any{&r.namespace, &r.key, &r.version, &r.object}
+	r := &row{values: make([]any, len(s.columns)), into: make([]any, 0, len(s.columns)+4)}
+	r.into = append(r.into, &r.namespace, &r.key, &r.version, &r.object)
 	for i := range r.values {
 		r.into = append(r.into, &r.values[i])
 	}
@@ -298,106 +297,25 @@ func (s *statements) row() *row {
 }
 
 // present tells whether there is a row.
-func (r *row) present() bool { return r.key.Valid }
+func (r *row) present() bool { return r.key != nil }
 
 // itemOf makes an object of a row: what the columns have is read over the JSON.
 func itemOf[T any](s *statements, r *row) keep.Item[T] {
-	item := keep.Item[T]{Object: new(T), Version: r.version.Int64}
+	version, is := r.version.(int64)
+	if !is { // the column is of others
+		version, _ = strconv.ParseInt(printed(r.version), 10, 64)
+	}
+	item := keep.Item[T]{Object: new(T), Version: version}
 	if err := r.read(s.columns, item.Object); err != nil {
 		item.Object = new(T)
 		r.name(any(item.Object).(metav1.Object))
-		item.Broken = fmt.Errorf("row %s/%s of table %s is no object: %w", r.namespace.String, r.key.String, s.table, err)
+		item.Broken = fmt.Errorf("row %s/%s of table %s is no object: %w", printed(r.namespace), printed(r.key), s.table, err)
 	}
 	return item
 }
 
 // name gives an object the name of the row.
 func (r *row) name(o metav1.Object) {
-	o.SetNamespace(r.namespace.String)
-	o.SetName(r.key.String)
-}
-
-func (r *row) read(columns []column, into any) error {
-	if r.object.Valid {
-		if err := json.Unmarshal([]byte(r.object.String), into); err != nil {
-			return err
-		}
-	}
-	o := into.(metav1.Object)
-	r.name(o)
-	over := map[string]any{}
-	for i, c := range columns {
-		if r.values[i] == nil {
-			continue
-		}
-		switch c.name {
-		case uidColumn:
-			o.SetUID(types.UID(printed(r.values[i])))
-			continue
-		case createdColumn:
-			at, err := time.Parse(time.RFC3339, printed(r.values[i]))
-			if err != nil {
-				return fmt.Errorf("column %s: %w", c.name, err)
-			}
-			o.SetCreationTimestamp(metav1.NewTime(at.Local()))
-			continue
-		}
-		value, err := c.json(r.values[i])
-		if err != nil {
-			return fmt.Errorf("column %s: %w", c.name, err)
-		}
-		put(over, c.path, value)
-	}
-	if len(over) == 0 {
-		return nil
-	}
-	data, err := json.Marshal(over)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(data, into)
-}
-
-// put sets a field.
-func put(fields map[string]any, path []string, value any) {
-	for ; len(path) > 1; path = path[1:] {
-		inner, ok := fields[path[0]].(map[string]any)
-		if !ok {
-			inner = map[string]any{}
-			fields[path[0]] = inner
-		}
-		fields = inner
-	}
-	fields[path[0]] = value
-}
-
-// printed is what a driver returned for a column, as text.
-func printed(value any) string {
-	switch v := value.(type) {
-	case string:
-		return v
-	case []byte:
-		return string(v)
-	case time.Time:
-		return v.UTC().Format(time.RFC3339)
-	}
-	return fmt.Sprint(value)
-}
-
-// json is what a driver returned for a column, as JSON. Drivers return booleans as numbers and
-// JSON as text, and tables of others have columns of other types.
-func (c column) json(value any) (json.RawMessage, error) {
-	printed := printed(value)
-	switch c.kind {
-	case text:
-		return json.Marshal(printed)
-	case boolean:
-		b, err := strconv.ParseBool(printed)
-		return json.RawMessage(strconv.FormatBool(b)), err
-	case integer, float, document:
-	}
-	if !json.Valid([]byte(printed)) {
-		return nil, fmt.Errorf("%q is no JSON", printed)
-	}
-	return json.RawMessage(printed), nil
+	o.SetNamespace(printed(r.namespace))
+	o.SetName(printed(r.key))
 }

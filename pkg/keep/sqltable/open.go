@@ -56,9 +56,12 @@ func (t *Table[T]) open(ctx context.Context) (*statements, error) {
 	}
 	if dialect == SQLite {
 		// It has no cache of statements, and nobody between that would mix them up. The database
-		// closes it.
-		if s.prepared, err = t.DB.PrepareContext(ctx, s.get); err != nil {
-			return nil, fmt.Errorf("table %s: %w", t.Name, err)
+		// closes them.
+		s.prepared = map[string]*sql.Stmt{}
+		for _, query := range []string{s.get, s.list, s.listNamespace, s.changes} {
+			if s.prepared[query], err = t.DB.PrepareContext(ctx, query); err != nil {
+				return nil, fmt.Errorf("table %s: %w", t.Name, err)
+			}
 		}
 	}
 	t.opened = s

@@ -12,7 +12,7 @@ type statements struct {
 	table   string
 	columns []column
 
-	prepared *sql.Stmt // get; may be nil
+	prepared map[string]*sql.Stmt // reads; nil where the driver prepares them itself
 
 	get, list, listNamespace, changes string
 	insert, update, remove            string
@@ -25,6 +25,15 @@ func (d Dialect) placeholder(n int) string {
 		return fmt.Sprintf("$%d", n)
 	}
 	return fmt.Sprintf("?%d", n)
+}
+
+// limit is the nth argument as the limit of a statement. SQLite prepares a statement anew for each
+// limit, to look whether another plan is better, unless it is an expression.
+func (d Dialect) limit(n int) string {
+	if d == SQLite {
+		return "+" + d.placeholder(n)
+	}
+	return d.placeholder(n)
 }
 
 // bytewise orders text by its bytes.
@@ -86,7 +95,7 @@ func newStatements(d Dialect, table string, columns []column) *statements {
 	list := func(where, order string, limit int) string {
 		return fmt.Sprintf(`SELECT v."version", %s FROM %s v `+
 			`LEFT JOIN (SELECT %s FROM %s WHERE %s ORDER BY %s LIMIT %s) m ON 1 = 1 ORDER BY %s`,
-			of, newest, all, table, where, order, d.placeholder(limit), strings.ReplaceAll(order, `"name`, `m."name`))
+			of, newest, all, table, where, order, d.limit(limit), strings.ReplaceAll(order, `"name`, `m."name`))
 	}
 	s.list = list(s.key()+" > "+d.placeholder(1), s.key(), 2)
 	inOne := fmt.Sprintf(`"namespace" = %s AND %s > %s`, d.placeholder(1), s.key(), d.placeholder(2))
@@ -97,7 +106,7 @@ func newStatements(d Dialect, table string, columns []column) *statements {
 			`LEFT JOIN %s m ON c."removed" = 0 AND m."namespace" = c."namespace" AND m."name" = c."name" `+
 			`AND m."resource_version" = c."version" `+
 			`ORDER BY c."version"`,
-		first, of, newest, changes, d.placeholder(1), d.placeholder(2), table)
+		first, of, newest, changes, d.placeholder(1), d.limit(2), table)
 	return s
 }
 

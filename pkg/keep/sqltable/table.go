@@ -84,6 +84,9 @@ func (t *Table[T]) Get(ctx context.Context, key keep.Key) (item keep.Item[T], er
 	if err != nil {
 		return item, err
 	}
+	if err := ctx.Err(); err != nil {
+		return item, err
+	}
 	err = retry(ctx, func() error {
 		r := s.row()
 		err := t.one(ctx, s, key).Scan(r.into...)
@@ -98,10 +101,11 @@ func (t *Table[T]) Get(ctx context.Context, key keep.Key) (item keep.Item[T], er
 	return item, err
 }
 
-// one reads the row of a key.
+// one reads the row of a key. In SQLite that is short: a context that may end costs the driver and
+// package sql a goroutine each.
 func (t *Table[T]) one(ctx context.Context, s *statements, key keep.Key) *sql.Row {
-	if s.prepared != nil {
-		return s.prepared.QueryRowContext(ctx, key.Namespace, key.Name)
+	if get := s.prepared[s.get]; get != nil {
+		return get.QueryRowContext(context.WithoutCancel(ctx), key.Namespace, key.Name)
 	}
 	return t.DB.QueryRowContext(ctx, s.get, key.Namespace, key.Name)
 }
@@ -126,7 +130,7 @@ func (t *Table[T]) List(ctx context.Context, r keep.Range) (page keep.Page[T], e
 	err = retry(ctx, func() error {
 		page = keep.Page[T]{}
 		found := s.row()
-		err := t.each(ctx, query, args, append([]any{&page.Version}, found.into...), func() error {
+		err := t.each(ctx, s, query, args, append([]any{&page.Version}, found.into...), func() error {
 			if !found.present() {
 				return nil
 			}
@@ -146,8 +150,12 @@ func (t *Table[T]) List(ctx context.Context, r keep.Range) (page keep.Page[T], e
 }
 
 // each calls f for every row that a query finds, scanned into the places.
-func (t *Table[T]) each(ctx context.Context, query string, args, places []any, f func() error) error {
-	rows, err := t.DB.QueryContext(ctx, query, args...)
+func (t *Table[T]) each(ctx context.Context, s *statements, query string, args, places []any, f func() error) error {
+	ask := func() (*sql.Rows, error) { return t.DB.QueryContext(ctx, query, args...) }
+	if prepared := s.prepared[query]; prepared != nil {
+		ask = func() (*sql.Rows, error) { return prepared.QueryContext(ctx, args...) }
+	}
+	rows, err := ask()
 	if err != nil {
 		return err
 	}
@@ -267,7 +275,7 @@ func (t *Table[T]) changes(ctx context.Context, s *statements, since int64) (b k
 	var namespace, name sql.NullString
 	found, read := s.row(), 0
 	places := append([]any{&newest, &first, &version, &namespace, &name, &removed}, found.into...)
-	err = t.each(ctx, s.changes, []any{since, maxBatch + 1}, places, func() error {
+	err = t.each(ctx, s, s.changes, []any{since, maxBatch + 1}, places, func() error {
 		if read++; !version.Valid || read > maxBatch {
 			b.More = version.Valid
 			return nil

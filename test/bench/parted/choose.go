@@ -24,12 +24,15 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 	"github.com/sailplane-dev/sailplane/pkg/tracing"
 )
 
 // choice is what a server has beside the least.
 type choice struct {
 	parts controlplane.Parts
+	// storage keeps what is stored.
+	storage controlplane.Storage
 	// limits are those of the server.
 	limits controlplane.Limits
 	// prepare makes what the user needs. It may change the kubeconfig.
@@ -44,7 +47,7 @@ func choose(name, dir, collector string) (choice, error) {
 	nothing := func(context.Context, *rest.Config, string) error { return nil }
 	with := func(parts ...controlplane.Part) (choice, error) {
 		parts = append(controlplane.Parts{authz.Groups{Admins: []string{group}}}, parts...)
-		return choice{parts: parts, prepare: nothing}, nil
+		return choice{parts: parts, storage: memory.Store{}, prepare: nothing}, nil
 	}
 	switch name {
 	case "none":
@@ -54,7 +57,7 @@ func choose(name, dir, collector string) (choice, error) {
 		c.limits = unlimited()
 		return c, err
 	case "rbac":
-		return choice{parts: controlplane.Parts{authz.RBAC{}}, prepare: bind}, nil
+		return choice{parts: controlplane.Parts{authz.RBAC{}}, storage: memory.Store{}, prepare: bind}, nil
 	case "audit":
 		return with(auditing.Log{Path: filepath.Join(dir, "audit.log")})
 	case "fairness":
@@ -69,7 +72,7 @@ func choose(name, dir, collector string) (choice, error) {
 	case "tokens":
 		return choice{parts: controlplane.Parts{
 			authz.Groups{Admins: []string{group, "system:serviceaccounts"}}, core.ServiceAccounts{}, serviceaccount.Tokens{},
-		}, prepare: logIn}, nil
+		}, storage: memory.Store{}, prepare: logIn}, nil
 	case "tracing-off":
 		return with(tracing.OTLP{Endpoint: collector})
 	case "tracing-on":
@@ -77,7 +80,9 @@ func choose(name, dir, collector string) (choice, error) {
 	case "handed":
 		return handed()
 	case "virtual":
-		return choice{parts: virtual(), prepare: nothing}, nil
+		return choice{parts: virtual(), storage: memory.Store{}, prepare: nothing}, nil
+	case "kept":
+		return kept(dir)
 	case "filtered":
 		return with(authz.FilteredLists{Resources: []schema.GroupResource{{Resource: "configmaps"}}})
 	}

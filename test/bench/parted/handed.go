@@ -49,7 +49,9 @@ func handed() (choice, error) {
 		return nil
 	})
 	servers := aggregator.APIServices{Servers: []aggregator.Server{{Name: "bench/handed", Handler: other.Handler()}}}
-	return choice{parts: controlplane.Parts{admins, things(ownGroup), servers, run}, prepare: createThings}, nil
+	return choice{
+		parts: controlplane.Parts{admins, things(ownGroup), servers, run}, storage: memory.Store{}, prepare: createThings,
+	}, nil
 }
 
 // createThings makes both objects, once the other server is known.

@@ -1,4 +1,4 @@
-// Command parted is a server in memory with little in it and one part more, for
+// Command parted is a server, most often in memory, with little in it and one part more, for
 // measuring what that part costs each request. Its user, whom the kubeconfig
 // names, is no member of system:masters: many parts do nothing for these.
 package main
@@ -16,7 +16,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
 func main() {
@@ -52,7 +51,7 @@ func run(ctx context.Context) error {
 	early := filepath.Join(*dir, "early.kubeconfig")
 	server, err := controlplane.New("parted").
 		Listen(*listen).
-		Storage(memory.Store{}).
+		Storage(chosen.storage).
 		Limits(chosen.limits).
 		With(
 			authn.Admin{Dir: filepath.Join(*dir, "pki"), Kubeconfig: early, User: user, Groups: []string{group}},

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	keptName  = "kept"
+	phaseKept = "Objects that a table keeps"
+	// keptGroup is that of ./bench/parted.
+	keptGroup = "kept.example.com"
+	// keptObjects are in each list.
+	keptObjects = 1000
+	// keptListShare of the gets are as many lists as are made.
+	keptListShare = 50
+)
+
+// measureKept compares reads of what is stored in SQLite with those of what a table of SQLite keeps,
+// in one server, in turns.
+func measureKept(ctx context.Context, l *lab, t target) error {
+	if s, ok := t.(*sailplane); !ok || s.storage != storageSQLite {
+		return nil
+	}
+	return with(ctx, l, &parted{lab: l, part: keptName}, func(s *server) error {
+		client, err := s.clientset("")
+		if err != nil {
+			return err
+		}
+		sides := []string{ownGroup, keptGroup}
+		for _, group := range sides {
+			if err := fillThings(ctx, client, group); err != nil {
+				return fmt.Errorf("%s: %w", group, err)
+			}
+		}
+		for turn := range bursts + 1 {
+			for _, verb := range []string{"get", fmt.Sprintf("list of %d", keptObjects)} {
+				slices.Reverse(sides) // each is the first as often as the other
+				if err := l.readThings(ctx, s, client, verb, sides, turn > 0); err != nil {
+					return fmt.Errorf("%s: %w", verb, err)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func thingsPath(group string) string { return "/apis/" + group + "/v1/namespaces/default/things" }
+
+// fillThings creates what is read, of 1 KiB each.
+func fillThings(ctx context.Context, client *kubernetes.Clientset, group string) error {
+	_, err := repeat(ctx, burstClients, keptObjects, func(ctx context.Context, _, i int) error {
+		thing := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Apple","metadata":{"name":"thing-%d"},"spec":{"variety":%q}}`,
+			group, i, strings.Repeat("x", 1<<10))
+		return client.CoreV1().RESTClient().Post().AbsPath(thingsPath(group)).SetHeader("Content-Type", "application/json").
+			Body([]byte(thing)).Do(ctx).Error()
+	})
+	return err
+}
+
+// readThings makes the requests of one turn for each group. The first turn warms up.
+func (l *lab) readThings(ctx context.Context, s *server, client *kubernetes.Clientset, verb string, sides []string, counts bool) error {
+	n := max(1, l.requests/bursts)
+	if verb != "get" {
+		n = max(1, l.requests/keptListShare/bursts)
+	}
+	cost := map[string]float64{}
+	for _, group := range sides {
+		var took []time.Duration
+		cpu, err := s.spent(func() (err error) {
+			took, err = repeat(ctx, 1, n, func(ctx context.Context, _, i int) error {
+				path := thingsPath(group)
+				if verb == "get" {
+					path += fmt.Sprintf("/thing-%d", i%keptObjects)
+				}
+				body, err := client.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+				if err == nil && len(body) < 1<<10 {
+					err = errors.New("the answer has no object")
+				}
+				return err
+			})
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", group, err)
+		}
+		cost[group] = cpu.Seconds() * 1000 / float64(n)
+		if counts {
+			l.results.add(phaseKept, fmt.Sprintf("%s, %s: CPU s per 1,000", group, verb), cost[group])
+			l.results.latencies(phaseKept, fmt.Sprintf("%s, %s", group, verb), took)
+		}
+	}
+	if counts {
+		l.results.add(phaseKept, verb+" of what a table keeps: times the CPU of one of what is stored", cost[keptGroup]/cost[ownGroup])
+	}
+	return nil
+}
