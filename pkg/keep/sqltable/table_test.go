@@ -281,13 +281,16 @@ func TestBadRow(t *testing.T) {
 	db := open(t)
 	table := &apples{DB: db, Name: "apples", Columns: columns()}
 	follow(t, table)
-	exec(t, db, `INSERT INTO apples (namespace, name, replicas) VALUES ('ns', 'bad', 'many')`)
-	page, err := table.List(t.Context(), keep.Range{})
-	if err != nil || len(page.Items) != 1 {
-		t.Fatalf("%d objects: %v", len(page.Items), err)
-	}
-	if err := page.Items[0].Broken; err == nil || !strings.Contains(err.Error(), "ns/bad") || !strings.Contains(err.Error(), "replicas") {
-		t.Errorf("the error names neither the row nor the column: %v", err)
+	for _, replicas := range []string{`'many'`, `3000000000`, `1.5`, `'0x10'`} {
+		exec(t, db, `INSERT INTO apples (namespace, name, replicas) VALUES ('ns', 'bad', `+replicas+`)`)
+		page, err := table.List(t.Context(), keep.Range{})
+		if err != nil || len(page.Items) != 1 {
+			t.Fatalf("%d objects: %v", len(page.Items), err)
+		}
+		if err := page.Items[0].Broken; err == nil || !strings.Contains(err.Error(), "ns/bad") || !strings.Contains(err.Error(), "replicas") {
+			t.Errorf("%s: the error names neither the row nor the column: %v", replicas, err)
+		}
+		exec(t, db, `DELETE FROM apples`)
 	}
 }
 
