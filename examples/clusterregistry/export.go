@@ -11,10 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
@@ -29,14 +31,14 @@ import (
 // export serves the whole list as one file, with what the caller may get, at /export?format=.
 type export struct {
 	user  *clientcmdv1.AuthInfo // of kubeconfigs
-	plane *controlplane.Plane
+	plane atomic.Pointer[controlplane.Plane]
 	turn  sync.Mutex // one export at a time, so that they need the memory of one
 }
 
 // Install declares the path.
 func (e *export) Install(p *controlplane.Plan) error {
 	p.Work(controlplane.Work{Name: "export", Start: func(_ context.Context, plane *controlplane.Plane) error {
-		e.plane = plane
+		e.plane.Store(plane)
 		return nil
 	}})
 	p.Handle("/export", e)
@@ -58,9 +60,13 @@ func (e *export) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *export) text(r *http.Request) ([]byte, error) {
 	e.turn.Lock()
 	defer e.turn.Unlock()
-	who, _ := request.UserFrom(r.Context())
-	config := e.plane.Config()
-	config.Impersonate = rest.ImpersonationConfig{UserName: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: who.GetExtra()}
+	who, known := request.UserFrom(r.Context())
+	plane := e.plane.Load()
+	if plane == nil || !known {
+		return nil, apierrors.NewServiceUnavailable("the registry starts: try again")
+	}
+	config := plane.Config()
+	config.Impersonate = rest.ImpersonationConfig{who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra()}
 	c, err := newClient(config)
 	if err != nil {
 		return nil, err
@@ -116,19 +122,16 @@ func exportCommand(kubeconfig *string) *cobra.Command {
 	c.Flags().StringVar(&to, "to", "", "directory for the file clusters.FORMAT; empty: standard output")
 	c.Flags().DurationVar(&every, "every", 0, "time between two exports; 0: only one")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		for {
-			err := save(c.Context(), *kubeconfig, format, to, c.OutOrStdout())
-			if every <= 0 {
-				return err
-			} else if err != nil {
+		run := func() error { return save(c.Context(), *kubeconfig, format, to, c.OutOrStdout()) }
+		if every <= 0 {
+			return run()
+		}
+		wait.UntilWithContext(c.Context(), func(context.Context) {
+			if err := run(); err != nil {
 				fmt.Fprintf(c.ErrOrStderr(), "%v: the last export stays, the next try is in %v\n", err, every)
 			}
-			select {
-			case <-c.Context().Done():
-				return nil
-			case <-time.After(every):
-			}
-		}
+		}, every)
+		return nil
 	}
 	return c
 }
@@ -155,7 +158,7 @@ func save(ctx context.Context, kubeconfig, format, to string, out io.Writer) err
 	if err != nil {
 		return err
 	}
-	defer os.Remove(next.Name()) // if it does not become the file
+	defer func() { _ = os.Remove(next.Name()) }() // if it does not become the file
 	_, err = next.Write(content)
 	if err = errors.Join(err, next.Sync(), next.Close()); err != nil {
 		return err

@@ -21,10 +21,8 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
 
-const (
-	atOnce   = 32              // clusters that are asked at once
-	patience = 5 * time.Second // with one of them
-)
+// atOnce is how many clusters are asked at once, and patience how long one of them has.
+const atOnce, patience = 32, 5 * time.Second
 
 // health is a controller that asks each cluster for its version, without credentials, every so often,
 // and writes what it found into the status.
@@ -39,7 +37,7 @@ func (h health) Install(p *controlplane.Plan) error {
 		}
 		wait.UntilWithContext(ctx, func(ctx context.Context) {
 			var list v1alpha1.ClusterList
-			if err := c.List(ctx, &list); err != nil {
+			if err := c.List(ctx, &list); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).Error(err, "clusters are not asked: they cannot be listed")
 			}
 			workqueue.ParallelizeUntil(ctx, atOnce, len(list.Items), func(i int) {
@@ -55,8 +53,7 @@ func (h health) Install(p *controlplane.Plan) error {
 
 // see asks a cluster, and tells whether its status changed.
 func see(ctx context.Context, c *v1alpha1.Cluster) bool {
-	was, now := c.Condition(v1alpha1.ClusterOK), metav1.Now()
-	is := was
+	was, is, now := c.Condition(v1alpha1.ClusterOK), c.Condition(v1alpha1.ClusterOK), metav1.Now()
 	if server := c.ServerFor(netip.Addr{}); server == "" {
 		is.Status, is.Reason, is.Message = metav1.ConditionUnknown, "NoServer", "spec.kubernetesApiEndpoints has no server"
 	} else if found, err := ask(ctx, server, c.Spec.KubernetesAPIEndpoints.CABundle); err != nil {

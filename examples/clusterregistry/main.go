@@ -37,7 +37,7 @@ func main() {
 func command() *cobra.Command {
 	c := &cobra.Command{Use: manager, Short: "A list of clusters that tools share", SilenceUsage: true}
 	var kubeconfig string
-	c.PersistentFlags().StringVar(&kubeconfig, "kubeconfig", "admin.kubeconfig", "kubeconfig of the registry; serve writes that of an administrator")
+	c.PersistentFlags().StringVar(&kubeconfig, "kubeconfig", "admin.kubeconfig", "of the registry; serve writes that of an administrator")
 	c.AddCommand(serveCommand(&kubeconfig), exportCommand(&kubeconfig))
 	return c
 }
