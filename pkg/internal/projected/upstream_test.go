@@ -23,7 +23,8 @@ import (
 type pods struct {
 	*projected.Store
 
-	below *below
+	below  *below
+	hidden bool // each Pod has one beside it that is not shown
 }
 
 const patience = 30 * time.Second
@@ -47,7 +48,23 @@ func newPods(t *testing.T, clusterScoped bool) *pods {
 	return p
 }
 
-// publish shows all of a Pod.
+// notShown is the subdomain of Pods that are not shown.
+const notShown = "hidden"
+
+// Create implements storage.Interface. A Pod that is not shown is written before.
+func (p *pods) Create(ctx context.Context, key string, obj, out runtime.Object, ttl uint64) error {
+	if p.hidden {
+		beside := obj.DeepCopyObject().(*example.Pod)
+		beside.Name, beside.ResourceVersion, beside.Spec.Subdomain = "a-"+beside.Name, "", notShown
+		at := p.below.place(beside.Namespace, beside.Name)
+		if err := p.below.storage.Create(ctx, at, beside, newPod(), 0); err != nil && !storage.IsExist(err) {
+			return err
+		}
+	}
+	return p.Store.Create(ctx, key, obj, out, ttl)
+}
+
+// publish shows all of a Pod, or nothing.
 func (b *below) publish(from, to projected.Object) (bool, error) {
 	pod, err := b.pod(from)
 	if err != nil {
@@ -55,7 +72,7 @@ func (b *below) publish(from, to projected.Object) (bool, error) {
 	}
 	view := to.(*example.Pod)
 	view.Spec, view.Status, view.SelfLink = *pod.Spec.DeepCopy(), *pod.Status.DeepCopy(), pod.SelfLink
-	return true, nil
+	return pod.Spec.Subdomain != notShown, nil
 }
 
 // accept takes all of a Pod, its UID and link included. A name that is another one becomes the
@@ -126,9 +143,6 @@ func namespaced() map[string]test {
 		"ConsistentList": func(ctx context.Context, t *testing.T, p *pods) {
 			kube.RunTestConsistentList(ctx, t, p, p.raise, true, true, true)
 		},
-		"WatchFromZero": func(ctx context.Context, t *testing.T, p *pods) {
-			kube.RunTestWatchFromZero(ctx, t, p, p.forget)
-		},
 		"ListContinuation": func(ctx context.Context, t *testing.T, p *pods) { kube.RunTestListContinuation(ctx, t, p, anyCalls) },
 		"ListContinuationWithFilter": func(ctx context.Context, t *testing.T, p *pods) {
 			kube.RunTestListContinuationWithFilter(ctx, t, p, anyCalls)
@@ -150,13 +164,14 @@ func clusterScoped() map[string]test {
 }
 
 // TestKubernetes runs upstream's tests of storages, one at a time: some change feature gates of
-// the process. Left out are those that need what no view has:
+// the process. Hidden ones have a Pod that is not shown before each that is. Left out are those that need what no view has:
 //
 //   - CreateWithTTL, GuaranteedUpdateWithTTL: no API has a time to live.
 //   - KeySchema, GuaranteedUpdate, ListInconsistentContinuation: they write objects with the keys of
 //     others, or without a name.
 //   - CompactRevision, Stats, ProgressNotify: history, size and progress are those of the storage below.
 //   - GetListNonRecursive: it lists one object as it was before, which the storage below cannot tell.
+//   - WatchFromZero: upstream runs it on stores without a watch cache only, which may have what was compacted.
 //   - WatchContextCancel: a watch begins with a call below, which fails for who is gone.
 //   - GuaranteedUpdateChecksStoredData, TransformationFailure, ListResourceVersionMatch, WatchError,
 //     WatchErrorIsBlockingFurtherEvents: they change the bytes that are stored.
@@ -168,6 +183,16 @@ func TestKubernetes(t *testing.T) {
 	t.Cleanup(cancel)
 	for name, run := range namespaced() {
 		t.Run(name, func(t *testing.T) { run(ctx, t, newPods(t, false)) })
+	}
+	for name, run := range namespaced() {
+		t.Run("Hidden/"+name, func(t *testing.T) {
+			if name == "List" {
+				t.Skip("it wants to know how many objects remain")
+			}
+			p := newPods(t, false)
+			p.hidden = true
+			run(ctx, t, p)
+		})
 	}
 	for name, run := range clusterScoped() {
 		t.Run(name, func(t *testing.T) { run(ctx, t, newPods(t, true)) })
