@@ -30,7 +30,8 @@ func newBroken(resource schema.GroupResource, report func(error)) *broken {
 
 // answer is that to a client who asks for one.
 func (b *broken) answer(key keep.Key, why error) error {
-	return apierrors.NewInternalError(fmt.Errorf("%s %s cannot be read: %w: correct it where it is kept, or delete it", b.resource, key, why))
+	return apierrors.NewInternalError(fmt.Errorf("%s %s cannot be read: %w: correct it where it is kept, or delete it",
+		b.resource, key, why))
 }
 
 // report reports the error of a call. A call that was answered may have left something out.
@@ -69,7 +70,8 @@ func (b *broken) is(ctx context.Context, key keep.Key, why error) {
 	}
 	b.mu.Unlock()
 	if why != nil && (!known || before.Error() != why.Error()) {
-		klog.FromContext(ctx).Error(why, "What is kept is no object: it is left out until it is corrected or deleted", "resource", b.resource, "name", key)
+		klog.FromContext(ctx).Error(why, "What is kept is no object: it is left out until it is corrected or deleted",
+			"resource", b.resource, "name", key)
 	}
 	if known != (why != nil) {
 		b.report(nil)
@@ -91,7 +93,9 @@ func noteBroken[T any, PT Object[T]](ctx context.Context, b *broken, r keep.Rang
 	b.mu.Lock()
 	for key := range b.all {
 		if key.Compare(r.After) > 0 && (r.Namespace == "" || r.Namespace == key.Namespace) && (!page.More || key.Compare(last) <= 0) {
-			found[key] = found[key] // nil if it is right now
+			if _, still := found[key]; !still {
+				found[key] = nil
+			}
 		}
 	}
 	b.mu.Unlock()

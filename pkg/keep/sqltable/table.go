@@ -130,7 +130,8 @@ func (t *Table[T]) List(ctx context.Context, r keep.Range) (page keep.Page[T], e
 	err = retry(ctx, func() error {
 		page = keep.Page[T]{}
 		found := s.row()
-		err := t.each(ctx, s, query, args, append([]any{&page.Version}, found.into...), func() error {
+		ask := func() (*sql.Rows, error) { return t.rows(ctx, s, query, args...) }
+		err := each(ask, append([]any{&page.Version}, found.into...), func() error {
 			if !found.present() {
 				return nil
 			}
@@ -149,12 +150,16 @@ func (t *Table[T]) List(ctx context.Context, r keep.Range) (page keep.Page[T], e
 	return page, err
 }
 
-// each calls f for every row that a query finds, scanned into the places.
-func (t *Table[T]) each(ctx context.Context, s *statements, query string, args, places []any, f func() error) error {
-	ask := func() (*sql.Rows, error) { return t.DB.QueryContext(ctx, query, args...) }
+// rows asks a query of the database, which may have prepared it.
+func (t *Table[T]) rows(ctx context.Context, s *statements, query string, args ...any) (*sql.Rows, error) {
 	if prepared := s.prepared[query]; prepared != nil {
-		ask = func() (*sql.Rows, error) { return prepared.QueryContext(ctx, args...) }
+		return prepared.QueryContext(ctx, args...)
 	}
+	return t.DB.QueryContext(ctx, query, args...)
+}
+
+// each calls f for every row that is found, scanned into the places.
+func each(ask func() (*sql.Rows, error), places []any, f func() error) error {
 	rows, err := ask()
 	if err != nil {
 		return err
@@ -275,7 +280,8 @@ func (t *Table[T]) changes(ctx context.Context, s *statements, since int64) (b k
 	var namespace, name sql.NullString
 	found, read := s.row(), 0
 	places := append([]any{&newest, &first, &version, &namespace, &name, &removed}, found.into...)
-	err = t.each(ctx, s, s.changes, []any{since, maxBatch + 1}, places, func() error {
+	ask := func() (*sql.Rows, error) { return t.rows(ctx, s, s.changes, since, maxBatch+1) }
+	err = each(ask, places, func() error {
 		if read++; !version.Valid || read > maxBatch {
 			b.More = version.Valid
 			return nil
