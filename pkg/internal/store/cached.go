@@ -31,7 +31,8 @@ func Cached(config cacher.Config, history *History, last *source.Last) (s storag
 		Close: (*lazy).stop, Rest: last.Rest(),
 	}}
 	r.plain = newLazy(config.Storage, config.GroupResource, begun, func() (*cached, error) { return nil, source.ErrClosed })
-	return &filtering{Interface: r, resource: config.GroupResource, newList: config.NewListFunc, sizes: &sizes{}}, sync.OnceFunc(r.lazily.End)
+	filtered := &filtering{Interface: r, resource: config.GroupResource, newList: config.NewListFunc, sizes: &sizes{}}
+	return filtered, sync.OnceFunc(r.lazily.End)
 }
 
 // resting is a store whose watch cache ends some time after its last list or watch. A version from

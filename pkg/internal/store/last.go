@@ -13,7 +13,8 @@ import (
 // Instead tells whether what the cache has must do for a request, as its source failed. It does
 // for none of a certain version.
 func (c *cached) Instead(ctx context.Context, last *source.Last, version, token string, err error) bool {
-	return (version == "" || version == "0") && token == "" && apierrors.IsServiceUnavailable(err) && c.cacher.Ready() && last.Answers(ctx, err)
+	anyDoes := (version == "" || version == "0") && token == ""
+	return anyDoes && apierrors.IsServiceUnavailable(err) && c.cacher.Ready() && last.Answers(ctx, err)
 }
 
 // LastGet gets an object as the cache has it.

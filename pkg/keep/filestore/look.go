@@ -157,11 +157,13 @@ func (d *Dir[T]) compare(ctx context.Context, keys map[keep.Key]bool) error {
 			d.tell(ctx, d.path(key), fmt.Errorf("%s is no regular file", d.path(key)))
 			continue
 		}
-		f, err := d.reread(ctx, key, known)
-		if err != nil {
+		f, err := d.read(key)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the next look sees that it is gone
+		} else if err != nil {
 			return err
 		}
-		if f != nil {
+		if d.tell(ctx, d.path(key), f.broken); isChange(f, known) {
 			changed = append(changed, written{key, f})
 		}
 	}
@@ -179,24 +181,17 @@ func (d *Dir[T]) compare(ctx context.Context, keys map[keep.Key]bool) error {
 	return nil
 }
 
-// reread reads a file that may have changed, and returns it if it has: nil if it is as it was, or is
-// no object any more, where the last good state goes on.
-func (d *Dir[T]) reread(ctx context.Context, key keep.Key, known *file) (*file, error) {
-	f, err := d.read(key)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // the next look sees that it is gone
-	} else if err != nil {
-		return nil, err
-	}
-	d.tell(ctx, d.path(key), f.broken)
+// isChange tells whether a file is another one than is known: not if it is no object any more, where
+// the last good state goes on.
+func isChange(f, known *file) bool {
 	switch {
-	case known != nil && known.broken == nil && f.broken != nil: // the last good state goes on
-		return nil, nil
+	case known != nil && known.broken == nil && f.broken != nil:
+		return false
 	case known != nil && known.sum == f.sum:
 		known.info, known.unsure = f.info, f.unsure
-		return nil, nil
+		return false
 	}
-	return f, nil
+	return true
 }
 
 func compareBool(a, b bool) int {
