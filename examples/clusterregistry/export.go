@@ -65,9 +65,9 @@ func (e *export) text(r *http.Request) ([]byte, error) {
 	if plane == nil || !known {
 		return nil, apierrors.NewServiceUnavailable("the registry starts: try again")
 	}
-	config := plane.Config()
-	config.Impersonate = rest.ImpersonationConfig{who.GetName(), who.GetUID(), who.GetGroups(), who.GetExtra()}
-	c, err := newClient(config)
+	to := plane.Config()
+	to.Impersonate = rest.ImpersonationConfig{UserName: who.GetName(), UID: who.GetUID(), Groups: who.GetGroups(), Extra: who.GetExtra()}
+	c, err := newClient(to)
 	if err != nil {
 		return nil, err
 	}

@@ -45,7 +45,7 @@ func validate(_ context.Context, c *v1alpha1.Cluster) field.ErrorList {
 			errs = append(errs, field.Invalid(at.Child("clientCIDR"), e.ClientCIDR, `want a network: "10.0.0.0/8"`))
 		}
 		if u, err := url.Parse(e.URL()); err != nil || u.Host == "" || u.Scheme != "https" || u.User != nil {
-			errs = append(errs, field.Invalid(at.Child("serverAddress"), "", "want a host, a host and port, or a URL of https without user"))
+			errs = append(errs, field.Invalid(at.Child("serverAddress"), "", "want a host, host and port, or a URL of https without user"))
 		}
 	}
 	if ca := c.Spec.KubernetesAPIEndpoints.CABundle; len(ca) > 0 && !x509.NewCertPool().AppendCertsFromPEM(ca) {
