@@ -71,11 +71,11 @@ func (b *below) publish(from, to projected.Object) (bool, error) {
 		return false, err
 	}
 	view := to.(*example.Pod)
-	view.Spec, view.Status, view.SelfLink = *pod.Spec.DeepCopy(), *pod.Status.DeepCopy(), pod.SelfLink
+	view.Spec, view.Status = *pod.Spec.DeepCopy(), *pod.Status.DeepCopy()
 	return pod.Spec.Subdomain != notShown, nil
 }
 
-// accept takes all of a Pod, its UID and link included. A name that is another one becomes the
+// accept takes all of a Pod, its UID and generation included. A name that is another one becomes the
 // hostname: upstream's test of conflicts changes the name.
 func (b *below) accept(view projected.Object, to *unstructured.Unstructured) error {
 	pod, err := b.encoded(view.(*example.Pod))
@@ -85,7 +85,6 @@ func (b *below) accept(view projected.Object, to *unstructured.Unstructured) err
 	renamed := view.GetName() != to.GetName()
 	to.SetUID(view.GetUID())
 	to.SetGeneration(view.GetGeneration())
-	to.SetSelfLink(view.GetSelfLink())
 	to.Object["spec"], to.Object["status"] = pod.Object["spec"], pod.Object["status"]
 	if renamed {
 		return unstructured.SetNestedField(to.Object, view.GetName(), "spec", "hostname")
