@@ -33,16 +33,16 @@ func measureKept(ctx context.Context, l *lab, t target) error {
 		if err != nil {
 			return err
 		}
-		sides := []string{ownGroup, keptGroup}
-		for _, group := range sides {
+		r := &keptReads{lab: l, server: s, client: client, sides: []string{ownGroup, keptGroup}}
+		for _, group := range r.sides {
 			if err := fillThings(ctx, client, group); err != nil {
 				return fmt.Errorf("%s: %w", group, err)
 			}
 		}
 		for turn := range bursts + 1 {
 			for _, verb := range []string{"get", fmt.Sprintf("list of %d", keptObjects)} {
-				slices.Reverse(sides) // each is the first as often as the other
-				if err := l.readThings(ctx, s, client, verb, sides, turn > 0); err != nil {
+				slices.Reverse(r.sides) // each is the first as often as the other
+				if err := r.read(ctx, verb, turn > 0); err != nil {
 					return fmt.Errorf("%s: %w", verb, err)
 				}
 			}
@@ -64,22 +64,31 @@ func fillThings(ctx context.Context, client *kubernetes.Clientset, group string)
 	return err
 }
 
-// readThings makes the requests of one turn for each group. The first turn warms up.
-func (l *lab) readThings(ctx context.Context, s *server, client *kubernetes.Clientset, verb string, sides []string, counts bool) error {
-	n := max(1, l.requests/bursts)
+// keptReads reads from both groups of a server.
+type keptReads struct {
+	*lab
+
+	server *server
+	client *kubernetes.Clientset
+	sides  []string // groups, in the order of the next turn
+}
+
+// read makes the requests of one turn. The first turn warms up.
+func (r *keptReads) read(ctx context.Context, verb string, counts bool) error {
+	n := max(1, r.requests/bursts)
 	if verb != "get" {
-		n = max(1, l.requests/keptListShare/bursts)
+		n = max(1, r.requests/keptListShare/bursts)
 	}
 	cost := map[string]float64{}
-	for _, group := range sides {
+	for _, group := range r.sides {
 		var took []time.Duration
-		cpu, err := s.spent(func() (err error) {
+		cpu, err := r.server.spent(func() (err error) {
 			took, err = repeat(ctx, 1, n, func(ctx context.Context, _, i int) error {
 				path := thingsPath(group)
 				if verb == "get" {
 					path += fmt.Sprintf("/thing-%d", i%keptObjects)
 				}
-				body, err := client.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+				body, err := r.client.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
 				if err == nil && len(body) < 1<<10 {
 					err = errors.New("the answer has no object")
 				}
@@ -92,12 +101,12 @@ func (l *lab) readThings(ctx context.Context, s *server, client *kubernetes.Clie
 		}
 		cost[group] = cpu.Seconds() * 1000 / float64(n)
 		if counts {
-			l.results.add(phaseKept, fmt.Sprintf("%s, %s: CPU s per 1,000", group, verb), cost[group])
-			l.results.latencies(phaseKept, fmt.Sprintf("%s, %s", group, verb), took)
+			r.results.add(phaseKept, fmt.Sprintf("%s, %s: CPU s per 1,000", group, verb), cost[group])
+			r.results.latencies(phaseKept, fmt.Sprintf("%s, %s", group, verb), took)
 		}
 	}
 	if counts {
-		l.results.add(phaseKept, verb+" of what a table keeps: times the CPU of one of what is stored", cost[keptGroup]/cost[ownGroup])
+		r.results.add(phaseKept, verb+" of what a table keeps: times the CPU of one of what is stored", cost[keptGroup]/cost[ownGroup])
 	}
 	return nil
 }

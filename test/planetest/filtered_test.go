@@ -84,8 +84,9 @@ func TestFilteredElsewhere(t *testing.T) {
 			if !slices.Equal(got, mine) {
 				t.Errorf("the pages have %v, want %v", got, mine)
 			}
-			w, err := apples.Watch(t.Context(), metav1.ListOptions{SendInitialEvents: new(true), AllowWatchBookmarks: true,
-				ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan})
+			w, err := apples.Watch(t.Context(), metav1.ListOptions{
+				SendInitialEvents: new(true), AllowWatchBookmarks: true, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -120,7 +120,7 @@ func as(t *testing.T, p *planetest.Plane, config *rest.Config, user string, verb
 				}},
 			}, metav1.CreateOptions{})
 			if err != nil || !r.Status.Allowed {
-				return fmt.Errorf("%s may not yet %s: %v", user, verb, err)
+				return fmt.Errorf("%s may not yet %s: %w", user, verb, err)
 			}
 		}
 		return nil
@@ -162,7 +162,8 @@ func TestConsoleEndsWithItsRights(t *testing.T) {
 				must(t, err)
 			}
 			select {
-			case <-ends.ended:
+			case err := <-ends.ended:
+				t.Logf("the console ended: %v", err)
 			case <-time.After(patience):
 				t.Error("the console does not end")
 			}

@@ -113,7 +113,7 @@ func TestAdmission(t *testing.T) {
 	p.Eventually(t, func(ctx context.Context) error {
 		_, err := shaken(ctx, p, 10)
 		if err == nil || !strings.Contains(err.Error(), "shake gently") {
-			return fmt.Errorf("the policy does not hold: %v", err)
+			return fmt.Errorf("the policy does not hold: %w", err)
 		}
 		return nil
 	})
@@ -130,7 +130,7 @@ func TestAdmission(t *testing.T) {
 		p.Eventually(t, func(context.Context) error {
 			out, err := ran(t, config, transport, "reboot")
 			if err == nil || out != "" || !strings.Contains(err.Error(), "cannot reboot") {
-				return fmt.Errorf("%s: the policy does not refuse: %q, %v", transport, out, err)
+				return fmt.Errorf("%s: the policy does not refuse: %q, %w", transport, out, err)
 			}
 			return nil
 		})

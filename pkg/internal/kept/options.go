@@ -63,7 +63,7 @@ func (o Options[T, PT]) GetRESTOptions(resource schema.GroupResource, example ru
 			NewListFunc: newList, GetAttrsFunc: attrs, IndexerFuncs: triggers, Indexers: indexers, Codec: config.Codec,
 			Clock: upstream.SoonClock{},
 		}, store.NewHistory(historyBytes), last)
-		return store.Filtering(s, resource, newList), sync.OnceFunc(destroy), nil
+		return s, sync.OnceFunc(destroy), nil
 	}
 	return options, nil
 }

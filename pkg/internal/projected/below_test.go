@@ -30,6 +30,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/kept"
 	"github.com/sailplane-dev/sailplane/pkg/internal/projected"
+	"github.com/sailplane-dev/sailplane/pkg/internal/source"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
 	"github.com/sailplane-dev/sailplane/pkg/internal/upstream"
 	"github.com/sailplane-dev/sailplane/pkg/keep/keeptest"
@@ -110,13 +111,15 @@ func newBelow(t *testing.T, clusterScoped bool) *below {
 	if err := errors.Join(example.AddToScheme(b.scheme), examplev1.AddToScheme(b.scheme)); err != nil {
 		t.Fatal(err)
 	}
-	config := cacheOfPods(b.scheme, clusterScoped)
+	config, last := cacheOfPods(b.scheme, clusterScoped), &source.Last{}
 	b.forgetful = &forgetful{
-		recorder:  kube.NewKubernetesRecorder(nowhere{}),
-		Interface: kept.New(b.keeper, kept.Config{Resource: podResource(), Prefix: prefix, ClusterScoped: clusterScoped}),
+		recorder: kube.NewKubernetesRecorder(nowhere{}),
+		Interface: kept.New(b.keeper, kept.Config{
+			Resource: podResource(), Prefix: prefix, ClusterScoped: clusterScoped, Last: last,
+		}),
 	}
 	config.Storage, config.Clock = b.forgetful, soonClock{}
-	s, destroy := store.Cached(config, nil)
+	s, destroy := store.Cached(config, nil, last)
 	t.Cleanup(destroy)
 	b.storage = s
 	at := strings.TrimSuffix(prefix, "/")

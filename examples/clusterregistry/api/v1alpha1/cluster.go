@@ -13,14 +13,18 @@ func (e ServerAddressByClientCIDR) URL() string {
 	return "https://" + e.ServerAddress
 }
 
-// ServerFor is the URL for a client, or for any if the address is not valid: that of the first
-// endpoint whose network has the client. It is empty if there is none.
+// ServerFor is the URL for a client: that of the first endpoint whose network has it. If the address
+// is not valid, it is one for all clients, or else the first one. It is empty if there is none.
 func (c *Cluster) ServerFor(client netip.Addr) string {
-	for _, e := range c.Spec.KubernetesAPIEndpoints.ServerEndpoints {
+	all := c.Spec.KubernetesAPIEndpoints.ServerEndpoints
+	for _, e := range all {
 		network, err := netip.ParsePrefix(e.ClientCIDR)
-		if err != nil || !client.IsValid() || network.Bits() == 0 || network.Contains(client.Unmap()) {
+		if err != nil || network.Bits() == 0 || network.Contains(client.Unmap()) {
 			return e.URL()
 		}
+	}
+	if len(all) > 0 && !client.IsValid() {
+		return all[0].URL()
 	}
 	return ""
 }
