@@ -84,6 +84,14 @@ type Keeper[T any] interface {
 	Changes(ctx context.Context, since int64) (Batch[T], error)
 }
 
+// Prompt is a [Keeper] whose Get may need no deadline.
+type Prompt interface {
+	// GetsAtOnce tells whether Get comes back at once now, whatever its context says: from memory,
+	// or from a database in the process. It is called by the goroutine of the request then, and
+	// not by one that is left alone when it is late: handing over is a good part of what a get costs.
+	GetsAtOnce() bool
+}
+
 // Item is an object at a version.
 type Item[T any] struct {
 	Object  *T

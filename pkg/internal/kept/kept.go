@@ -90,8 +90,9 @@ func New[T any, PT Object[T]](keeper keep.Keeper[T], c Config) *Store[T, PT] {
 	return &Store[T, PT]{Config: c, keeper: keeper, slots: make(chan struct{}, maxCalls), broken: b}
 }
 
-// call calls the keeper. A call that does not come back in time is left alone.
-func call[R any](ctx context.Context, c *Config, slots chan struct{}, f func(context.Context) (R, error)) (R, error) {
+// call calls the keeper. A call that does not come back in time is left alone: it has a goroutine of
+// its own, unless it comes back at once anyway.
+func call[R any](ctx context.Context, c *Config, slots chan struct{}, atOnce bool, f func(context.Context) (R, error)) (R, error) {
 	type answer struct {
 		result R
 		err    error
@@ -110,30 +111,36 @@ func call[R any](ctx context.Context, c *Config, slots chan struct{}, f func(con
 	case <-inTime.Done():
 		return late()
 	}
-	answers := make(chan answer, 1)
-	go func() {
+	run := func() (a answer) {
 		defer func() { <-slots }()
 		defer func() {
 			if why := recover(); why != nil {
-				answers <- answer{err: fmt.Errorf("panic: %v", why)}
+				a = answer{err: fmt.Errorf("panic: %v", why)}
 			}
 		}()
-		result, err := f(inTime)
-		answers <- answer{result, err}
-	}()
-	select {
-	case a := <-answers:
-		switch {
-		case a.err == nil, errors.Is(a.err, keep.ErrNotFound), errors.Is(a.err, keep.ErrConflict), errors.Is(a.err, keep.ErrExpired):
-			c.Report(nil)
-			return a.result, a.err
-		case inTime.Err() != nil:
+		a.result, a.err = f(inTime)
+		return a
+	}
+	var a answer
+	if atOnce {
+		a = run()
+	} else {
+		answers := make(chan answer, 1)
+		go func() { answers <- run() }()
+		select {
+		case a = <-answers:
+		case <-inTime.Done():
 			return late()
 		}
-		return zero, c.unavailable(a.err)
-	case <-inTime.Done():
+	}
+	switch {
+	case a.err == nil, errors.Is(a.err, keep.ErrNotFound), errors.Is(a.err, keep.ErrConflict), errors.Is(a.err, keep.ErrExpired):
+		c.Report(nil)
+		return a.result, a.err
+	case inTime.Err() != nil:
 		return late()
 	}
+	return zero, c.unavailable(a.err)
 }
 
 // unavailable is the answer while the keeper fails.

@@ -191,6 +191,42 @@ func TestStuck(t *testing.T) {
 	}
 }
 
+// prompt is a keeper whose gets need no deadline, of which one panics.
+type prompt struct {
+	*keeptest.Memory[example.Pod, *example.Pod]
+}
+
+func (prompt) GetsAtOnce() bool { return true }
+
+func (p prompt) Get(ctx context.Context, key keep.Key) (keep.Item[example.Pod], error) {
+	if key.Name == "panic" {
+		panic("it has nothing")
+	}
+	return p.Memory.Get(ctx, key)
+}
+
+// TestPrompt: a get that needs no deadline is answered as any other one, and its panic ends nothing.
+func TestPrompt(t *testing.T) {
+	t.Parallel()
+	m := keeptest.NewMemory[example.Pod]()
+	if _, err := m.Put(t.Context(), pod("a"), 0); err != nil {
+		t.Fatal(err)
+	}
+	s := kept.New[example.Pod](prompt{Memory: m}, kept.Config{Prefix: prefix})
+	get := func(name string) error {
+		return s.Get(t.Context(), prefix+"ns/"+name, storage.GetOptions{}, &example.Pod{})
+	}
+	if err := get("a"); err != nil {
+		t.Error(err)
+	}
+	if err := get("b"); !storage.IsNotFound(err) {
+		t.Errorf("%v, want not found", err)
+	}
+	if err := get("panic"); !apierrors.IsServiceUnavailable(err) || !strings.Contains(err.Error(), "it has nothing") {
+		t.Errorf("%v, want 503 with the reason", err)
+	}
+}
+
 // liar is a keeper that breaks a rule.
 type liar struct {
 	*keeptest.Memory[example.Pod, *example.Pod]

@@ -18,7 +18,9 @@ import (
 
 // get reads an object.
 func (s *Store[T, PT]) get(ctx context.Context, key keep.Key) (keep.Item[T], error) {
-	item, err := call(ctx, &s.Config, s.slots, func(ctx context.Context) (keep.Item[T], error) { return s.keeper.Get(ctx, key) })
+	prompt, ok := s.keeper.(keep.Prompt)
+	atOnce := ok && prompt.GetsAtOnce()
+	item, err := call(ctx, &s.Config, s.slots, atOnce, func(ctx context.Context) (keep.Item[T], error) { return s.keeper.Get(ctx, key) })
 	if err == nil || errors.Is(err, keep.ErrNotFound) {
 		s.broken.is(ctx, key, item.Broken)
 	}
@@ -34,7 +36,7 @@ func (s *Store[T, PT]) list(ctx context.Context, r keep.Range) (keep.Page[T], er
 	if r.Limit == 0 {
 		c.Timeout *= wholeLists
 	}
-	page, err := call(ctx, &c, s.slots, func(ctx context.Context) (keep.Page[T], error) { return s.keeper.List(ctx, r) })
+	page, err := call(ctx, &c, s.slots, false, func(ctx context.Context) (keep.Page[T], error) { return s.keeper.List(ctx, r) })
 	if err == nil && page.Version <= 0 {
 		err = s.wrong("it listed at version %d", page.Version)
 	}

@@ -209,7 +209,7 @@ func wait(ctx context.Context, d time.Duration, next <-chan struct{}) bool {
 // look sends what changed.
 func (w *watcher[T, PT]) look(ctx context.Context) error {
 	for more := true; more; {
-		batch, err := call(ctx, &w.store.Config, w.store.slots, func(ctx context.Context) (keep.Batch[T], error) {
+		batch, err := call(ctx, &w.store.Config, w.store.slots, false, func(ctx context.Context) (keep.Batch[T], error) {
 			return w.store.keeper.Changes(ctx, w.from)
 		})
 		if err != nil {

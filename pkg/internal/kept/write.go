@@ -17,7 +17,9 @@ import (
 // put writes an object for the keeper.
 func (s *Store[T, PT]) put(ctx context.Context, o PT, ifVersion int64) (int64, error) {
 	given := s.given(o)
-	version, err := call(ctx, &s.Config, s.slots, func(ctx context.Context) (int64, error) { return s.keeper.Put(ctx, given, ifVersion) })
+	version, err := call(ctx, &s.Config, s.slots, false, func(ctx context.Context) (int64, error) {
+		return s.keeper.Put(ctx, given, ifVersion)
+	})
 	return s.written(o, version, ifVersion, err)
 }
 
@@ -174,7 +176,7 @@ func (s *Store[T, PT]) Delete(
 			return err
 		}
 		id := keep.Key{Namespace: in.namespace, Name: in.name}
-		version, err := call(ctx, &s.Config, s.slots, func(ctx context.Context) (int64, error) {
+		version, err := call(ctx, &s.Config, s.slots, false, func(ctx context.Context) (int64, error) {
 			return s.keeper.Remove(ctx, id, now.version)
 		})
 		if _, err = s.written(now.object, version, now.version, err); err != nil {

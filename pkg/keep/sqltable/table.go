@@ -101,6 +101,15 @@ func (t *Table[T]) Get(ctx context.Context, key keep.Key) (item keep.Item[T], er
 	return item, err
 }
 
+// GetsAtOnce implements keep.Prompt: SQLite reads a row in the process, once the table is there.
+func (t *Table[T]) GetsAtOnce() bool {
+	if !t.mu.TryLock() {
+		return false
+	}
+	defer t.mu.Unlock()
+	return t.opened != nil && t.opened.dialect == SQLite
+}
+
 // one reads the row of a key. In SQLite that is short: a context that may end costs the driver and
 // package sql a goroutine each.
 func (t *Table[T]) one(ctx context.Context, s *statements, key keep.Key) *sql.Row {
