@@ -232,7 +232,7 @@ var onlyIn = map[string]home{
 		[]string{"pkg/storage/sqlite", "examples/machines"}, "each driver is linked by its own package only; a program chooses one",
 	},
 	"github.com/spf13/cobra": {
-		[]string{"cmd/..."}, "a library has no command line",
+		[]string{"cmd/...", "examples/clusterregistry"}, "a library has no command line",
 	},
 	"github.com/spf13/pflag": {
 		[]string{"cmd/..."}, "a library has no command line",
