@@ -6,7 +6,6 @@ require (
 	github.com/google/go-cmp v0.7.0
 	github.com/sailplane-dev/sailplane v0.0.0
 	github.com/spf13/cobra v1.10.2
-	golang.org/x/sync v0.24.0
 	k8s.io/api v0.37.2
 	k8s.io/apimachinery v0.37.2
 	k8s.io/apiserver v0.37.2
@@ -105,6 +104,7 @@ require (
 	golang.org/x/exp v0.0.0-20261014143641-f0251eb4aa3e // indirect
 	golang.org/x/net v0.61.0 // indirect
 	golang.org/x/oauth2 v0.37.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
 	golang.org/x/term v0.47.0 // indirect
 	golang.org/x/text v0.43.0 // indirect
@@ -136,3 +136,6 @@ require (
 )
 
 replace github.com/sailplane-dev/sailplane => ../..
+
+// cluster-inventory-api wants v0.7.1. With the version of the library, everything above is compiled only once.
+replace github.com/google/gnostic-models => github.com/google/gnostic-models v0.7.0

@@ -1,6 +1,7 @@
 package arch
 
 import (
+	"cmp"
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
@@ -101,9 +102,18 @@ func TestModulesAgree(t *testing.T) {
 	for _, r := range readGoMod(t, ".").Require {
 		versions[r.Path] = r.Version
 	}
-	for _, r := range readGoMod(t, "test").Require {
-		if v, both := versions[r.Path]; both && v != r.Version {
-			t.Errorf("%s is %s in go.mod and %s in test/go.mod: the tests must run on the versions of the library, and share its build cache", r.Path, v, r.Version)
+	for _, dir := range modules() {
+		m := readGoMod(t, dir)
+		replaced := map[string]string{}
+		for _, r := range m.Replace {
+			replaced[r.Old.Path] = r.New.Version
+		}
+		for _, r := range m.Require {
+			used := cmp.Or(replaced[r.Path], r.Version)
+			if v, both := versions[r.Path]; both && v != used {
+				t.Errorf("%s is %s in go.mod and %s in %s/go.mod: the tests must run on the versions of the library, and share its build cache",
+					r.Path, v, used, dir)
+			}
 		}
 	}
 	if a, b := readGoMod(t, ".").Go, readGoMod(t, "test").Go; a != b {

@@ -201,12 +201,15 @@ func gotestsum(t *testing.T, root string) string {
 	return named
 }
 
-// shop makes a repository like this one: the Makefile and what it runs, and two
-// modules with the packages given.
+// registry is the folder of the module that has tests of its own beside test.
+const registry = "examples/clusterregistry"
+
+// shop makes a repository like this one: the Makefile and what it runs, two modules
+// with the packages given, and a third one whose test passes.
 func shop(t *testing.T, root, tool string, packages map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, d := range []string{"bin", "hack/gotest", "test"} {
+	for _, d := range []string{"bin", "hack/gotest", "test", registry} {
 		must(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
 	}
 	must(t, os.Symlink(tool, filepath.Join(dir, "bin", filepath.Base(tool))))
@@ -217,6 +220,9 @@ func shop(t *testing.T, root, tool string, packages map[string]string) string {
 		"Makefile":    string(makefile),
 		"go.mod":      "module example.com/shop\n\ngo 1.26\n",
 		"test/go.mod": "module example.com/shop/test\n\ngo 1.26\n",
+
+		registry + "/go.mod":       "module example.com/shop/registry\n\ngo 1.26\n",
+		registry + "/shop_test.go": passes,
 	}
 	for d, source := range packages {
 		must(t, os.MkdirAll(filepath.Join(dir, d), 0o700))
