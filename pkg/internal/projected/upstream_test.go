@@ -184,10 +184,10 @@ func TestKubernetes(t *testing.T) {
 		t.Run(name, func(t *testing.T) { run(ctx, t, newPods(t, false)) })
 	}
 	for name, run := range namespaced() {
+		if name == "List" {
+			continue // it wants to know how many objects remain, which a view that hides some cannot tell
+		}
 		t.Run("Hidden/"+name, func(t *testing.T) {
-			if name == "List" {
-				t.Skip("it wants to know how many objects remain")
-			}
 			p := newPods(t, false)
 			p.hidden = true
 			run(ctx, t, p)
