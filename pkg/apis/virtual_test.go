@@ -180,7 +180,7 @@ func TestWatchersShareCalls(t *testing.T) {
 	s := serve(t, apis.Virtual[fruit.Apple, fruit.AppleList]("apples", apis.Poll(100*time.Millisecond, o.read)))
 	const path = "v1/namespaces/garden/apples?watch=1&resourceVersion="
 	version := strings.Trim(s.call(200, http.MethodGet, "v1/namespaces/garden/apples", "").at("metadata.resourceVersion"), `"`)
-	const watchers = 100
+	const watchers = 1000
 	var all []<-chan string
 	for range watchers {
 		all = append(all, s.watch(path+version))

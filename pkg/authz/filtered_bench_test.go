@@ -32,8 +32,12 @@ func BenchmarkFilteredLists(b *testing.B) {
 		}
 		return authz.NoOpinion, "", nil
 	})
-	config := benchServer(b, every, authz.RBAC{}, rbac.All(), core.Namespaces{}, core.ConfigMaps{},
-		authz.FilteredLists{Resources: []schema.GroupResource{{Resource: "configmaps"}}})
+	parts := []controlplane.Part{
+		authz.RBAC{}, rbac.All(), core.Namespaces{}, core.ConfigMaps{},
+		authz.FilteredLists{Resources: []schema.GroupResource{{Resource: "configmaps"}}},
+	}
+	// Rules are listed once where all authorizers list them, and a function does not.
+	withFunc, config := benchServer(b, append(parts, every)...), benchServer(b, parts...)
 	admin := kubernetes.NewForConfigOrDie(config)
 	var hundred []string
 	for i := range 100 {
@@ -57,6 +61,9 @@ func BenchmarkFilteredLists(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			c := rest.CopyConfig(config)
+			if tc.user == "func" {
+				c = rest.CopyConfig(withFunc)
+			}
 			c.Impersonate.UserName, c.QPS = tc.user, -1
 			client := kubernetes.NewForConfigOrDie(c).CoreV1().RESTClient()
 			count := func() int {
