@@ -8,6 +8,7 @@
 #                then an hour of faults of servers behind another one (each alone: soak-storage, soak-federation)
 # make fuzz      10,000,000 damaged requests, in .fuzz/; takes hours, and goes on where it was stopped
 # make siege     attack a server, and measure what its other tenants notice; takes half an hour of a quiet machine
+# make compile   compile what the tests are made of
 # make generate  write the generated OpenAPI definitions again
 # make vuln      known vulnerabilities in what both modules use; skipped where their database cannot be reached
 # make build     bin/sailplane
@@ -20,7 +21,7 @@
 # where concurrency lives. Every target shares the first; do not add flags
 # to one of them that change how packages are compiled (-trimpath, -tags, -gcflags).
 
-.PHONY: run build release image test test-library test-around test-race lint fmt bench compatibility soak soak-storage soak-federation siege fuzz generate vuln clean
+.PHONY: run build release image compile test test-library test-around test-race lint fmt bench compatibility soak soak-storage soak-federation siege fuzz generate vuln clean
 .NOTPARALLEL:
 
 export CGO_ENABLED ?= 0
@@ -39,7 +40,7 @@ FLAKY := bin/flaky-tests
 GOTEST := bin/gotest -gotestsum $(CURDIR)/$(GOTESTSUM) -flaky $(FLAKY)
 TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m -vet=off
 # A profile beside a main package would compile everything below it once more.
-test-library test-around test-race lint soak soak-storage soak-federation siege fuzz: export GOFLAGS := $(GOFLAGS) -pgo=off
+compile test-library test-around test-race lint soak soak-storage soak-federation siege fuzz: export GOFLAGS := $(GOFLAGS) -pgo=off
 # go test notices changed files in its own module only: the scripts and tests
 # around the library read those of the other one, so no result of theirs is kept.
 # Two packages run at once, in the order they are named in: what takes longest comes first.
@@ -84,6 +85,13 @@ test:
 	@$(MAKE) --no-print-directory test-library test-around test-race; code=$$?; \
 	if test -s $(FLAKY); then cat $(FLAKY); elif test -e $(FLAKY); then echo "no flaky tests"; fi; exit $$code
 
+# What the tests are made of, so that they find it compiled. They must not see the garbage
+# collector that the compiler has here.
+COMPILE = go list -export -deps -test
+compile:
+	$(call phase,compile for the tests,$(COMPILE) ./... >/dev/null && cd test && $(COMPILE) ./... >/dev/null)
+	@! command -v "$$(go env CC)" >/dev/null || CGO_ENABLED=1 $(COMPILE) -race $(RACE) >/dev/null
+
 test-library: gotest
 	$(call phase,tests of the library,$(TEST) $(LONG) ./...)
 
@@ -95,6 +103,8 @@ test-around: gotest
 # build of sqlite. Where there is none they are left out, but not in CI. What fills
 # a storage is left out as well: the tests of the library have it, and it takes longest.
 test-race: export CGO_ENABLED = 1
+RACE = $(addprefix ./pkg/,$(addsuffix /...,storage/etcd planetest storage/memory storage/sqlite storage/storagetest controlplane aggregator lifecycle \
+	quota feed admit authz encryption internal/store internal/polled internal/source internal/stream internal/tied))
 FILL = -skip '^TestHistoryIsBounded$$|^TestFull$$|/^scale$$/^(50000|a_day)'
 test-race: gotest
 	@command -v "$$(go env CC)" >/dev/null && exit 0; \
@@ -102,11 +112,12 @@ test-race: gotest
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! command -v "$$(go env CC)" >/dev/null || { \
-		$(TEST) -race $(FILL) ./pkg/storage/etcd/... ./pkg/planetest/... ./pkg/storage/memory/... ./pkg/storage/sqlite/... ./pkg/storage/storagetest/... \
-			./pkg/controlplane/... ./pkg/aggregator/... ./pkg/lifecycle/... ./pkg/quota/... ./pkg/feed/... ./pkg/internal/store/... \
-			./pkg/admit/... ./pkg/authz/... ./pkg/encryption/... ./pkg/internal/polled/... ./pkg/internal/source/... ./pkg/internal/stream/... ./pkg/internal/tied/... && \
+		$(TEST) -race $(FILL) $(RACE) && \
 		$(TEST_AROUND) -race ./stress/...; })
 
+# The compiler takes 15% less of the processors where more garbage piles up, 385 to 327 s for
+# client-go; a linter works the same way.
+lint compile tools: export GOGC := 400
 lint: $(LINT)
 	$(call phase,lint of the library,$(LINT) run --allow-parallel-runners ./...)
 	$(call phase,generated files are up to date,go run ./hack/openapi -check && go run ./hack/validation -check)

@@ -1,13 +1,14 @@
 package chart
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -38,19 +39,13 @@ func (s *suite) Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	sailplane, helmProgram = filepath.Join(dir, "sailplane"), filepath.Join(dir, "helm")
-	for _, program := range []struct{ output, module, pkg string }{
-		{sailplane, filepath.Join("..", ".."), "./cmd/sailplane"},
-		{helmProgram, "helm", "helm.sh/helm/v4/cmd/helm"},
-	} {
-		// The flags are those of the Makefile's tests: the builds are shared with them.
-		build := exec.Command("go", "build", "-pgo=off", "-o", program.output, program.pkg)
-		build.Dir = program.module
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "go build %s: %v\n%s\n", program.pkg, err, bytes.TrimSpace(out))
-			return 1
-		}
+	helmProgram = filepath.Join(dir, "helm")
+	if sailplane, err = program.Sailplane(context.Background(), dir); err == nil {
+		err = program.Build(context.Background(), "test/chart/helm", "helm.sh/helm/v4/cmd/helm", helmProgram)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
 	return s.m.Run()
 }

@@ -96,7 +96,7 @@ func run(ctx context.Context, args []string, log io.Writer) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	l.say("build sailplane")
-	if err := script.Build(ctx, l.root, dir); err != nil {
+	if err := script.Build(ctx, dir); err != nil {
 		return err
 	}
 	results, err := l.runAll(ctx, chosen)

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sailplane-dev/sailplane/test/program"
+
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -47,12 +49,8 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	binary = filepath.Join(dir, "sailplane")
-	// The flags are those of the Makefile's tests: the build is shared with them.
-	build := exec.Command("go", "build", "-pgo=off", "-o", binary, "./cmd/sailplane")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build ./cmd/sailplane: %v\n%s", err, out)
+	if binary, err = program.Sailplane(context.Background(), dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()

@@ -26,9 +26,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // module is whose tests are run.
@@ -129,15 +130,12 @@ func (s *suite) prepare(ctx context.Context) error {
 	if err := writable(s.source()); err != nil {
 		return err
 	}
-	program := filepath.Join(s.work, "sailplane")
-	if runtime.GOOS == "windows" {
-		program += ".exe"
-	}
 	fmt.Fprintln(s.log, "build sailplane")
-	if _, err := output(ctx, root, nil, "go", "build", "-pgo=off", "-o", program, "./cmd/sailplane"); err != nil {
+	sailplane, err := program.Sailplane(ctx, s.work)
+	if err != nil {
 		return err
 	}
-	_, err = output(ctx, root, nil, program, "envtest", "install", "--dir", filepath.Join(s.work, "assets"))
+	_, err = output(ctx, root, nil, sailplane, "envtest", "install", "--dir", filepath.Join(s.work, "assets"))
 	return err
 }
 

@@ -7,11 +7,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -68,22 +69,16 @@ func run(m *testing.M) int {
 
 // install builds the program and has it write the binaries, as a user does.
 func install(dir string) (string, error) {
-	program := filepath.Join(dir, "sailplane")
-	if runtime.GOOS == "windows" {
-		program += ".exe"
-	}
-	// The flags are those of the Makefile's tests: the build is shared with them.
-	build := exec.Command("go", "build", "-pgo=off", "-o", program, "./cmd/sailplane")
-	build.Dir = filepath.Join("..", "..")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ./cmd/sailplane: %w\n%s", err, bytes.TrimSpace(out))
+	sailplane, err := program.Sailplane(context.Background(), dir)
+	if err != nil {
+		return "", err
 	}
 	kubectl, err := os.Executable()
 	if err != nil {
 		return "", err
 	}
 	var stderr bytes.Buffer
-	command := exec.Command(program, "envtest", "install", "--dir", filepath.Join(dir, "assets"), "--kubectl", kubectl)
+	command := exec.Command(sailplane, "envtest", "install", "--dir", filepath.Join(dir, "assets"), "--kubectl", kubectl)
 	command.Stderr = &stderr
 	out, err := command.Output()
 	if err != nil {

@@ -91,7 +91,7 @@ func build(dir string) error {
 		filepath.Join(root, "examples", registry): {"."},
 	} {
 		// The flags are those of the Makefile's tests: the build is shared with them.
-		c := exec.Command("go", append([]string{"build", "-pgo=off", "-o", dir + string(filepath.Separator)}, args...)...)
+		c := exec.Command("go", append([]string{"build", "-pgo=off", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}, args...)...)
 		c.Dir = module
 		if out, err := c.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", c, err, bytes.TrimSpace(out))

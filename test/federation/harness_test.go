@@ -41,19 +41,11 @@ func (s *suite) Run() int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := script.Build(context.Background(), filepath.Join("..", ".."), dir); err != nil {
+	if err := script.Build(context.Background(), dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return s.M.Run()
-}
-
-// build builds the program of a module in a folder below.
-func build(t *testing.T, folder, program string) string {
-	t.Helper()
-	binary := filepath.Join(t.TempDir(), filepath.Base(program))
-	must(t, behind.Build(t.Context(), folder, program, binary))
-	return binary
 }
 
 // built are the programs behind, which are built once: two tests must not write the same file.
@@ -62,7 +54,7 @@ var built = sync.OnceValues(func() (behind.Programs, error) {
 	if err != nil {
 		return behind.Programs{}, err
 	}
-	return behind.BuildPrograms(context.Background(), filepath.Join("..", ".."), filepath.Dir(sailplane))
+	return behind.BuildPrograms(context.Background(), filepath.Dir(sailplane))
 })
 
 func programs(t *testing.T) behind.Programs {

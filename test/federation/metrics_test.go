@@ -5,10 +5,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 
 	"github.com/sailplane-dev/sailplane/test/federation/behind"
 )
@@ -51,7 +54,9 @@ func TestMetrics(t *testing.T) {
 		"nodeName": "n", "containers": [{"name": "cook", "image": "cook"}]}}`, "create -f -")
 	f.kubectl(t, "", `patch pod kitchen --subresource=status --type=merge -p {"status":{"phase":"Running"}}`)
 	f.kubectl(t, behind.APIService("metrics.k8s.io", "v1beta1", at, ca), "apply -f -")
-	s := start(t, build(t, "metrics", "sigs.k8s.io/metrics-server/cmd/metrics-server"),
+	binary := filepath.Join(t.TempDir(), "metrics-server")
+	must(t, program.Build(t.Context(), "test/federation/metrics", "sigs.k8s.io/metrics-server/cmd/metrics-server", binary))
+	s := start(t, binary,
 		"--secure-port", at, "--bind-address", "127.0.0.1", "--tls-cert-file", certFile, "--tls-private-key-file", keyFile,
 		"--kubeconfig", identity, "--authentication-kubeconfig", identity, "--authorization-kubeconfig", identity,
 		"--kubelet-insecure-tls", "--kubelet-use-node-status-port", "--metric-resolution", "10s", "--kubelet-request-timeout", "5s")

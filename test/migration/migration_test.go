@@ -7,10 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // suites are the packages of the project that have tests.
@@ -21,7 +22,9 @@ var suites = []string{"example.com/guestbook/internal/controller", "example.com/
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	build(t, dir)
+	if _, err := program.Sailplane(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
 	env := append(os.Environ(),
 		"PATH="+dir+string(os.PathListSeparator)+os.Getenv("PATH"),
 		// The build is shared with the Makefile's tests. No result is kept: what is
@@ -89,21 +92,6 @@ func root(path ...string) string {
 func project() string { return root("examples", "kubebuilder") }
 
 func guide() string { return root("docs", "envtest-migration.md") }
-
-// build builds the program, as what it is called in the commands.
-func build(t *testing.T, dir string) {
-	t.Helper()
-	name := "sailplane"
-	if runtime.GOOS == "windows" {
-		name += ".exe"
-	}
-	// The flags are those of the Makefile's tests: the build is shared with them.
-	c := exec.CommandContext(t.Context(), "go", "build", "-pgo=off", "-o", filepath.Join(dir, name), "./cmd/sailplane")
-	c.Dir = root()
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("go build ./cmd/sailplane: %v\n%s", err, out)
-	}
-}
 
 // commands are those of the console blocks, each once.
 func commands(t *testing.T) []string {

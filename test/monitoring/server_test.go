@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sailplane-dev/sailplane/test/program"
+
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -34,13 +36,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	sailplane = filepath.Join(dir, "sailplane")
-	// The flags are those of the Makefile's tests: the build is shared with them.
-	build := exec.Command("go", "build", "-pgo=off", "-o", sailplane, "./cmd/sailplane")
-	build.Dir = filepath.Join("..", "..")
 	code := 1
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build ./cmd/sailplane: %v\n%s\n", err, bytes.TrimSpace(out))
+	if sailplane, err = program.Sailplane(context.Background(), dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	} else {
 		code = m.Run()
 	}

@@ -15,8 +15,9 @@
 //
 // Scripts in testdata/api run on every storage, those in testdata/crds, too, with the
 // largest set of definitions, those in testdata/persistent on every storage that keeps objects
-// in files, and those in testdata/binary once. Some of testdata/api run again on servers
-// that have only the parts they are about, as those in testdata/pieces do, once.
+// in files, and those in testdata/answers and testdata/binary once. Some of testdata/api and
+// answers run again on servers that have only the parts they are about, as those in
+// testdata/pieces do, once.
 //
 // $SERVER is the address of the running server, $STORAGE the storage of the
 // run, and $CONFIG the folder config of the repository.

@@ -28,7 +28,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
-// pieces are the parts that a script of testdata/api or testdata/pieces needs,
+// pieces are the parts that a script of testdata/answers, api or pieces needs,
 // and no others.
 func pieces(script string) controlplane.Parts {
 	switch script {
@@ -84,7 +84,7 @@ func pieces(script string) controlplane.Parts {
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	for script, folder := range map[string]string{
-		"cascade": "api", "certificates": "api", "events": "api", "evict": "pieces", "limits": "pieces",
+		"cascade": "api", "certificates": "answers", "events": "api", "evict": "pieces", "limits": "pieces",
 		"namespace-delete": "api", "policies": "pieces", "quota": "api", "tokens": "pieces",
 	} {
 		t.Run(script, func(t *testing.T) {

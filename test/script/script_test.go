@@ -24,7 +24,7 @@ func (s *suite) Run() int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	if err := Build(context.Background(), root, dir); err != nil {
+	if err := Build(context.Background(), dir); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -49,6 +49,12 @@ func TestAPI(t *testing.T) {
 			testscript.Run(t, params("api", storage))
 		})
 	}
+}
+
+// TestAnswers has what no storage sees: memory is enough.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, params("answers", "memory"))
 }
 
 func TestPersistent(t *testing.T) {

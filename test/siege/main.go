@@ -18,13 +18,14 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // options are what the command line says.
@@ -67,7 +68,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	if o.binary == "" {
-		if o.binary, err = build(ctx, dir); err != nil {
+		if o.binary, err = program.Sailplane(ctx, dir); err != nil {
 			return err
 		}
 	}
@@ -127,17 +128,6 @@ func parse(args []string) (options, error) {
 		}
 	}
 	return o, nil
-}
-
-// build builds the server as tests do.
-func build(ctx context.Context, dir string) (string, error) {
-	name := filepath.Join(dir, "sailplane")
-	command := exec.CommandContext(ctx, "go", "build", "-pgo=off", "-o", name, "./cmd/sailplane")
-	command.Dir = ".."
-	if out, err := command.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build ./cmd/sailplane: %w\n%s", err, out)
-	}
-	return name, nil
 }
 
 // besiege starts a server, measures the baseline and then the attack.

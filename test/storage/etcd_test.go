@@ -3,20 +3,17 @@ package storage
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
@@ -31,58 +28,26 @@ func TestEtcdVersions(t *testing.T) {
 	}
 	for name, version := range map[string]string{"etcd35": "3.5.", "etcd36": "3.6.", "etcd37": "3.7."} {
 		t.Run(name, func(t *testing.T) {
-			program := build(t, name)
-			out, err := exec.CommandContext(t.Context(), program, "--version").Output()
+			server := build(t, name)
+			out, err := exec.CommandContext(t.Context(), server, "--version").Output()
 			if err != nil || !strings.Contains(string(out), "etcd Version: "+version) {
-				t.Fatalf("%s --version: %v, %s, want %s", program, err, out, version)
+				t.Fatalf("%s --version: %v, %s, want %s", server, err, out, version)
 			}
 			storagetest.Run(t, func(t testing.TB) controlplane.Storage {
-				return etcd.Cluster{Endpoints: []string{serve(t, program, t.TempDir())}, DialTimeout: patience}
+				return etcd.Cluster{Endpoints: []string{serve(t, server, t.TempDir())}, DialTimeout: patience}
 			})
 		})
 	}
 }
 
-// build compiles the etcd of a module below this directory, once, into the user's
-// cache directory, and returns the program.
+// build builds the etcd of a module below this directory, and returns the program.
 func build(t *testing.T, module string) string {
 	t.Helper()
-	cache, err := os.UserCacheDir()
-	if err != nil {
+	server := filepath.Join(t.TempDir(), "etcd")
+	if err := program.Build(t.Context(), "test/storage/"+module, "go.etcd.io/etcd/server/v3", server); err != nil {
 		t.Fatal(err)
 	}
-	sum := sha256.New()
-	fmt.Fprintln(sum, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	for _, name := range []string{"go.mod", "go.sum"} {
-		b, err := os.ReadFile(filepath.Join(module, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sum.Write(b)
-	}
-	dir := filepath.Join(cache, "sailplane-test", module+"-"+hex.EncodeToString(sum.Sum(nil))[:16])
-	program := filepath.Join(dir, "etcd")
-	if _, err := os.Stat(program); err == nil {
-		return program
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	// Whoever is interrupted, or builds at the same time, leaves no half program.
-	half := fmt.Sprintf("%s.%d", program, os.Getpid())
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-p", "2", "-buildvcs=false", "-ldflags", "-s -w", "-o", half,
-		"go.etcd.io/etcd/server/v3")
-	cmd.Dir = module
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", module, err, out)
-	}
-	used := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	t.Logf("built %s in %v of CPU time", module, used.Round(time.Second))
-	if err := os.Rename(half, program); err != nil {
-		t.Fatal(err)
-	}
-	return program
+	return server
 }
 
 // serve runs an etcd until the test ends and returns its client URL.

@@ -148,13 +148,3 @@ func Port() (string, error) {
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	return port, err
 }
-
-// Build builds a program of the module in a folder into another folder, as it is named there.
-func Build(ctx context.Context, folder, program, into string) error {
-	command := exec.CommandContext(ctx, "go", "build", "-pgo=off", "-o", into, program)
-	command.Dir = folder
-	if out, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build %s: %w\n%s", program, err, out)
-	}
-	return nil
-}

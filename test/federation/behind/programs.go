@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // Programs are those that are built: sample-apiserver, with its etcd.
 type Programs struct{ Sample, Etcd string }
 
-// BuildPrograms builds them into a folder, from the root of the repository.
-func BuildPrograms(ctx context.Context, root, dir string) (Programs, error) {
+// BuildPrograms builds them into a folder.
+func BuildPrograms(ctx context.Context, dir string) (Programs, error) {
 	p := Programs{Sample: filepath.Join(dir, "sample-apiserver"), Etcd: filepath.Join(dir, "etcd")}
 	return p, errors.Join(
-		Build(ctx, filepath.Join(root, "test", "federation", "sample"), "k8s.io/sample-apiserver", p.Sample),
-		Build(ctx, filepath.Join(root, "test", "storage", "etcd37"), "go.etcd.io/etcd/server/v3", p.Etcd),
+		program.Build(ctx, "test/federation/sample", "k8s.io/sample-apiserver", p.Sample),
+		program.Build(ctx, "test/storage/etcd37", "go.etcd.io/etcd/server/v3", p.Etcd),
 	)
 }
 

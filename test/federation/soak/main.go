@@ -27,10 +27,9 @@ func main() {
 	flag.DurationVar(&o.Slowest, "slowest", time.Second, "how long a request may take to a server that is not hurt")
 	flag.DurationVar(&o.Again, "again", 5*time.Second, "how soon a server is to be available that says of itself that it is ready")
 	flag.DurationVar(&o.Settle, "settle", 2*time.Minute, "how soon all that was deleted is to be gone, in the end")
-	root := flag.String("root", "..", "of the repository")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	failed, err := run(ctx, o, *root)
+	failed, err := run(ctx, o)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
@@ -42,7 +41,7 @@ func main() {
 }
 
 // run runs it in a temporary directory, which stays if something is wrong.
-func run(ctx context.Context, o storm.Options, root string) (failed bool, err error) {
+func run(ctx context.Context, o storm.Options) (failed bool, err error) {
 	if o.Dir, err = os.MkdirTemp("", "sailplane-federation-soak-"); err != nil {
 		return false, err
 	}
@@ -60,10 +59,10 @@ func run(ctx context.Context, o storm.Options, root string) (failed bool, err er
 	if err := os.Mkdir(programs, 0o700); err != nil {
 		return false, err
 	}
-	if err := script.Build(ctx, root, programs); err != nil {
+	if err := script.Build(ctx, programs); err != nil {
 		return false, err
 	}
-	if o.Programs, err = behind.BuildPrograms(ctx, root, programs); err != nil {
+	if o.Programs, err = behind.BuildPrograms(ctx, programs); err != nil {
 		return false, err
 	}
 	return storm.Run(ctx, o)

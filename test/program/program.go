@@ -1,0 +1,78 @@
+// Package program builds the programs that tests run. Each is linked once, in bin/test, and
+// shared by all packages of tests: to link the server takes a quarter of a minute.
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
+)
+
+// library is the module whose folder is the root of the repository.
+const library = "github.com/sailplane-dev/sailplane"
+
+// Sailplane puts the binary that users run into a folder, and returns its path. It is built
+// rather than linked into the tests, to be what users run.
+func Sailplane(ctx context.Context, dir string) (path string, err error) {
+	path = filepath.Join(dir, "sailplane")
+	if runtime.GOOS == "windows" {
+		path += ".exe"
+	}
+	return path, Build(ctx, ".", "./cmd/sailplane", path)
+}
+
+// Build puts a program of the module in a folder of the repository where a path says. It needs
+// to run in a module that requires the library, as that of the tests.
+func Build(ctx context.Context, module, pkg, path string) error {
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", library)
+	root, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("find the repository: %s: %w", list, err)
+	}
+	name := strings.ReplaceAll(filepath.ToSlash(filepath.Join(module, filepath.Base(path))), "/", "-")
+	shared := filepath.Join(string(bytes.TrimSpace(root)), "bin", "test", name)
+	module = filepath.Join(string(bytes.TrimSpace(root)), module)
+	if err := os.MkdirAll(filepath.Dir(shared), 0o755); err != nil {
+		return err
+	}
+	// One that builds must not change the file while another one copies it.
+	unlock, err := lockedfile.MutexAt(shared + ".lock").Lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// The flags for compiling are those of the Makefile's tests: the build is shared with them.
+	build := exec.CommandContext(ctx, "go", "build", "-pgo=off", "-ldflags=-s -w", "-o", shared, pkg)
+	build.Dir = module
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "PWD="+module)
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build %s in %s: %w\n%s", pkg, module, err, bytes.TrimSpace(out))
+	}
+	if os.Link(shared, path) == nil {
+		return nil
+	}
+	return duplicate(shared, path) // it is on another file system
+}
+
+func duplicate(from, to string) (err error) {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
+}
