@@ -53,9 +53,7 @@ func TestGoModHasNoReplace(t *testing.T) {
 
 // modules are the folders of the modules that are built with the library.
 func modules() []string {
-	return []string{
-		".", "test", "test/chart/helm", "test/federation/sample", "test/federation/metrics", "examples/kubebuilder", "examples/clusterregistry",
-	}
+	return []string{".", "test", "test/chart/helm", "test/federation/sample", "examples/kubebuilder", "examples/clusterregistry"}
 }
 
 func TestGoModHasNoKubernetes(t *testing.T) {

@@ -1,7 +1,7 @@
 // The metrics-server that ../ has behind a server. This module is built by that test only:
 // nothing of the library or of test/ depends on it. It is built with the versions that the
 // library has, so that it is compiled with the packages that the library has compiled
-// already. What it would have newer is excluded.
+// already, but for k8s.io/metrics, whose kinds it serves. What it would have newer is excluded.
 module github.com/sailplane-dev/sailplane/test/federation/metrics
 
 go 1.26.4
@@ -107,7 +107,7 @@ require (
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kms v0.37.2 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
-	k8s.io/metrics v0.37.2 // indirect
+	k8s.io/metrics v0.36.2 // indirect
 	k8s.io/streaming v0.37.2 // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/apiserver-network-proxy/konnectivity-client v0.36.0 // indirect
