@@ -85,12 +85,12 @@ test:
 	@$(MAKE) --no-print-directory test-library test-around test-race; code=$$?; \
 	if test -s $(FLAKY); then cat $(FLAKY); elif test -e $(FLAKY); then echo "no flaky tests"; fi; exit $$code
 
-# What the tests are made of, so that they find it compiled. They must not see the garbage
+# What the tests are made of, so that they find it compiled: they must not see the garbage
 # collector that the compiler has here.
-COMPILE = go list -export -deps -test
+COMPILE = go list -export -deps
 compile:
-	$(call phase,compile for the tests,$(COMPILE) ./... >/dev/null && cd test && $(COMPILE) ./... >/dev/null)
-	@! command -v "$$(go env CC)" >/dev/null || CGO_ENABLED=1 $(COMPILE) -race $(RACE) >/dev/null
+	$(call phase,compile for the tests,$(COMPILE) ./... >/dev/null && $(COMPILE:go=go -C test) ./... >/dev/null && \
+		{ ! command -v "$$(go env CC)" >/dev/null || CGO_ENABLED=1 $(COMPILE) -race $(RACE) >/dev/null; })
 
 test-library: gotest
 	$(call phase,tests of the library,$(TEST) $(LONG) ./...)
@@ -120,7 +120,7 @@ test-race: gotest
 lint compile tools: export GOGC := 400
 lint: $(LINT)
 	$(call phase,lint of the library,$(LINT) run --allow-parallel-runners ./...)
-	$(call phase,generated files are up to date,go run ./hack/openapi -check && go run ./hack/validation -check)
+	$(call phase,generated files are up to date,go run ./hack/openapi -check & go run ./hack/validation -check && wait $$!)
 	$(call phase,lint around the library,cd test && ../$(LINT) run --allow-parallel-runners --config ../.golangci.yml ./...)
 	$(call phase,lint of the cluster registry,cd examples/clusterregistry && ../../$(LINT) run --allow-parallel-runners --config ../../.golangci.yml ./...)
 	$(call phase,lint of the kubebuilder project,cd examples/kubebuilder && for tags in "" envtest; do \

@@ -33,7 +33,10 @@ func BenchmarkFilteredLists(b *testing.B) {
 		return authz.NoOpinion, "", nil
 	})
 	parts := []controlplane.Part{
-		authz.RBAC{}, rbac.All(), core.Namespaces{}, core.ConfigMaps{},
+		authz.RBAC{},
+		rbac.All(),
+		core.Namespaces{},
+		core.ConfigMaps{},
 		authz.FilteredLists{Resources: []schema.GroupResource{{Resource: "configmaps"}}},
 	}
 	// Rules are listed once where all authorizers list them, and a function does not.

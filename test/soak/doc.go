@@ -1,3 +1,3 @@
-// Package soak has clients work at random for a minute, and compares what is
+// Package soak has clients work at random for a while, and compares what is
 // left with a model.
 package soak

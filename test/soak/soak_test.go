@@ -31,7 +31,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
-var length = flag.Duration("length", time.Minute, "how long clients work; a tenth of it with -short")
+var length = flag.Duration("length", 20*time.Second, "how long clients work; a tenth of it with -short")
 
 const (
 	clients = 4
