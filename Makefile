@@ -89,8 +89,9 @@ test:
 # collector that the compiler has here.
 COMPILE = go list -export -deps
 compile:
-	$(call phase,compile for the tests,$(COMPILE) ./... >/dev/null && $(COMPILE:go=go -C test) ./... >/dev/null && \
-		{ ! command -v "$$(go env CC)" >/dev/null || CGO_ENABLED=1 $(COMPILE) -race $(RACE) >/dev/null; })
+	$(call phase,compile for the tests,$(COMPILE) ./... >/dev/null && \
+		{ ! command -v "$$(go env CC)" >/dev/null || CGO_ENABLED=1 $(COMPILE) -race $(RACE) >/dev/null; } && \
+		cd test && $(COMPILE) ./... >/dev/null)
 
 test-library: gotest
 	$(call phase,tests of the library,$(TEST) $(LONG) ./...)
@@ -99,13 +100,15 @@ test-around: gotest
 	$(call phase,tests around the library,$(TEST_AROUND) $(LONG_AROUND) ./...)
 	$(call phase,tests of the cluster registry,$(GOTEST) -dir examples/clusterregistry -log bin/tests/$@-registry.json -timeout 60m -vet=off -count=1 ./...)
 
+# RACE is where concurrency lives, and FILL what fills a storage.
+RACE = $(addprefix ./pkg/,$(addsuffix /...,storage/etcd planetest storage/memory storage/sqlite storage/storagetest controlplane aggregator lifecycle \
+	quota feed admit authz encryption internal/store internal/polled internal/source internal/stream internal/tied))
+FILL = -skip '^TestHistoryIsBounded$$|^TestFull$$|/^scale$$/^(50000|a_day)'
+
 # The race detector needs a C compiler, which also gives these tests the cgo
 # build of sqlite. Where there is none they are left out, but not in CI. What fills
 # a storage is left out as well: the tests of the library have it, and it takes longest.
 test-race: export CGO_ENABLED = 1
-RACE = $(addprefix ./pkg/,$(addsuffix /...,storage/etcd planetest storage/memory storage/sqlite storage/storagetest controlplane aggregator lifecycle \
-	quota feed admit authz encryption internal/store internal/polled internal/source internal/stream internal/tied))
-FILL = -skip '^TestHistoryIsBounded$$|^TestFull$$|/^scale$$/^(50000|a_day)'
 test-race: gotest
 	@command -v "$$(go env CC)" >/dev/null && exit 0; \
 	echo "== tests with the race detector: there is no C compiler ($$(go env CC)): install gcc"; \
@@ -120,7 +123,7 @@ test-race: gotest
 lint compile tools: export GOGC := 400
 lint: $(LINT)
 	$(call phase,lint of the library,$(LINT) run --allow-parallel-runners ./...)
-	$(call phase,generated files are up to date,go run ./hack/openapi -check & go run ./hack/validation -check && wait $$!)
+	$(call phase,generated files are up to date,go run ./hack/openapi -check & go run ./hack/validation -check; code=$$?; wait $$! && (exit $$code))
 	$(call phase,lint around the library,cd test && ../$(LINT) run --allow-parallel-runners --config ../.golangci.yml ./...)
 	$(call phase,lint of the cluster registry,cd examples/clusterregistry && ../../$(LINT) run --allow-parallel-runners --config ../../.golangci.yml ./...)
 	$(call phase,lint of the kubebuilder project,cd examples/kubebuilder && for tags in "" envtest; do \

@@ -63,10 +63,11 @@ func BenchmarkFilteredLists(b *testing.B) {
 		"filtered, first 50":   {"rbac", 50, 50},
 	} {
 		b.Run(name, func(b *testing.B) {
-			c := rest.CopyConfig(config)
+			server := config
 			if tc.user == "func" {
-				c = rest.CopyConfig(withFunc)
+				server = withFunc
 			}
+			c := rest.CopyConfig(server)
 			c.Impersonate.UserName, c.QPS = tc.user, -1
 			client := kubernetes.NewForConfigOrDie(c).CoreV1().RESTClient()
 			count := func() int {

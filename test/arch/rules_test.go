@@ -2,6 +2,7 @@ package arch
 
 import (
 	"go/ast"
+	"go/types"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +137,48 @@ func TestLibraryHasNoInit(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestExportedFunctionsReturnExportedTypes: who calls a function can name what it returns.
+func TestExportedFunctionsReturnExportedTypes(t *testing.T) {
+	for _, f := range files(t) {
+		if f.isTest() || f.isGenerated() {
+			continue
+		}
+		for _, decl := range f.tree.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok || !fn.Name.IsExported() || fn.Type.Results == nil || fn.Recv != nil && isHidden(fn.Recv.List[0].Type, nil) {
+				continue
+			}
+			for _, result := range fn.Type.Results.List {
+				if isHidden(result.Type, fn.Type.TypeParams) {
+					t.Errorf("%s: %s returns a type that its callers cannot name: export the type", f.at(fn), fn.Name.Name)
+				}
+			}
+		}
+	}
+}
+
+// isHidden tells whether a type is one of its package that is not exported, or is made of one.
+func isHidden(e ast.Expr, parameters *ast.FieldList) bool {
+	switch e := e.(type) {
+	case *ast.StarExpr:
+		return isHidden(e.X, parameters)
+	case *ast.ArrayType:
+		return isHidden(e.Elt, parameters)
+	case *ast.IndexExpr:
+		return isHidden(e.X, parameters)
+	case *ast.Ident:
+		if parameters != nil {
+			for _, p := range parameters.List {
+				if slices.ContainsFunc(p.Names, func(n *ast.Ident) bool { return n.Name == e.Name }) {
+					return false
+				}
+			}
+		}
+		return !e.IsExported() && types.Universe.Lookup(e.Name) == nil
+	}
+	return false
 }
 
 // TestLibraryWritesNoGlobals keeps the library from configuring what belongs

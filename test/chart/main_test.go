@@ -8,10 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sailplane-dev/sailplane/test/program"
-
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/sailplane-dev/sailplane/test/program"
 	"github.com/sailplane-dev/sailplane/test/script"
 )
 

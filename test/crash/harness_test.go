@@ -17,11 +17,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sailplane-dev/sailplane/test/program"
-
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // limit is how long anything may take before it counts as hanging.

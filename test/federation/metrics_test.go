@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sailplane-dev/sailplane/test/program"
-
 	"github.com/sailplane-dev/sailplane/test/federation/behind"
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // kubelet tells what the containers of a node take.

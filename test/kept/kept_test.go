@@ -9,13 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sailplane-dev/sailplane/test/program"
-
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/test/kept"
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // binary is the present version, built once.

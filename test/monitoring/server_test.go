@@ -18,10 +18,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sailplane-dev/sailplane/test/program"
-
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // patience is how long is waited for what takes moments, on a machine busy with all tests at once.

@@ -5,9 +5,7 @@ package program
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,13 +32,14 @@ func Sailplane(ctx context.Context, dir string) (path string, err error) {
 // to run in a module that requires the library, as that of the tests.
 func Build(ctx context.Context, module, pkg, path string) error {
 	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", library)
-	root, err := list.Output()
+	out, err := list.Output()
 	if err != nil {
 		return fmt.Errorf("find the repository: %s: %w", list, err)
 	}
+	root := string(bytes.TrimSpace(out))
 	name := strings.ReplaceAll(filepath.ToSlash(filepath.Join(module, filepath.Base(path))), "/", "-")
-	shared := filepath.Join(string(bytes.TrimSpace(root)), "bin", "test", name)
-	module = filepath.Join(string(bytes.TrimSpace(root)), module)
+	shared := filepath.Join(root, "bin", "test", name)
+	module = filepath.Join(root, module)
 	if err := os.MkdirAll(filepath.Dir(shared), 0o755); err != nil {
 		return err
 	}
@@ -60,19 +59,9 @@ func Build(ctx context.Context, module, pkg, path string) error {
 	if os.Link(shared, path) == nil {
 		return nil
 	}
-	return duplicate(shared, path) // it is on another file system
-}
-
-func duplicate(from, to string) (err error) {
-	source, err := os.Open(from)
+	content, err := os.ReadFile(shared) // the other path is on another file system
 	if err != nil {
 		return err
 	}
-	defer source.Close()
-	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(target, source)
-	return errors.Join(err, target.Close())
+	return os.WriteFile(path, content, 0o755)
 }

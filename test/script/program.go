@@ -4,11 +4,11 @@ import (
 	"context"
 	"os"
 
-	"github.com/sailplane-dev/sailplane/test/program"
-
 	"k8s.io/component-base/cli"
 	"k8s.io/kubectl/pkg/cmd"
 	"k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // Kubectl is cmd/kubectl of Kubernetes, for a program that is kubectl when it is called so.

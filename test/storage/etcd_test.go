@@ -13,11 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sailplane-dev/sailplane/test/program"
-
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/storage/storagetest"
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // TestEtcdVersions runs the contract of storages on etcd servers of every version

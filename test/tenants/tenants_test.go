@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sailplane-dev/sailplane/test/program"
-
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/oauth2-proxy/mockoidc"
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +29,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sailplane-dev/sailplane/test/kept"
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // name is how the teams reach the server, and loopback the address behind it, which is
