@@ -92,6 +92,14 @@ type Prompt interface {
 	GetsAtOnce() bool
 }
 
+// Warner is a [Keeper] that may know of trouble although its calls succeed.
+type Warner interface {
+	// Warning returns what is wrong with what is kept, nil if nothing is: a file, say, that cannot be
+	// read, in whose place its last good state is returned. It is called after other calls, by several
+	// goroutines at once, and does not wait for anything.
+	Warning() error
+}
+
 // Item is an object at a version.
 type Item[T any] struct {
 	Object  *T

@@ -2,6 +2,7 @@ package kept
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,17 +16,23 @@ import (
 )
 
 // broken is what is kept and is no object, as far as it was seen. As long as there is some, the
-// condition of the keeper says so: nobody sees it in a list.
+// condition of the keeper says so: nobody sees it in a list. It says what the keeper warns of as well.
 type broken struct {
 	resource schema.GroupResource
 	told     func(error)
+	warning  func() error
 
 	mu  sync.Mutex
 	all map[keep.Key]error
 }
 
-func newBroken(resource schema.GroupResource, report func(error)) *broken {
-	return &broken{resource: resource, told: report, all: map[keep.Key]error{}}
+// newBroken returns that of a keeper.
+func newBroken(resource schema.GroupResource, report func(error), keeper any) *broken {
+	b := &broken{resource: resource, told: report, warning: func() error { return nil }, all: map[keep.Key]error{}}
+	if w, ok := keeper.(keep.Warner); ok {
+		b.warning = w.Warning
+	}
+	return b
 }
 
 // answer is that to a client who asks for one.
@@ -44,6 +51,15 @@ func (b *broken) report(err error) {
 
 // problem is what the condition says.
 func (b *broken) problem() error {
+	left, warning := b.leftOut(), b.warning()
+	if left != nil && warning != nil {
+		return fmt.Errorf("%w; %w", left, warning)
+	}
+	return errors.Join(left, warning)
+}
+
+// leftOut is what it says of those that are no objects.
+func (b *broken) leftOut() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	first := keep.Key{}

@@ -133,3 +133,36 @@ func TestBroken(t *testing.T) {
 	}
 	r.says(t, "after the correction", "")
 }
+
+// warner is a keeper that warns.
+type warner struct {
+	*keeptest.Memory[example.Pod, *example.Pod]
+	warning error
+}
+
+func (w *warner) Warning() error { return w.warning }
+
+// TestWarning: the condition says what a keeper warns of, although its calls are answered.
+func TestWarning(t *testing.T) {
+	t.Parallel()
+	m, r := &warner{Memory: keeptest.NewMemory[example.Pod]()}, &reports{}
+	s := kept.New(m, kept.Config{Resource: schema.GroupResource{Resource: "pods"}, Prefix: prefix, Report: r.report})
+	list := func() {
+		t.Helper()
+		all := storage.ListOptions{Recursive: true, Predicate: storage.Everything}
+		if err := s.GetList(t.Context(), prefix, all, &example.PodList{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(t, s, "a")
+	r.says(t, "at first", "")
+	m.warning = errors.New("stale")
+	list()
+	r.says(t, "after a warning", "stale")
+	m.Break(keep.Key{Namespace: "ns", Name: "a"}, errors.New("rotten"))
+	list()
+	r.says(t, "with one left out", "1 left out, which cannot be read: rotten; stale")
+	m.warning = nil
+	list()
+	r.says(t, "without the warning", "rotten")
+}

@@ -85,7 +85,7 @@ func New[T any, PT Object[T]](keeper keep.Keeper[T], c Config) *Store[T, PT] {
 	if c.Poll == 0 {
 		c.Poll = pollPeriod
 	}
-	b := newBroken(c.Resource, c.Report)
+	b := newBroken(c.Resource, c.Report, keeper)
 	c.Report = b.report
 	return &Store[T, PT]{Config: c, keeper: keeper, slots: make(chan struct{}, maxCalls), broken: b}
 }

@@ -8,7 +8,8 @@
 // m1.yaml. What is written through the API replaces its file at once, with mode 0600, and without
 // the comments that it had. What an editor writes, adds or removes is seen by watchers. A file that
 // cannot be read as an object is logged with its name, and the object stays what it was until the
-// file is right. If it was none since the server started, it is left out, and a get says why.
+// file is right, which the condition of the resource says as long. If it was none since the server
+// started, it is left out, and a get says why.
 //
 // The version of an object is the time in microseconds when its file was modified, so that it is
 // the same after a restart. Changes are known since the start of the server; watches from before
@@ -26,6 +27,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sailplane-dev/sailplane/pkg/keep"
@@ -44,6 +46,7 @@ type Dir[T any] struct {
 	opened  bool
 	files   map[keep.Key]*file
 	bad     map[string]string // files that are no objects, and why, as it was logged
+	warning atomic.Pointer[error]
 	changes []change
 	version int64
 	oldest  int64 // the version since which all changes are known
@@ -83,7 +86,37 @@ func (d *Dir[T]) begin(ctx context.Context) (end func(), err error) {
 		d.mu.Unlock()
 		return nil, err
 	}
-	return d.mu.Unlock, nil
+	return func() {
+		d.warn()
+		d.mu.Unlock()
+	}, nil
+}
+
+// warn keeps what Warning returns: what is served in place of files that are no objects any more.
+func (d *Dir[T]) warn() {
+	n, first := 0, ""
+	for path := range d.bad {
+		if f := d.files[d.keyAt(path)]; f == nil || f.broken != nil {
+			continue // the object is left out, with the reason
+		}
+		if n++; first == "" || path < first {
+			first = path
+		}
+	}
+	if n == 0 {
+		d.warning.Store(nil)
+		return
+	}
+	err := fmt.Errorf("%d are not what their files say, which cannot be read: %s", n, d.bad[first])
+	d.warning.Store(&err)
+}
+
+// Warning implements [keep.Warner].
+func (d *Dir[T]) Warning() error {
+	if err := d.warning.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // item is a file as an object.

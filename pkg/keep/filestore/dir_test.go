@@ -160,12 +160,22 @@ func TestBadFile(t *testing.T) {
 			if _, err := d.Put(t.Context(), item.Object, item.Version); err == nil || !strings.Contains(err.Error(), a) {
 				t.Errorf("a write over it: %v, want an error that names %s", err, a)
 			}
-			page, err := (&apples{Path: d.Path}).List(t.Context(), keep.Range{})
+			if err := d.Warning(); err == nil || !strings.Contains(err.Error(), a) {
+				t.Errorf("while its last good state is served the warning is %v, want one that names %s", err, a)
+			}
+			again := &apples{Path: d.Path}
+			page, err := again.List(t.Context(), keep.Range{})
 			if err != nil || len(page.Items) != 1 || !strings.Contains(fmt.Sprint(page.Items[0].Broken), a) {
 				t.Errorf("a start with it: %v, %v, want a broken one that names %s", page, err, a)
 			}
+			if err := again.Warning(); err != nil {
+				t.Errorf("a start with it: the warning is %v, beside a broken one", err)
+			}
 			write(t, a, "spec: {variety: gala}\n")
 			f.sees("a file that is right again", "ns/a gala")
+			if err := d.Warning(); err != nil {
+				t.Errorf("when it is right again the warning is %v", err)
+			}
 			if item, err = d.Get(t.Context(), key); err == nil {
 				_, err = d.Put(t.Context(), item.Object, item.Version)
 			}
