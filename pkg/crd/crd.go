@@ -117,6 +117,7 @@ type groups struct {
 	webhooks dialing.Dialer
 	plane    *controlplane.Plane
 	stored   definitions
+	serving  *serving
 	informer cache.SharedIndexInformer
 	lister   listers.CustomResourceDefinitionLister
 	becoming *semaphore.Weighted // schemas of the CRDs that become usable

@@ -136,6 +136,36 @@ func TestWrittenIsUsable(t *testing.T) {
 	}
 }
 
+// TestWrittenIsServed: who has changed the schema of a CRD that is in use loses no field by it, and
+// misses no version.
+func TestWrittenIsServed(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for n := range 5 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			plural := fmt.Sprintf("widgets%ds", n)
+			p.define(t, definition(t, plural, fmt.Sprintf("Widgets%d", n), plain))
+			create(t, p.of(plural, "v1"), fmt.Sprintf(`{apiVersion: example.com/v1, kind: Widgets%d, metadata: {name: one}}`, n))
+			for i := range 20 {
+				version, field := fmt.Sprintf("v1beta%d", i+1), fmt.Sprintf("f%d", i)
+				patch := fmt.Sprintf(`[{"op": "add", "path": "/spec/versions/-", "value": {"name": %q, "served": true, "storage": false,
+					"schema": {"openAPIV3Schema": {"type": "object", "properties": {%q: {"type": "string"}}}}}},
+					{"op": "replace", "path": "/spec/versions/0/schema/openAPIV3Schema",
+					"value": {"type": "object", "properties": {%[2]q: {"type": "string"}}}}]`, version, field)
+				if _, err := p.Resource(crds).Patch(t.Context(), plural+".example.com", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				get(t, p.of(plural, version), "one")
+				created := create(t, p.of(plural, "v1"), fmt.Sprintf(`{apiVersion: example.com/v1, kind: Widgets%d, metadata: {name: %s}, %[2]s: kept}`, n, field))
+				if got := at(created, field); got != "kept" {
+					t.Fatalf("the field %s is %v in what is stored: it was pruned as if the schema had not changed", field, got)
+				}
+			}
+		})
+	}
+}
+
 // TestFewWrites: a new CRD is written twice, with its names and when it is usable: of a
 // large one each write takes a second.
 func TestFewWrites(t *testing.T) {

@@ -56,10 +56,11 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	// link.Start does what these hooks do, in order and without polling; the
 	// second also ends the process when the server stops while it starts.
 	generic.DisabledPostStartHooks.Insert("start-apiextensions-informers", "crd-informer-synced")
+	g.serving = &serving{RESTOptionsGetter: p.RESTOptions(unstructured.UnstructuredJSONScheme, nil), with: map[schema.GroupResource]*made{}}
 	config := apiextensionsserver.Config{
 		GenericConfig: generic,
 		ExtraConfig: apiextensionsserver.ExtraConfig{
-			CRDRESTOptionsGetter: p.RESTOptions(unstructured.UnstructuredJSONScheme, nil),
+			CRDRESTOptionsGetter: g.serving,
 			MasterCount:          1,
 			ServiceResolver:      g.webhooks,
 			AuthResolverWrapper:  g.connect,
@@ -73,21 +74,8 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	routes().ShareAll(server.GenericAPIServer.Handler.GoRestfulContainer)
 	crds := server.Informers.Apiextensions().V1().CustomResourceDefinitions()
 	g.plane, g.informer, g.lister = p, crds.Informer(), crds.Lister()
-	err = g.informer.SetTransform(func(o any) (any, error) {
-		if crd, ok := o.(*apiextensionsv1.CustomResourceDefinition); ok {
-			assumeEstablished(crd)
-		}
-		return o, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watch CRDs: %w", err)
-	}
-	_, err = g.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { g.notify() },
-		UpdateFunc: func(any, any) { g.notify() },
-		DeleteFunc: func(any) { g.notify() },
-	})
-	if err != nil {
+	g.serving.handler, g.serving.lister = server.GenericAPIServer.Handler.NonGoRestfulMux, g.lister
+	if err := g.follow(); err != nil {
 		return nil, fmt.Errorf("watch CRDs: %w", err)
 	}
 	return &controlplane.Link{
@@ -112,6 +100,25 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 			GroupPriority: 16700, VersionPriority: 15,
 		}},
 	}, nil
+}
+
+// follow has the informer tell of changes.
+func (g *groups) follow() error {
+	err := g.informer.SetTransform(func(o any) (any, error) {
+		if crd, ok := o.(*apiextensionsv1.CustomResourceDefinition); ok {
+			assumeEstablished(crd)
+		}
+		return o, nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = g.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { g.notify() },
+		UpdateFunc: func(any, any) { g.notify() },
+		DeleteFunc: func(any) { g.notify() },
+	})
+	return err
 }
 
 // connect calls conversion webhooks through the plane's dialer, and replaces

@@ -196,6 +196,9 @@ func (b *becoming) await(ctx context.Context, out runtime.Object) {
 	if err == nil && crd != nil {
 		err = b.groups.plane.AwaitDiscovery(ctx, served(crd))
 	}
+	if err == nil && crd != nil {
+		err = b.groups.serving.await(ctx, crd)
+	}
 	if err != nil || crd == nil {
 		klog.FromContext(ctx).V(1).Info("Answered the write of a CRD that cannot be used yet", "name", written.Name, "reason", err)
 	}
