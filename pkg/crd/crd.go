@@ -58,7 +58,10 @@ func (Definitions) PartName() string { return "crds" }
 
 // Install declares the server of custom resources and the CRDs to apply.
 func (d Definitions) Install(p *controlplane.Plan) error {
-	g := &groups{webhooks: dialing.New(d.Deny, d.Allow, p), becoming: semaphore.NewWeighted(schemasAtOnce), naming: newNaming()}
+	g := &groups{
+		webhooks: dialing.New(d.Deny, d.Allow, p), serving: newServing(),
+		becoming: semaphore.NewWeighted(schemasAtOnce), naming: newNaming(),
+	}
 	if err := g.webhooks.Check(); err != nil {
 		return err
 	}

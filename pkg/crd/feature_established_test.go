@@ -1,6 +1,7 @@
 package crd_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/responsewriter"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -142,9 +144,9 @@ func TestWrittenIsServed(t *testing.T) {
 	t.Parallel()
 	p := start(t)
 	for n := range 5 {
-		t.Run("", func(t *testing.T) {
+		plural := fmt.Sprintf("widgets%ds", n)
+		t.Run(plural, func(t *testing.T) {
 			t.Parallel()
-			plural := fmt.Sprintf("widgets%ds", n)
 			p.define(t, definition(t, plural, fmt.Sprintf("Widgets%d", n), plain))
 			create(t, p.of(plural, "v1"), fmt.Sprintf(`{apiVersion: example.com/v1, kind: Widgets%d, metadata: {name: one}}`, n))
 			for i := range 20 {
@@ -163,6 +165,29 @@ func TestWrittenIsServed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestChangeHasNoWarning: the answer to who changes a CRD that is in use warns of none of its versions.
+func TestChangeHasNoWarning(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	p.define(t, definition(t, "widgets", "Widget", `
+versions:
+- {name: v1beta1, served: true, storage: false, deprecated: true, deprecationWarning: old, schema: {openAPIV3Schema: {type: object}}}
+- {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}`))
+	create(t, p.of("widgets", "v1"), `{apiVersion: example.com/v1, kind: Widget, metadata: {name: one}}`)
+	said := &bytes.Buffer{}
+	config := rest.CopyConfig(p.config)
+	config.WarningHandler = rest.NewWarningWriter(said, rest.WarningWriterOptions{})
+	c, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.Resource(crds).Patch(t.Context(), "widgets.example.com", types.JSONPatchType, []byte(`[{"op": "add",
+		"path": "/spec/versions/0/schema/openAPIV3Schema/properties", "value": {"color": {"type": "string"}}}]`), metav1.PatchOptions{})
+	if err != nil || said.Len() > 0 {
+		t.Errorf("the change is answered with the warning %q, %v", said, err)
 	}
 }
 

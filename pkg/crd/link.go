@@ -45,7 +45,7 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	}
 	generic := p.ServerConfig(apiextensionsserver.Codecs)
 	generic.LoopbackClientConfig = p.ProtobufConfig()
-	generic.RESTOptionsGetter = usableOptions{p.RESTOptions(stored{codec}, encode), g}
+	generic.RESTOptionsGetter = wrapping{p.RESTOptions(stored{codec}, encode), g.keep}
 	generic.MergedResourceConfig = apiextensionsserver.DefaultAPIResourceConfigSource()
 	others, ok := generic.AdmissionControl.(plugins)
 	if !ok {
@@ -56,11 +56,10 @@ func (g *groups) link(p *controlplane.Plane, delegate genericapiserver.Delegatio
 	// link.Start does what these hooks do, in order and without polling; the
 	// second also ends the process when the server stops while it starts.
 	generic.DisabledPostStartHooks.Insert("start-apiextensions-informers", "crd-informer-synced")
-	g.serving = &serving{RESTOptionsGetter: p.RESTOptions(unstructured.UnstructuredJSONScheme, nil), with: map[schema.GroupResource]*made{}}
 	config := apiextensionsserver.Config{
 		GenericConfig: generic,
 		ExtraConfig: apiextensionsserver.ExtraConfig{
-			CRDRESTOptionsGetter: g.serving,
+			CRDRESTOptionsGetter: wrapping{p.RESTOptions(unstructured.UnstructuredJSONScheme, nil), g.serving.note},
 			MasterCount:          1,
 			ServiceResolver:      g.webhooks,
 			AuthResolverWrapper:  g.connect,

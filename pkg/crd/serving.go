@@ -8,17 +8,12 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	listers "k8s.io/apiextensions-apiserver/pkg/client/listers/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apiserver/pkg/endpoints/request"
-	"k8s.io/apiserver/pkg/registry/generic"
-	"k8s.io/apiserver/pkg/storage"
-	"k8s.io/apiserver/pkg/storage/storagebackend"
-	"k8s.io/apiserver/pkg/storage/storagebackend/factory"
-	"k8s.io/client-go/tools/cache"
 )
 
-// servingPause is how long upstream's handler may not know a CRD yet before it is asked again.
+// servingPause is how long upstream's handler may not know of a change yet before it is asked again.
 const servingPause = 2 * time.Millisecond
 
 // serving knows in which generation CRDs are served. Upstream's handler makes what serves one at
@@ -26,58 +21,46 @@ const servingPause = 2 * time.Millisecond
 // Nothing says when that was, and discovery may have the change before: clients would miss a
 // version that they have just added, and lose a field.
 type serving struct {
-	generic.RESTOptionsGetter
-	handler http.Handler
+	handler http.Handler // upstream's
 	lister  listers.CustomResourceDefinitionLister
 
 	mu   sync.Mutex
-	with map[schema.GroupResource]*made // the last
+	with map[schema.GroupResource]*servedAs // by the storage that the handler made last
 }
 
-// made is what serves a CRD, or a version of it.
-type made struct {
-	generation int64 // of the CRD
-}
+// servedAs is what a CRD was when what serves it was made.
+type servedAs struct{ generation int64 }
 
-// GetRESTOptions implements generic.RESTOptionsGetter: the handler asks for them when it makes what
-// serves a CRD.
-func (s *serving) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	options, err := s.RESTOptionsGetter.GetRESTOptions(resource, example)
+func newServing() *serving { return &serving{with: map[schema.GroupResource]*servedAs{}} }
+
+// note notes the storage that the handler makes when it makes what serves a CRD.
+func (s *serving) note(m made) made {
+	crd, err := s.lister.Get(m.resource.String())
 	if err != nil {
-		return options, err
+		return m // it has just been deleted
 	}
-	decorate := options.Decorator
-	options.Decorator = func(
-		config *storagebackend.ConfigForResource, prefix string, key func(runtime.Object) (string, error),
-		object, list func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
-	) (storage.Interface, factory.DestroyFunc, error) {
-		inner, destroy, err := decorate(config, prefix, key, object, list, attributes, trigger, indexers)
-		crd, notFound := s.lister.Get(resource.String())
-		if err != nil || notFound != nil {
-			return inner, destroy, err
-		}
-		one := &made{crd.Generation}
+	now := &servedAs{crd.Generation}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.with[m.resource] = now
+	destroy := m.destroy
+	m.destroy = func() {
+		destroy()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.with[resource] = one
-		return inner, func() {
-			destroy()
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if s.with[resource] == one {
-				delete(s.with, resource)
-			}
-		}, nil
+		if s.with[m.resource] == now {
+			delete(s.with, m.resource)
+		}
 	}
-	return options, nil
+	return m
 }
 
 // isOlder tells whether a resource is served as a CRD said before a generation.
 func (s *serving) isOlder(resource schema.GroupResource, than int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := s.with[resource]
-	return one != nil && one.generation < than
+	now := s.with[resource]
+	return now != nil && now.generation < than
 }
 
 // await returns when no version of a CRD is served as it was before.
@@ -86,32 +69,30 @@ func (s *serving) await(ctx context.Context, crd *apiextensionsv1.CustomResource
 	if len(versions) == 0 {
 		return nil
 	}
-	for s.isOlder(versions[0].GroupResource(), crd.Generation) {
-		s.ask(ctx, crd, versions[0])
-		select {
-		case <-time.After(servingPause):
-		case <-ctx.Done():
-			return ctx.Err()
+	one := versions[0]
+	return wait.PollUntilContextCancel(ctx, servingPause, true, func(context.Context) (bool, error) {
+		if s.isOlder(one.GroupResource(), crd.Generation) {
+			s.ask(one, crd.Spec.Scope)
 		}
-	}
-	return nil
+		return !s.isOlder(one.GroupResource(), crd.Generation), nil
+	})
 }
 
 // ask makes a request for a resource, of a verb that there is not: it ends where the handler has
-// found, or made, what serves it.
-func (s *serving) ask(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition, r schema.GroupVersionResource) {
+// found, or made, what serves it. It is not part of the request that waits, which would be answered
+// with the warnings of this one.
+func (s *serving) ask(r schema.GroupVersionResource, scope apiextensionsv1.ResourceScope) {
 	info := &request.RequestInfo{
 		IsResourceRequest: true, Verb: "none", APIPrefix: "apis", APIGroup: r.Group, APIVersion: r.Version, Resource: r.Resource,
 	}
-	if crd.Spec.Scope == apiextensionsv1.NamespaceScoped {
+	if scope == apiextensionsv1.NamespaceScoped {
 		info.Namespace = "default"
 	}
+	ctx := request.WithRequestInfo(context.Background(), info)
 	path := "/apis/" + r.Group + "/" + r.Version + "/" + r.Resource
-	ask, err := http.NewRequestWithContext(request.WithRequestInfo(ctx, info), http.MethodOptions, path, http.NoBody)
-	if err != nil {
-		return
+	if ask, err := http.NewRequestWithContext(ctx, http.MethodOptions, path, http.NoBody); err == nil {
+		s.handler.ServeHTTP(nowhere{}, ask)
 	}
-	s.handler.ServeHTTP(nowhere{}, ask)
 }
 
 // nowhere is where an answer goes that nobody reads.

@@ -44,15 +44,23 @@ type definitions struct {
 	key func(runtime.Object) (string, error)
 }
 
-// usableOptions are the options of a CRD's storage, which is usable.
-type usableOptions struct {
+// wrapping are options whose storage is wrapped.
+type wrapping struct {
 	generic.RESTOptionsGetter
-	groups *groups
+	wrap func(made) made
+}
+
+// made is the storage of a resource.
+type made struct {
+	storage.Interface
+	resource schema.GroupResource
+	key      func(runtime.Object) (string, error)
+	destroy  factory.DestroyFunc
 }
 
 // GetRESTOptions implements generic.RESTOptionsGetter.
-func (u usableOptions) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
-	options, err := u.RESTOptionsGetter.GetRESTOptions(resource, example)
+func (w wrapping) GetRESTOptions(resource schema.GroupResource, example runtime.Object) (generic.RESTOptions, error) {
+	options, err := w.RESTOptionsGetter.GetRESTOptions(resource, example)
 	if err != nil {
 		return options, err
 	}
@@ -62,10 +70,20 @@ func (u usableOptions) GetRESTOptions(resource schema.GroupResource, example run
 		object, list func() runtime.Object, attributes storage.AttrFunc, trigger storage.IndexerFuncs, indexers *cache.Indexers,
 	) (storage.Interface, factory.DestroyFunc, error) {
 		s, destroy, err := decorate(config, prefix, key, object, list, attributes, trigger, indexers)
-		u.groups.stored = definitions{s, key}
-		return usable{s, u.groups}, destroy, err
+		if err != nil {
+			return s, destroy, err
+		}
+		m := w.wrap(made{s, resource, key, destroy})
+		return m.Interface, m.destroy, nil
 	}
 	return options, nil
+}
+
+// keep has the storage of CRDs delay what is written.
+func (g *groups) keep(m made) made {
+	g.stored = definitions{m.Interface, m.key}
+	m.Interface = usable{m.Interface, g}
+	return m
 }
 
 // Create implements storage.Interface.
@@ -194,10 +212,9 @@ func (b *becoming) await(ctx context.Context, out runtime.Object) {
 	defer cancel()
 	crd, err := b.groups.await(ctx, written.Name, written.Generation, 0)
 	if err == nil && crd != nil {
-		err = b.groups.plane.AwaitDiscovery(ctx, served(crd))
-	}
-	if err == nil && crd != nil {
-		err = b.groups.serving.await(ctx, crd)
+		if err = b.groups.plane.AwaitDiscovery(ctx, served(crd)); err == nil {
+			err = b.groups.serving.await(ctx, crd)
+		}
 	}
 	if err != nil || crd == nil {
 		klog.FromContext(ctx).V(1).Info("Answered the write of a CRD that cannot be used yet", "name", written.Name, "reason", err)

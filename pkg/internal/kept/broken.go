@@ -2,7 +2,6 @@ package kept
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -52,10 +51,13 @@ func (b *broken) report(err error) {
 // problem is what the condition says.
 func (b *broken) problem() error {
 	left, warning := b.leftOut(), b.warning()
-	if left != nil && warning != nil {
-		return fmt.Errorf("%w; %w", left, warning)
+	switch {
+	case left == nil:
+		return warning
+	case warning == nil:
+		return left
 	}
-	return errors.Join(left, warning)
+	return fmt.Errorf("%w; %w", left, warning)
 }
 
 // leftOut is what it says of those that are no objects.

@@ -42,16 +42,17 @@ type Dir[T any] struct {
 	// History is how many changes are known, for watches that begin there. 0: 10,000.
 	History int
 
-	mu      sync.Mutex
-	opened  bool
-	files   map[keep.Key]*file
-	bad     map[string]string // files that are no objects, and why, as it was logged
-	warning atomic.Pointer[error]
-	changes []change
-	version int64
-	oldest  int64 // the version since which all changes are known
-	looked  time.Time
-	cost    time.Duration // of the last look at all files
+	mu         sync.Mutex
+	opened     bool
+	files      map[keep.Key]*file
+	bad        map[string]string // files that are no objects, and why, as it was logged
+	changedBad bool              // they may be others than those that the warning is about
+	warning    atomic.Pointer[error]
+	changes    []change
+	version    int64
+	oldest     int64 // the version since which all changes are known
+	looked     time.Time
+	cost       time.Duration // of the last look at all files
 }
 
 // file is a file that is an object.
@@ -94,6 +95,10 @@ func (d *Dir[T]) begin(ctx context.Context) (end func(), err error) {
 
 // warn keeps what Warning returns: what is served in place of files that are no objects any more.
 func (d *Dir[T]) warn() {
+	if !d.changedBad {
+		return
+	}
+	d.changedBad = false
 	n, first := 0, ""
 	for path := range d.bad {
 		if f := d.files[d.keyAt(path)]; f == nil || f.broken != nil {
@@ -226,7 +231,7 @@ func (d *Dir[T]) Remove(ctx context.Context, key keep.Key, ifVersion int64) (int
 		return 0, err
 	}
 	delete(d.files, key)
-	delete(d.bad, d.path(key))
+	d.forget(d.path(key))
 	version := max(d.version+1, time.Now().UnixMicro())
 	d.note(change{key: key, version: version, removed: true})
 	return version, nil

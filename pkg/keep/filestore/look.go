@@ -113,7 +113,7 @@ func (d *Dir[T]) look(ctx context.Context) error {
 	}
 	for path := range d.bad {
 		if key := d.keyAt(path); !all[key] {
-			delete(d.bad, path)
+			d.forget(path)
 		}
 	}
 	if err := d.compare(ctx, all); err != nil {
@@ -144,7 +144,7 @@ func (d *Dir[T]) compare(ctx context.Context, keys map[keep.Key]bool) error {
 		info, err := os.Lstat(d.path(key))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			delete(d.bad, d.path(key))
+			d.forget(d.path(key))
 			if known != nil {
 				changed = append(changed, written{key: key})
 			}
@@ -236,9 +236,17 @@ func (d *Dir[T]) take(key keep.Key, f *file) error {
 func (d *Dir[T]) tell(ctx context.Context, path string, err error) {
 	switch {
 	case err == nil:
-		delete(d.bad, path)
+		d.forget(path)
 	case d.bad[path] != err.Error():
 		klog.FromContext(ctx).Error(err, "A file is no object: what it was before is served, if it was one since the start", "file", path)
-		d.bad[path] = err.Error()
+		d.bad[path], d.changedBad = err.Error(), true
+	}
+}
+
+// forget notes that a file is an object, or gone.
+func (d *Dir[T]) forget(path string) {
+	if _, known := d.bad[path]; known {
+		delete(d.bad, path)
+		d.changedBad = true
 	}
 }
