@@ -38,31 +38,27 @@ type source struct {
 	model   *regexp.Regexp        // an expression that names a type
 }
 
-// prune returns a Go file with one function per set, and the definitions that
-// the roots of the sets reach. Types of the packages in elsewhere are left out;
-// any other type that is not in the source is an error.
-func prune(text []byte, pkg string, sets []set, elsewhere []string) ([]byte, error) {
-	src, err := parse(text)
-	if err != nil {
-		return nil, err
-	}
+// prune returns the Go file of an output, with one function per set, and the
+// definitions that the roots of the sets reach. Types of shared packages are left
+// out; any other type that is not of the output's packages is an error.
+func (s *source) prune(out output, shared []string) ([]byte, error) {
 	used := map[string]bool{}
 	var functions bytes.Buffer
-	for _, s := range sets {
-		reached, err := src.reach(s.roots, elsewhere)
+	for _, set := range out.sets {
+		reached, err := s.reach(set.roots, out.packages, shared)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.function, err)
+			return nil, fmt.Errorf("%s: %w", set.function, err)
 		}
-		fmt.Fprintf(&functions, "\n// %s\n", strings.ReplaceAll(s.doc, "\n", "\n// "))
-		fmt.Fprintf(&functions, "func %s(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {\n", s.function)
+		fmt.Fprintf(&functions, "\n// %s\n", strings.ReplaceAll(set.doc, "\n", "\n// "))
+		fmt.Fprintf(&functions, "func %s(ref common.ReferenceCallback) map[string]common.OpenAPIDefinition {\n", set.function)
 		functions.WriteString("\treturn map[string]common.OpenAPIDefinition{\n")
 		for _, name := range reached {
-			fmt.Fprintf(&functions, "\t\t%s: %s(ref),\n", src.types[name].key, src.types[name].function)
+			fmt.Fprintf(&functions, "\t\t%s: %s(ref),\n", s.types[name].key, s.types[name].function)
 			used[name] = true
 		}
 		functions.WriteString("\t}\n}\n")
 	}
-	return src.write(pkg, functions.Bytes(), slices.Sorted(maps.Keys(used)))
+	return s.write(path.Base(out.dir), functions.Bytes(), slices.Sorted(maps.Keys(used)))
 }
 
 // parse indexes an output of openapi-gen by type.
@@ -176,8 +172,9 @@ func (s *source) slice(n ast.Node) []byte {
 	return s.text[s.files.Position(n.Pos()).Offset:s.files.Position(n.End()).Offset]
 }
 
-// reach lists the types of the source that the roots need, sorted.
-func (s *source) reach(roots, elsewhere []string) ([]string, error) {
+// reach lists the types of packages that the roots need, sorted. Shared types that are
+// not of the packages are left out.
+func (s *source) reach(roots, packages, shared []string) ([]string, error) {
 	var queue []string
 	for _, root := range roots {
 		pkg, all := strings.CutSuffix(root, ".*")
@@ -195,11 +192,13 @@ func (s *source) reach(roots, elsewhere []string) ([]string, error) {
 	for len(queue) > 0 {
 		name := queue[0]
 		queue = queue[1:]
-		if reached[name] || slices.Contains(elsewhere, packageOf(name)) {
+		pkg := packageOf(name)
+		own := slices.Contains(packages, pkg)
+		if reached[name] || !own && slices.Contains(shared, pkg) {
 			continue
 		}
 		d, ok := s.types[name]
-		if !ok {
+		if !ok || !own {
 			return nil, fmt.Errorf("type %s is needed and no generated file has it: add its package to the output", name)
 		}
 		reached[name] = true

@@ -50,7 +50,8 @@ func TestPrune(t *testing.T) {
 		reason    string
 		source    string
 		roots     []string
-		elsewhere []string
+		packages  []string
+		shared    []string
 		functions []string
 		imports   []string
 		err       string
@@ -58,7 +59,7 @@ func TestPrune(t *testing.T) {
 		"Closure": {
 			reason:    "what a root needs comes along, what nothing needs stays out, and a type that refers to itself ends",
 			roots:     []string{"example.org/fruit.Apple"},
-			elsewhere: []string{"example.org/meta"},
+			shared:    []string{"example.org/meta"},
 			functions: []string{"things", "apple", "seed"},
 			imports:   []string{"example.org/fruit", "example.org/meta", "k8s.io/kube-openapi/pkg/common"},
 		},
@@ -71,6 +72,7 @@ func TestPrune(t *testing.T) {
 		"WholePackage": {
 			reason:    "a star takes every type of a package",
 			roots:     []string{"example.org/meta.*"},
+			packages:  []string{"example.org/meta"},
 			functions: []string{"things", "object"},
 			imports:   []string{"example.org/meta", "k8s.io/kube-openapi/pkg/common"},
 		},
@@ -78,6 +80,11 @@ func TestPrune(t *testing.T) {
 			reason: "a root that was removed upstream is reported by name",
 			roots:  []string{"example.org/fruit.Quince"},
 			err:    "example.org/fruit.Quince is needed",
+		},
+		"OtherPackage": {
+			reason: "a type of another output is not written twice",
+			roots:  []string{"example.org/fruit.Plum"},
+			err:    "example.org/meta.Object is needed",
 		},
 		"ByPath": {
 			reason: "a reference by Go path would name a model that no definition has",
@@ -98,7 +105,15 @@ func TestPrune(t *testing.T) {
 			if source == "" {
 				source = generated
 			}
-			out, err := prune([]byte(source), "fruit", []set{{function: "things", doc: "things are.", roots: tc.roots}}, tc.elsewhere)
+			want := output{dir: "fruit", packages: tc.packages, sets: []set{{function: "things", doc: "things are.", roots: tc.roots}}}
+			if want.packages == nil {
+				want.packages = []string{"example.org/fruit"}
+			}
+			var out []byte
+			src, err := parse([]byte(source))
+			if err == nil {
+				out, err = src.prune(want, tc.shared)
+			}
 			if tc.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.err) {
 					t.Fatalf("%s: got error %v, want one with %q", tc.reason, err, tc.err)

@@ -17,34 +17,39 @@ const (
 	generatorPackage = generatorModule + "/cmd/openapi-gen"
 )
 
-// generate returns every file.
+// generate returns every file. openapi-gen runs once, on all packages: it takes a few seconds to
+// read them.
 func generate(ctx context.Context, our *gotool.Module, tmp string) (map[string][]byte, error) {
-	binary, err := our.Install(ctx, generatorModule, generatorPackage, tmp)
+	outs := outputs()
+	packages := sets.New[string]()
+	for _, out := range outs {
+		packages.Insert(out.packages...)
+	}
+	text, err := definitions(ctx, our, tmp, sets.List(packages))
 	if err != nil {
 		return nil, err
 	}
-	t := &tool{binary: binary, tmp: tmp, our: our}
-	outs := outputs()
+	all, err := parse(text)
+	if err != nil {
+		return nil, err
+	}
 	files := map[string][]byte{}
 	for _, out := range outs {
-		if files[path.Join(out.dir, fileName)], err = t.generate(ctx, out, outs[0].packages); err != nil {
+		if files[path.Join(out.dir, fileName)], err = all.prune(out, outs[0].packages); err != nil {
 			return nil, fmt.Errorf("%s: %w", out.dir, err)
 		}
 	}
 	return files, nil
 }
 
-// tool is an installed openapi-gen.
-type tool struct {
-	binary, tmp string
-	our         *gotool.Module
-}
-
-// generate returns the Go source of one output. The file may refer to definitions
-// of the shared packages without having them; openapi-gen has to read these
-// packages too, else it refers to their types by Go path and not by model name.
-func (t *tool) generate(ctx context.Context, out output, shared []string) ([]byte, error) {
-	dir, err := os.MkdirTemp(t.tmp, "out-")
+// definitions returns the Go source that openapi-gen writes for packages. It refers to types of
+// packages that it does not read by Go path and not by model name.
+func definitions(ctx context.Context, our *gotool.Module, tmp string, packages []string) ([]byte, error) {
+	binary, err := our.Install(ctx, generatorModule, generatorPackage, tmp)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(tmp, "out-")
 	if err != nil {
 		return nil, err
 	}
@@ -54,18 +59,14 @@ func (t *tool) generate(ctx context.Context, out output, shared []string) ([]byt
 	}
 	args := append([]string{
 		"--output-dir", dir,
-		"--output-pkg", path.Join(t.our.Path, out.dir),
+		"--output-pkg", path.Join(our.Path, "definitions"),
 		"--output-file", fileName,
 		"--go-header-file", header,
 		// The report lists naming rules that published types break: nothing to do here.
 		"--report-filename", filepath.Join(dir, "report.txt"),
-	}, sets.List(sets.New(out.packages...).Insert(shared...))...)
-	if _, err := gotool.Run(ctx, t.our.Dir, nil, t.binary, args...); err != nil {
+	}, packages...)
+	if _, err := gotool.Run(ctx, our.Dir, nil, binary, args...); err != nil {
 		return nil, err
 	}
-	all, err := os.ReadFile(filepath.Join(dir, fileName))
-	if err != nil {
-		return nil, err
-	}
-	return prune(all, path.Base(out.dir), out.sets, sets.List(sets.New(shared...).Delete(out.packages...)))
+	return os.ReadFile(filepath.Join(dir, fileName))
 }

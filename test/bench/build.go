@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"runtime"
 )
@@ -35,15 +36,15 @@ func build(ctx context.Context, l *lab) (root string, err error) {
 	}
 	around := filepath.Join(root, "test")
 	var what []struct{ dir, pkg, name string }
-	add := func(name string, measured bool) {
+	add := func(pkg string, measured bool) {
 		if measured {
-			what = append(what, struct{ dir, pkg, name string }{around, "./bench/" + name, name})
+			what = append(what, struct{ dir, pkg, name string }{around, pkg, path.Base(pkg)})
 		}
 	}
-	add("kubectl", l.selected("crd") && l.pgo == "")
-	add("parted", (l.selected(partsName) || l.selected(aggregatedName) || l.selected(virtualName) || l.selected(keptName)) && l.pgo == "")
-	add("behind", l.selected(aggregatedName) && l.pgo == "")
-	add("planes", l.selected("planes") && l.pgo == "")
+	add("./program/kubectl", l.selected("crd") && l.pgo == "")
+	add("./bench/parted", (l.selected(partsName) || l.selected(aggregatedName) || l.selected(virtualName) || l.selected(keptName)) && l.pgo == "")
+	add("./bench/behind", l.selected(aggregatedName) && l.pgo == "")
+	add("./bench/planes", l.selected("planes") && l.pgo == "")
 	if l.linked {
 		what = append(what, struct{ dir, pkg, name string }{around, "./bench/profiled", "profiled"})
 	}

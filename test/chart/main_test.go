@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"github.com/sailplane-dev/sailplane/test/program"
 	"github.com/sailplane-dev/sailplane/test/script"
 )
@@ -21,13 +19,11 @@ const patience = 2 * time.Minute
 var sailplane, helmProgram string
 
 func TestMain(m *testing.M) {
-	testscript.Main(&suite{m}, map[string]func(){"kubectl": script.Kubectl})
+	os.Exit(runTests(m))
 }
 
-// suite runs the tests with both programs built, and kubectl on PATH.
-type suite struct{ m *testing.M }
-
-func (s *suite) Run() int {
+// runTests runs them with both programs built, and kubectl on PATH.
+func runTests(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "sailplane-chart-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -38,15 +34,15 @@ func (s *suite) Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	helmProgram = filepath.Join(dir, "helm")
-	if sailplane, err = program.Sailplane(context.Background(), dir); err == nil {
+	sailplane, helmProgram = filepath.Join(dir, "sailplane"), filepath.Join(dir, "helm")
+	if err = script.Build(context.Background(), dir); err == nil {
 		err = program.Build(context.Background(), "test/chart/helm", "helm.sh/helm/v4/cmd/helm", helmProgram)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return s.m.Run()
+	return m.Run()
 }
 
 // repository is the root of the repository, and folder the chart.

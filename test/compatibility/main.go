@@ -31,7 +31,7 @@ import (
 )
 
 func main() {
-	testscript.Main(command{}, map[string]func(){"kubectl": script.Kubectl, "get": get})
+	testscript.Main(command{}, map[string]func(){"get": get})
 }
 
 // command is this program when it is called by its own name.

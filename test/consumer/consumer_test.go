@@ -43,10 +43,11 @@ func TestGoGet(t *testing.T) {
 	upstream := output(t, root, nil, "go", "env", "GOPROXY")
 	env := append(os.Environ(),
 		"GOPROXY=file://"+filepath.ToSlash(proxy)+","+strings.TrimSpace(upstream),
-		"GONOSUMDB="+module, "GOFLAGS=-mod=mod -modcacherw -pgo=off", "GOWORK=off")
+		"GONOSUMDB="+module, "GOFLAGS=-mod=mod -modcacherw -pgo=off", "GOWORK=off",
+		"GOGC=400") // as `make compile`: all of the library is compiled
 	output(t, dir, env, "go", "mod", "init", "example.com/consumer")
 	output(t, dir, env, "go", "get", module+"@"+version)
-	output(t, dir, env, "go", "build", "-o", filepath.Join(dir, "consumer"), ".")
+	output(t, dir, env, "go", "build", "-ldflags=-s -w", "-o", filepath.Join(dir, "consumer"), ".")
 	gomod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
 	if err != nil {
 		t.Fatal(err)

@@ -15,9 +15,6 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/component-base/cli"
-	"k8s.io/kubectl/pkg/cmd"
-	"k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -28,15 +25,8 @@ import (
 // patience is how long is waited for what takes milliseconds, on a machine busy with all tests at once.
 const patience = 2 * time.Minute
 
-// TestMain has the tests run with the installed binaries, and this one as
-// kubectl: that is what it is when it is called so.
+// TestMain has the tests run with the installed binaries, and kubectl.
 func TestMain(m *testing.M) {
-	if strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe") == "kubectl" {
-		if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
-			util.CheckErr(err)
-		}
-		return
-	}
 	os.Exit(run(m))
 }
 
@@ -73,7 +63,7 @@ func install(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	kubectl, err := os.Executable()
+	kubectl, err := program.Kubectl(context.Background(), dir)
 	if err != nil {
 		return "", err
 	}

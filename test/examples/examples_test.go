@@ -2,6 +2,7 @@ package examples
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -19,26 +20,18 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-base/cli"
-	"k8s.io/kubectl/pkg/cmd"
-	"k8s.io/kubectl/pkg/cmd/util"
+
+	"github.com/sailplane-dev/sailplane/test/script"
 )
 
 // binaries is where TestMain has put the examples.
 var binaries string
 
 func TestMain(m *testing.M) {
-	testscript.Main(&suite{m}, map[string]func(){"kubectl": kubectl, "own-klog": ownKlog})
+	testscript.Main(&suite{m}, map[string]func(){"own-klog": ownKlog})
 }
 
-// kubectl is cmd/kubectl of Kubernetes, which this binary is when it is called so.
-func kubectl() {
-	if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
-		util.CheckErr(err)
-	}
-}
-
-// suite runs the tests with the examples built and kubectl on PATH.
+// suite runs the tests with the examples built, and sailplane and kubectl on PATH.
 type suite struct{ m *testing.M }
 
 func (s *suite) Run() int {
@@ -87,7 +80,7 @@ func build(dir string) error {
 		return err
 	}
 	for module, args := range map[string][]string{
-		root: {"-overlay=" + overlay, "./examples/...", "./cmd/sailplane"},
+		root: {"-overlay=" + overlay, "./examples/..."},
 		filepath.Join(root, "examples", registry): {"."},
 	} {
 		// The flags are those of the Makefile's tests: the build is shared with them.
@@ -97,7 +90,7 @@ func build(dir string) error {
 			return fmt.Errorf("%s: %w\n%s", c, err, bytes.TrimSpace(out))
 		}
 	}
-	return nil
+	return script.Build(context.Background(), dir)
 }
 
 // TestReadmes does what the README of every example says.

@@ -94,9 +94,7 @@ func prepare(t *testing.T) *session {
 	if err := errors.Join(os.Symlink(examples, filepath.Join(s.dir, "examples")), os.Symlink(binaries, filepath.Join(s.dir, "bin"))); err != nil {
 		t.Fatal(err)
 	}
-	s.env = append(os.Environ(),
-		"HOME="+s.dir, // where kubectl keeps what it discovered
-		"PATH="+binaries+string(os.PathListSeparator)+os.Getenv("PATH"))
+	s.env = append(os.Environ(), "HOME="+s.dir) // where kubectl keeps what it discovered
 	return s
 }
 

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"github.com/sailplane-dev/sailplane/test/federation/behind"
 	"github.com/sailplane-dev/sailplane/test/script"
 )
@@ -27,14 +25,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "these tests stop processes as Unix does")
 		return
 	}
-	testscript.Main(&suite{m}, map[string]func(){"kubectl": script.Kubectl})
+	os.Exit(runTests(m))
 }
 
-// suite builds sailplane before the tests.
-type suite struct{ *testing.M }
-
-// Run implements testscript.TestingM.
-func (s *suite) Run() int {
+// runTests runs them with sailplane and kubectl on PATH.
+func runTests(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "sailplane-federation-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -45,7 +40,7 @@ func (s *suite) Run() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return s.M.Run()
+	return m.Run()
 }
 
 // built are the programs behind, which are built once: two tests must not write the same file.

@@ -222,7 +222,8 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: eventually COMMAND...")
 	}
-	for begun := time.Now(); ; time.Sleep(20 * time.Millisecond) {
+	begun := time.Now()
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
 		out, err := run(ts, args)
 		if err == nil {
 			return
@@ -230,6 +231,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 		if time.Since(begun) > patience {
 			ts.Fatalf("eventually: %v still fails after %v: %v\n%s", args, patience, err, out)
 		}
+		time.Sleep(pause) // a command takes longer of the processors than what it waits for
 	}
 }
 

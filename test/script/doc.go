@@ -13,11 +13,11 @@
 //	eventually CMD...   repeats a command until it succeeds, where kubectl cannot wait
 //	each FILE CMD...    runs a command for each line of a file, which replaces {}
 //
-// Scripts in testdata/api run on every storage, those in testdata/crds, too, with the
-// largest set of definitions, those in testdata/persistent on every storage that keeps objects
-// in files, and those in testdata/answers and testdata/binary once. Some of testdata/api and
-// answers run again on servers that have only the parts they are about, as those in
-// testdata/pieces do, once.
+// Scripts in testdata/api are about what a storage does, and run on every one. Those in
+// testdata/persistent run on every storage that keeps objects in files, and those in testdata/crds,
+// too, with the largest set of definitions. Those in testdata/answers and testdata/binary run
+// once. Some of testdata/api and answers run again on servers that have only the parts they are
+// about, as those in testdata/pieces do.
 //
 // $SERVER is the address of the running server, $STORAGE the storage of the
 // run, and $CONFIG the folder config of the repository.

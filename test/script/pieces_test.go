@@ -84,8 +84,8 @@ func pieces(script string) controlplane.Parts {
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	for script, folder := range map[string]string{
-		"cascade": "api", "certificates": "answers", "events": "api", "evict": "pieces", "limits": "pieces",
-		"namespace-delete": "api", "policies": "pieces", "quota": "api", "tokens": "pieces",
+		"cascade": "answers", "certificates": "answers", "events": "api", "evict": "pieces", "limits": "pieces",
+		"namespace-delete": "answers", "policies": "pieces", "quota": "answers", "tokens": "pieces",
 	} {
 		t.Run(script, func(t *testing.T) {
 			t.Parallel()

@@ -11,10 +11,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(&suite{m}, map[string]func(){"kubectl": Kubectl, "pieces": servePieces})
+	testscript.Main(&suite{m}, map[string]func(){"pieces": servePieces})
 }
 
-// suite runs the tests with the binary "sailplane" on PATH.
+// suite runs the tests with sailplane and kubectl on PATH.
 type suite struct{ m *testing.M }
 
 func (s *suite) Run() int {

@@ -22,29 +22,35 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-base/cli"
-	"k8s.io/kubectl/pkg/cmd"
-	"k8s.io/kubectl/pkg/cmd/util"
-
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
-// asKubectl makes this binary kubectl.
-const asKubectl = "STREAMS_TEST_IS_KUBECTL"
+// kubectl is where the program is.
+var kubectl string
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asKubectl) != "" {
-		if err := cli.RunNoErrOutput(cmd.NewDefaultKubectlCommand()); err != nil {
-			util.CheckErr(err)
-		}
-		os.Exit(0)
+	os.Exit(runTests(m))
+}
+
+// runTests runs them with kubectl built.
+func runTests(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "sailplane-streams-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
 	}
-	os.Exit(m.Run())
+	defer os.RemoveAll(dir)
+	if kubectl, err = program.Kubectl(context.Background(), dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
 }
 
 // patience is how long a test waits for what takes milliseconds, on a busy machine.
@@ -216,11 +222,9 @@ func (p *pods) forward(ctx context.Context, _ *corev1.Pod, port uint16, conn io.
 // kubectl is a command, which speaks the transport: "WebSocket" or "SPDY".
 func (p *pods) kubectl(t *testing.T, transport string, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	must(t, err)
-	c := exec.CommandContext(t.Context(), self, args...)
+	c := exec.CommandContext(t.Context(), kubectl, args...)
 	websockets := fmt.Sprint(transport == "WebSocket")
-	c.Env = append(os.Environ(), asKubectl+"=1", "KUBECONFIG="+p.kubeconfig, "HOME="+t.TempDir(),
+	c.Env = append(os.Environ(), "KUBECONFIG="+p.kubeconfig, "HOME="+t.TempDir(),
 		"KUBECTL_REMOTE_COMMAND_WEBSOCKETS="+websockets, "KUBECTL_PORT_FORWARD_WEBSOCKETS="+websockets)
 	return c
 }

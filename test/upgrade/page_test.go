@@ -5,12 +5,14 @@ package upgrade
 import (
 	"bytes"
 	"fmt"
+	"go/format"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // row is one row of a table of the page: what was, and what is.
@@ -49,22 +51,42 @@ func code(cell string) (string, bool) {
 	return text, len(text) > 0 && cell == "`"+text+"`"
 }
 
-// apply does to a program what a row says, and tells whether that changed it.
-func (r row) apply(source []byte) ([]byte, bool, error) {
-	var changed []byte
-	var err error
+// apply does to files what a row says, and returns those that it changed.
+func (r row) apply(files ...string) (changed []string, err error) {
 	switch r.kind {
 	case "Import paths":
-		changed = importOnce(bytes.ReplaceAll(source, []byte(`"`+r.old+`"`), []byte(`"`+r.new+`"`)), r.new)
+		changed, err = r.move(files)
 	case "Names", "Expressions":
-		changed, err = gofmt(r.rule(), source)
+		changed, err = gofmt(r.rule(), files)
 	default:
 		err = fmt.Errorf("no program can be changed by a table below %q", r.kind)
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("%s | %s: %w", r.old, r.new, err)
+		return nil, fmt.Errorf("%s | %s: %w", r.old, r.new, err)
 	}
-	return changed, !bytes.Equal(source, changed), nil
+	return changed, nil
+}
+
+// move gives files the new import path of a package.
+func (r row) move(files []string) (changed []string, err error) {
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		moved := importOnce(bytes.ReplaceAll(source, []byte(`"`+r.old+`"`), []byte(`"`+r.new+`"`)), r.new)
+		if bytes.Equal(source, moved) {
+			continue
+		}
+		if moved, err = format.Source(moved); err != nil { // so that gofmt changes what rules say, and no more
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		if err := os.WriteFile(file, moved, 0o600); err != nil {
+			return nil, err
+		}
+		changed = append(changed, file)
+	}
+	return changed, nil
 }
 
 // importOnce leaves the first import of a package where two became one.
@@ -86,23 +108,30 @@ func (r row) rule() string {
 	return old + " -> " + fresh
 }
 
-// gofmt rewrites a program by a rule.
-func gofmt(rule string, source []byte) ([]byte, error) {
+// goroot is where Go is, with gofmt, which is not always on the path.
+var goroot = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOROOT: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+// gofmt rewrites files by a rule, and returns those that it changed.
+func gofmt(rule string, files []string) ([]string, error) {
 	name := "gofmt"
 	if runtime.GOOS == "windows" {
 		name += ".exe"
 	}
-	goroot, err := exec.Command("go", "env", "GOROOT").Output()
+	root, err := goroot()
 	if err != nil {
-		return nil, fmt.Errorf("go env GOROOT: %w", err)
+		return nil, err
 	}
-	// It comes with Go, and is not always on the path.
-	cmd := exec.Command(filepath.Join(strings.TrimSpace(string(goroot)), "bin", name), "-r", rule)
-	cmd.Stdin = bytes.NewReader(source)
+	cmd := exec.Command(filepath.Join(root, "bin", name), append([]string{"-l", "-w", "-r", rule}, files...)...)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("gofmt -r %q: %w", rule, err)
 	}
-	return out, nil
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' }), nil
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -34,18 +36,18 @@ func TestOldPrograms(t *testing.T) {
 	}
 	t.Run("programs", func(t *testing.T) {
 		for name, run := range programs {
-			source := read(t, filepath.Join("testdata", name, "main.go.txt"))
+			dir := module(t)
+			source := write(t, dir, name)
 			for _, r := range rows {
-				changed, applied, err := r.apply(source)
+				changed, err := r.apply(source)
 				must(t, err)
-				used[r] = used[r] || applied
-				source = changed
+				used[r] = used[r] || len(changed) > 0
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				program, out, err := build(t, source)
+				program, out, err := build(t, dir)
 				if err != nil {
-					t.Fatalf("%v\n%s\nof\n%s", err, out, source)
+					t.Fatalf("%v\n%s\nof\n%s", err, out, read(t, source))
 				}
 				run(t, program)
 			})
@@ -59,26 +61,31 @@ func TestOldPrograms(t *testing.T) {
 }
 
 // TestEveryRowIsNeeded leaves out one row of the page at a time: the program of
-// all old names does not build then.
+// all old names does not compile then. All are compiled at once, as the go command takes
+// most of the time to look at what they import.
 func TestEveryRowIsNeeded(t *testing.T) {
 	t.Parallel()
 	rows := page(t)
-	source := read(t, filepath.Join("testdata", "names", "main.go.txt"))
-	for left := range rows {
-		t.Run(rows[left].old, func(t *testing.T) {
-			t.Parallel()
-			changed := source
-			for i, r := range rows {
-				if i != left {
-					var err error
-					changed, _, err = r.apply(changed)
-					must(t, err)
-				}
-			}
-			if _, out, err := build(t, changed); err == nil {
-				t.Errorf("it builds without the row: %s", out)
-			}
-		})
+	dir := module(t)
+	var files []string // one for each row, and one for none
+	for i := range len(rows) + 1 {
+		files = append(files, write(t, filepath.Join(dir, strconv.Itoa(i)), "names"))
+	}
+	for i, r := range rows {
+		_, err := r.apply(slices.Delete(slices.Clone(files), i, i+1)...)
+		must(t, err)
+	}
+	list := command(t, dir, "list", "-e", "-export", "-pgo=off", "-mod=readonly", "-f", "{{if .Export}}{{.ImportPath}}{{end}}", "./...")
+	out, err := list.Output()
+	must(t, err)
+	compiled := strings.Fields(string(out))
+	for left, r := range rows {
+		if slices.Contains(compiled, old+"/"+strconv.Itoa(left)) {
+			t.Errorf("it compiles without the row of %s", r.old)
+		}
+	}
+	if !slices.Contains(compiled, old+"/"+strconv.Itoa(len(rows))) {
+		t.Errorf("it does not compile with all rows; these do: %v", compiled)
 	}
 }
 
@@ -89,7 +96,9 @@ func TestUnchanged(t *testing.T) {
 	for _, name := range []string{"first", "names"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, out, err := build(t, read(t, filepath.Join("testdata", name, "main.go.txt")))
+			dir := module(t)
+			write(t, dir, name)
+			_, out, err := build(t, dir)
 			if err == nil {
 				t.Fatal("the old program builds without a change: the page says it needs some")
 			}
@@ -111,27 +120,50 @@ func page(t *testing.T) []row {
 	return rows
 }
 
-// build builds a program in a module of its own, which uses the library as it is
-// in this repository and the versions that it was tested with.
+// old is the module of an old program.
+const old = "example.com/old"
+
+// module makes the module of an old program, which uses the library as it is in this repository
+// and the versions that it was tested with.
+func module(t *testing.T) (dir string) {
+	t.Helper()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
+	must(t, err)
+	dir = t.TempDir()
+	gomod := bytes.Replace(read(t, filepath.Join(root, "go.mod")), []byte("module "+library), []byte("module "+old), 1)
+	gomod = fmt.Appendf(gomod, "\nrequire %s v0.0.0\n\nreplace %s => %s\n", library, library, root)
+	for name, data := range map[string][]byte{"go.mod": gomod, "go.sum": read(t, filepath.Join(root, "go.sum"))} {
+		must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	return dir
+}
+
+// command is one of the go command in a module.
+func command(t *testing.T, dir string, args ...string) *exec.Cmd {
+	c := exec.CommandContext(t.Context(), "go", args...)
+	c.Dir = dir
+	c.Env = append(os.Environ(), "GOWORK=off")
+	return c
+}
+
+// write puts an old program into a directory, and returns its file.
 //
 // One thing is changed that the page does not say: the address, for which the
 // first program has no flag, and which another server may have.
-func build(t *testing.T, source []byte) (program, out string, err error) {
+func write(t *testing.T, dir, name string) (file string) {
 	t.Helper()
-	source = bytes.ReplaceAll(source, []byte(`"127.0.0.1:6443"`), []byte(`"127.0.0.1:0"`))
-	root, err := filepath.Abs(filepath.Join("..", ".."))
-	must(t, err)
-	dir := t.TempDir()
-	gomod := bytes.Replace(read(t, filepath.Join(root, "go.mod")), []byte("module "+library), []byte("module example.com/old"), 1)
-	gomod = fmt.Appendf(gomod, "\nrequire %s v0.0.0\n\nreplace %s => %s\n", library, library, root)
-	for name, data := range map[string][]byte{"main.go": source, "go.mod": gomod, "go.sum": read(t, filepath.Join(root, "go.sum"))} {
-		must(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
-	}
-	// The flags are those of the Makefile's tests: the build is shared with them.
-	c := exec.CommandContext(t.Context(), "go", "build", "-pgo=off", "-mod=readonly", "-o", "program", ".")
-	c.Dir = dir
-	c.Env = append(os.Environ(), "GOWORK=off")
-	b, err := c.CombinedOutput()
+	source := bytes.ReplaceAll(read(t, filepath.Join("testdata", name, "main.go.txt")), []byte(`"127.0.0.1:6443"`), []byte(`"127.0.0.1:0"`))
+	must(t, os.MkdirAll(dir, 0o700))
+	file = filepath.Join(dir, "main.go")
+	must(t, os.WriteFile(file, source, 0o600))
+	return file
+}
+
+// build builds the program of a module.
+func build(t *testing.T, dir string) (program, out string, err error) {
+	t.Helper()
+	// The flags for compiling are those of the Makefile's tests: the build is shared with them.
+	b, err := command(t, dir, "build", "-pgo=off", "-ldflags=-s -w", "-mod=readonly", "-o", "program", ".").CombinedOutput()
 	return filepath.Join(dir, "program"), string(b), err
 }
 

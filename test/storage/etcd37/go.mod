@@ -1,4 +1,4 @@
-// The etcd 3.7 that ../ runs the storage contract on. This module is built by that test
+// The etcd 3.7 that tests run, as in ../ and ../../federation. This module is built by tests
 // only: nothing of the library or of test/ depends on it.
 module github.com/sailplane-dev/sailplane/test/storage/etcd37
 
