@@ -44,7 +44,7 @@ compile test-library test-around test-race lint soak soak-storage soak-federatio
 # go test notices changed files in its own module only: the scripts and tests
 # around the library read those of the other one, so no result of theirs is kept.
 # Two packages run at once, in the order they are named in: what takes longest comes first.
-LONG = $(addprefix ./,$(wildcard pkg/storage/etcd pkg/planetest))
+LONG = $(addprefix ./,$(wildcard pkg/storage/etcd))
 LONG_AROUND = $(patsubst test/%,./%,$(wildcard test/federation test/storage test/script))
 TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1
 
@@ -90,11 +90,16 @@ test:
 COMPILE = go list -export -deps
 compile:
 	$(call phase,compile for the tests,$(COMPILE) ./... >/dev/null && \
-		{ ! command -v "$$(go env CC)" >/dev/null || CGO_ENABLED=1 $(COMPILE) -race $(RACE) >/dev/null; } && \
+		{ ! $(CC_IS_HERE) || CGO_ENABLED=1 $(COMPILE) -race $(RACE) >/dev/null; } && \
 		cd test && $(COMPILE) ./... >/dev/null)
 
+# With a C compiler, tests that run with the race detector run with it alone, but for those of
+# storages: with cgo they have another build of SQLite.
+ONCE = $(filter-out ./pkg/storage/%,$(RACE))
+LIBRARY = { go list -e ./...; ! $(CC_IS_HERE) || go list -e $(ONCE); } | sort | uniq -u | sed "s,^$$(go list -m),.,"
+
 test-library: gotest
-	$(call phase,tests of the library,$(TEST) $(LONG) ./...)
+	$(call phase,tests of the library,$(TEST) $(LONG) $$($(LIBRARY)))
 
 test-around: gotest
 	$(call phase,tests around the library,$(TEST_AROUND) $(LONG_AROUND) ./...)
@@ -103,6 +108,7 @@ test-around: gotest
 # RACE is where concurrency lives, and FILL what fills a storage.
 RACE = $(addprefix ./pkg/,$(addsuffix /...,storage/etcd planetest storage/memory storage/sqlite storage/storagetest controlplane aggregator lifecycle \
 	quota feed admit authz encryption internal/store internal/polled internal/source internal/stream internal/tied))
+CC_IS_HERE = command -v "$$(go env CC)" >/dev/null
 FILL = -skip '^TestHistoryIsBounded$$|^TestFull$$|/^scale$$/^(50000|a_day)'
 
 # The race detector needs a C compiler, which also gives these tests the cgo
@@ -110,11 +116,11 @@ FILL = -skip '^TestHistoryIsBounded$$|^TestFull$$|/^scale$$/^(50000|a_day)'
 # a storage is left out as well: the tests of the library have it, and it takes longest.
 test-race: export CGO_ENABLED = 1
 test-race: gotest
-	@command -v "$$(go env CC)" >/dev/null && exit 0; \
+	@$(CC_IS_HERE) && exit 0; \
 	echo "== tests with the race detector: there is no C compiler ($$(go env CC)): install gcc"; \
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
-		! command -v "$$(go env CC)" >/dev/null || { \
+		! $(CC_IS_HERE) || { \
 		$(TEST) -race $(FILL) $(RACE) && \
 		$(TEST_AROUND) -race ./stress/...; })
 

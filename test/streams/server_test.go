@@ -17,11 +17,6 @@ import (
 	"time"
 
 	"github.com/creack/pty"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
@@ -29,6 +24,11 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 	"github.com/sailplane-dev/sailplane/test/program"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 )
 
 // kubectl is where the program is.
