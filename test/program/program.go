@@ -26,8 +26,8 @@ func Sailplane(ctx context.Context, dir string) (path string, err error) {
 }
 
 // Kubectl puts cmd/kubectl of Kubernetes, at the version of the libraries, into a folder, and
-// returns its path. A program of its own starts in three quarters of the time that a test takes
-// which is kubectl when it is called so.
+// returns its path. A program of its own starts in four fifths of the time that a binary of tests
+// takes which is kubectl when it is called so.
 func Kubectl(ctx context.Context, dir string) (path string, err error) {
 	path = executable(dir, "kubectl")
 	return path, Build(ctx, "test", "./program/kubectl", path)
