@@ -90,13 +90,12 @@ test:
 COMPILE = go list -export -deps
 compile:
 	$(call phase,compile for the tests,$(COMPILE) ./... >/dev/null && \
-		{ ! $(CC_IS_HERE) || CGO_ENABLED=1 $(COMPILE) -race $(RACE) >/dev/null; } && \
+		{ ! $(CC_IS_HERE) || CGO_ENABLED=1 $(COMPILE) -race $(STORAGES) $(CONCURRENT) >/dev/null; } && \
 		cd test && $(COMPILE) ./... >/dev/null)
 
-# With a C compiler, tests that run with the race detector run with it alone, but for those of
-# storages: with cgo they have another build of SQLite.
-ONCE = $(filter-out ./pkg/storage/%,$(RACE))
-LIBRARY = { go list -e ./...; ! $(CC_IS_HERE) || go list -e $(ONCE); } | sort | uniq -u | sed "s,^$$(go list -m),.,"
+# With a C compiler, tests of CONCURRENT run with the race detector alone, those of STORAGES also here:
+# with cgo they have another build of SQLite.
+LIBRARY = { go list -e ./...; ! $(CC_IS_HERE) || go list -e $(CONCURRENT); } | sort | uniq -u | sed "s,^$$(go list -m),.,"
 
 test-library: gotest
 	$(call phase,tests of the library,$(TEST) $(LONG) $$($(LIBRARY)))
@@ -105,9 +104,10 @@ test-around: gotest
 	$(call phase,tests around the library,$(TEST_AROUND) $(LONG_AROUND) ./...)
 	$(call phase,tests of the cluster registry,$(GOTEST) -dir examples/clusterregistry -log bin/tests/$@-registry.json -timeout 60m -vet=off -count=1 ./...)
 
-# RACE is where concurrency lives, and FILL what fills a storage.
-RACE = $(addprefix ./pkg/,$(addsuffix /...,storage/etcd planetest storage/memory storage/sqlite storage/storagetest controlplane aggregator lifecycle \
-	quota feed admit authz encryption internal/store internal/polled internal/source internal/stream internal/tied))
+# STORAGES and CONCURRENT are where concurrency lives, and FILL what fills a storage.
+STORAGES = $(addprefix ./pkg/storage/,$(addsuffix /...,etcd memory sqlite storagetest))
+CONCURRENT = $(addprefix ./pkg/,$(addsuffix /...,planetest controlplane aggregator lifecycle quota feed admit authz encryption \
+	internal/store internal/polled internal/source internal/stream internal/tied))
 CC_IS_HERE = command -v "$$(go env CC)" >/dev/null
 FILL = -skip '^TestHistoryIsBounded$$|^TestFull$$|/^scale$$/^(50000|a_day)'
 
@@ -121,7 +121,8 @@ test-race: gotest
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! $(CC_IS_HERE) || { \
-		$(TEST) -race $(FILL) $(RACE) && \
+		$(GOTEST) -log bin/tests/$@-storages.json -timeout 60m -vet=off -race $(FILL) $(STORAGES) && \
+		$(TEST) -race $(CONCURRENT) && \
 		$(TEST_AROUND) -race ./stress/...; })
 
 # The compiler takes 15% less of the processors where more garbage piles up, 385 to 327 s for

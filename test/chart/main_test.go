@@ -2,7 +2,7 @@ package chart
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,30 +19,10 @@ const patience = 2 * time.Minute
 var sailplane, helmProgram string
 
 func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
-
-// runTests runs them with both programs built, and kubectl on PATH.
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "sailplane-chart-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // the user of the pod runs sailplane
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	sailplane, helmProgram = filepath.Join(dir, "sailplane"), filepath.Join(dir, "helm")
-	if err = script.Build(context.Background(), dir); err == nil {
-		err = program.Build(context.Background(), "test/chart/helm", "helm.sh/helm/v4/cmd/helm", helmProgram)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) error {
+		sailplane, helmProgram = filepath.Join(dir, "sailplane"), filepath.Join(dir, "helm")
+		return errors.Join(script.Build(ctx, dir), program.Build(ctx, "test/chart/helm", "helm.sh/helm/v4/cmd/helm", helmProgram))
+	}}.Run())
 }
 
 // repository is the root of the repository, and folder the chart.

@@ -31,29 +31,14 @@ const limit = 2 * time.Minute
 var binary string
 
 func TestMain(m *testing.M) {
-	os.Exit(buildAndRun(m))
-}
-
-func buildAndRun(m *testing.M) int {
 	if runtime.GOOS == "windows" {
 		fmt.Fprintln(os.Stderr, "crash tests kill processes as Unix does")
-		return 0
+		return
 	}
-	dir, err := os.MkdirTemp("", "sailplane-crash-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := os.Chmod(dir, 0o755); err != nil { // another user runs the binary, too
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	if binary, err = program.Sailplane(context.Background(), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) (err error) {
+		binary, err = program.Sailplane(ctx, dir)
+		return err
+	}}.Run())
 }
 
 // storages are the values of --storage that keep something, for a data directory.

@@ -3,6 +3,7 @@ package envtest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,48 +28,30 @@ const patience = 2 * time.Minute
 
 // TestMain has the tests run with the installed binaries, and kubectl.
 func TestMain(m *testing.M) {
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
 	log.SetLogger(logr.Discard())
-	dir, err := os.MkdirTemp("", "sailplane-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	assets, err := install(dir)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	for name, value := range map[string]string{
-		"KUBEBUILDER_ASSETS": assets,
-		// By default each process has 20 s.
-		"KUBEBUILDER_CONTROLPLANE_START_TIMEOUT": patience.String(),
-		"KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT":  patience.String(),
-	} {
-		if err := os.Setenv(name, value); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return m.Run()
+	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) error {
+		assets, err := install(ctx, dir)
+		return errors.Join(
+			err, os.Setenv("KUBEBUILDER_ASSETS", assets),
+			// By default each process has 20 s.
+			os.Setenv("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", patience.String()),
+			os.Setenv("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", patience.String()),
+		)
+	}}.Run())
 }
 
 // install builds the program and has it write the binaries, as a user does.
-func install(dir string) (string, error) {
-	sailplane, err := program.Sailplane(context.Background(), dir)
+func install(ctx context.Context, dir string) (string, error) {
+	sailplane, err := program.Sailplane(ctx, dir)
 	if err != nil {
 		return "", err
 	}
-	kubectl, err := program.Kubectl(context.Background(), dir)
+	kubectl, err := program.Kubectl(ctx, dir)
 	if err != nil {
 		return "", err
 	}
 	var stderr bytes.Buffer
-	command := exec.Command(sailplane, "envtest", "install", "--dir", filepath.Join(dir, "assets"), "--kubectl", kubectl)
+	command := exec.CommandContext(ctx, sailplane, "envtest", "install", "--dir", filepath.Join(dir, "assets"), "--kubectl", kubectl)
 	command.Stderr = &stderr
 	out, err := command.Output()
 	if err != nil {

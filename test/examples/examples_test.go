@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sailplane-dev/sailplane/test/program"
 	"github.com/sailplane-dev/sailplane/test/script"
 )
 
@@ -28,33 +29,16 @@ import (
 var binaries string
 
 func TestMain(m *testing.M) {
-	testscript.Main(&suite{m}, map[string]func(){"own-klog": ownKlog})
-}
-
-// suite runs the tests with the examples built, and sailplane and kubectl on PATH.
-type suite struct{ m *testing.M }
-
-func (s *suite) Run() int {
-	dir, err := os.MkdirTemp("", "sailplane-examples-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if err := build(dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	binaries = dir
-	return s.m.Run()
+	testscript.Main(program.Tests{M: m, Build: build}, map[string]func(){"own-klog": ownKlog})
 }
 
 // registry is the example that is a module of its own, and a binary.
 const registry = "clusterregistry"
 
 // build builds every example as it is, but for the address of the minimal one,
-// which has no flag.
-func build(dir string) error {
+// which has no flag, and puts sailplane and kubectl beside them.
+func build(ctx context.Context, dir string) error {
+	binaries = dir
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		return err
@@ -84,13 +68,13 @@ func build(dir string) error {
 		filepath.Join(root, "examples", registry): {"."},
 	} {
 		// The flags are those of the Makefile's tests: the build is shared with them.
-		c := exec.Command("go", append([]string{"build", "-pgo=off", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}, args...)...)
+		c := exec.CommandContext(ctx, "go", append([]string{"build", "-pgo=off", "-ldflags=-s -w", "-o", dir + string(filepath.Separator)}, args...)...)
 		c.Dir = module
 		if out, err := c.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s: %w\n%s", c, err, bytes.TrimSpace(out))
 		}
 	}
-	return script.Build(context.Background(), dir)
+	return script.Build(ctx, dir)
 }
 
 // TestReadmes does what the README of every example says.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/test/faults/disk"
 	"github.com/sailplane-dev/sailplane/test/faults/verify"
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 var (
@@ -26,24 +27,14 @@ var programs Programs
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(buildAndRun(m))
-}
-
-func buildAndRun(m *testing.M) int {
 	if runtime.GOOS == "windows" {
 		fmt.Fprintln(os.Stderr, "faults are made as Unix makes them")
-		return 0
+		return
 	}
-	dir, err := os.MkdirTemp("", "sailplane-faults-programs-")
-	if err == nil {
-		defer func() { _ = os.RemoveAll(dir) }()
-		programs, err = Build(context.Background(), dir)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) (err error) {
+		programs, err = Build(ctx, dir)
+		return err
+	}}.Run())
 }
 
 // roundsOf is how many rounds of a fault a test has.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sailplane-dev/sailplane/test/federation/behind"
+	"github.com/sailplane-dev/sailplane/test/program"
 	"github.com/sailplane-dev/sailplane/test/script"
 )
 
@@ -25,22 +26,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "these tests stop processes as Unix does")
 		return
 	}
-	os.Exit(runTests(m))
-}
-
-// runTests runs them with sailplane and kubectl on PATH.
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "sailplane-federation-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if err := script.Build(context.Background(), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(program.Tests{M: m, Build: script.Build}.Run())
 }
 
 // built are the programs behind, which are built once: two tests must not write the same file.

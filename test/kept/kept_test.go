@@ -21,25 +21,14 @@ import (
 var binary string
 
 func TestMain(m *testing.M) {
-	os.Exit(buildAndRun(m))
-}
-
-func buildAndRun(m *testing.M) int {
 	if runtime.GOOS == "windows" {
 		fmt.Fprintln(os.Stderr, "these tests stop processes as Unix does")
-		return 0
+		return
 	}
-	dir, err := os.MkdirTemp("", "sailplane-kept-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if binary, err = program.Sailplane(context.Background(), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) (err error) {
+		binary, err = program.Sailplane(ctx, dir)
+		return err
+	}}.Run())
 }
 
 // subject is a copy of a kept data directory and the server that runs on it.

@@ -31,19 +31,10 @@ const patience = 2 * time.Minute
 var sailplane string
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "sailplane-monitoring-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	code := 1
-	if sailplane, err = program.Sailplane(context.Background(), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-	} else {
-		code = m.Run()
-	}
-	os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) (err error) {
+		sailplane, err = program.Sailplane(ctx, dir)
+		return err
+	}}.Run())
 }
 
 // server is a sailplane that runs, and its administrator.

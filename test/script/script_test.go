@@ -1,34 +1,16 @@
 package script
 
 import (
-	"context"
-	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(&suite{m}, map[string]func(){"pieces": servePieces})
-}
-
-// suite runs the tests with sailplane and kubectl on PATH.
-type suite struct{ m *testing.M }
-
-func (s *suite) Run() int {
-	dir, err := os.MkdirTemp("", "sailplane-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if err := Build(context.Background(), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return s.m.Run()
+	testscript.Main(program.Tests{M: m, Build: Build}, map[string]func(){"pieces": servePieces})
 }
 
 // root is the folder of the repository.

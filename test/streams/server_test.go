@@ -17,6 +17,12 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
@@ -24,33 +30,16 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 	"github.com/sailplane-dev/sailplane/test/program"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 )
 
 // kubectl is where the program is.
 var kubectl string
 
 func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
-
-// runTests runs them with kubectl built.
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "sailplane-streams-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if kubectl, err = program.Kubectl(context.Background(), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) (err error) {
+		kubectl, err = program.Kubectl(ctx, dir)
+		return err
+	}}.Run())
 }
 
 // patience is how long a test waits for what takes milliseconds, on a busy machine.

@@ -314,18 +314,9 @@ func indent(text []byte) string {
 // binary is the present version, built once.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(buildAndRun(m)) }
-
-func buildAndRun(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "sailplane-tenants-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if binary, err = program.Sailplane(context.Background(), dir); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return m.Run()
+func TestMain(m *testing.M) {
+	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) (err error) {
+		binary, err = program.Sailplane(ctx, dir)
+		return err
+	}}.Run())
 }
