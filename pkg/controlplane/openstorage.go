@@ -64,7 +64,7 @@ func (r *run) openStorage(ctx context.Context) (*openStorage, error) {
 	o.client, o.compactor = client, compactor
 	o.backend = &store.Backend{
 		Client: storage.Client, Prefix: r.server.built.prefix, Shared: traits.Shared, CheapProgress: traits.CheapProgress,
-		Compactor: compactor,
+		Fences: traits.Shared && traits.MaxOps > 1, Compactor: compactor,
 	}
 	if limit := r.server.built.limits.HistoryBytes; limit != Unlimited {
 		o.backend.History = store.NewHistory(int64(limit))

@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 	"k8s.io/client-go/rest"
@@ -27,6 +29,7 @@ import (
 // be added while it runs. It runs once.
 type Server struct {
 	built    Builder
+	identity string // tells it from other servers on the same storage
 	started  atomic.Bool
 	ready    chan struct{}
 	loopback *loopbackAccess // of the root plane
@@ -44,7 +47,11 @@ type Server struct {
 }
 
 func newServer(b Builder) *Server {
-	return &Server{built: b, ready: make(chan struct{}), loopback: newInside(b.name), gate: &gate{}, addresses: b.limits.Addresses.table()}
+	host, _ := os.Hostname() // only part of a name
+	return &Server{
+		built: b, identity: host + "_" + uuid.NewString(), ready: make(chan struct{}),
+		loopback: newInside(b.name), gate: &gate{}, addresses: b.limits.Addresses.table(),
+	}
 }
 
 // loopbackAccess is how clients in the process reach a plane, with all rights.
@@ -209,11 +216,14 @@ func (r *run) start(ctx, life context.Context) error {
 	if err := plan.install(s.built.parts); err != nil {
 		return err
 	}
-	config, err := r.identify(ctx, plan, listener)
+	opened, err := r.openStorage(ctx)
 	if err != nil {
 		return err
 	}
-	opened, err := r.openStorage(ctx)
+	if err := r.share(ctx, plan, opened); err != nil {
+		return err
+	}
+	config, err := r.identify(ctx, plan, listener)
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ type ServerPlan struct {
 	certificates []named[CertificateFunc]
 	trusted      []named[dynamiccertificates.CAContentProvider]
 	transforms   []named[TransformFunc]
+	shared       []named[ShareFunc]
 	tracers      []named[TracerFunc]
 	work         []named[Work]
 	large        []func(bool)
@@ -129,6 +130,12 @@ func (p *ServerPlan) Trust(name string, ca dynamiccertificates.CAContentProvider
 // read from the storage.
 func (p *ServerPlan) Transform(name string, start TransformFunc) {
 	p.transforms = append(p.transforms, named[TransformFunc]{p.root.part, name, start})
+}
+
+// Share has a function called when the storage is open, before the identity: servers
+// on a storage have in common what it keeps there.
+func (p *ServerPlan) Share(name string, share ShareFunc) {
+	p.shared = append(p.shared, named[ShareFunc]{p.root.part, name, share})
 }
 
 // Trace records requests, and what they cause, as spans. At most one part may call

@@ -4,11 +4,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
 // FuzzToken: whatever is sent, only what was signed says who somebody is.
 func FuzzToken(f *testing.F) {
-	content, err := makeKey()
+	content, err := pki.NewTokenKey()
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
@@ -138,15 +137,6 @@ func (r *keyring) add(block *pem.Block) error {
 		r.all = append(r.all, k)
 	}
 	return nil
-}
-
-// makeKey makes a private key in PEM.
-func makeKey() ([]byte, error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make a service account key: %w", err)
-	}
-	return keyutil.MarshalPrivateKeyToPEM(private)
 }
 
 // jwk is a public key as in RFC 7517.

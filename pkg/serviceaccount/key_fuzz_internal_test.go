@@ -3,12 +3,14 @@ package serviceaccount
 import (
 	"bytes"
 	"testing"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
 // FuzzKeys: whatever a key file holds, it is keys whose first one signs, or an
 // error without key material.
 func FuzzKeys(f *testing.F) {
-	one, err := makeKey()
+	one, err := pki.NewTokenKey()
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
 // block is a key in PEM.
@@ -109,7 +110,7 @@ func TestParseKeys(t *testing.T) {
 // TestFile: a key that is made is private, and stays.
 func TestFile(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "new", defaultFile)
+	file := filepath.Join(t.TempDir(), "new", pki.TokenKeyFile)
 	first, err := ensureKeys(file)
 	if err != nil {
 		t.Fatal(err)
@@ -118,7 +119,7 @@ func TestFile(t *testing.T) {
 	if err != nil || again.signer.id != first.signer.id {
 		t.Errorf("the second time: %v, %v", again, err)
 	}
-	if err := create(file); err != nil {
+	if err := pki.MakeTokenKey(file); err != nil {
 		t.Errorf("when another server was first: %v", err)
 	}
 	if kept, err := readKeys(file); err != nil || kept.signer.id != first.signer.id {

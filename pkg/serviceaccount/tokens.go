@@ -20,6 +20,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
 // Tokens is the part that serves serviceaccounts/token, where tokens are
@@ -64,7 +65,6 @@ type Tokens struct {
 
 const (
 	defaultIssuer = "https://kubernetes.default.svc.cluster.local"
-	defaultFile   = "service-account.key"
 	// Kubernetes has no limit. Whoever may request tokens of an account could keep one for
 	// a century.
 	defaultMaxExpiration = 24 * time.Hour
@@ -150,7 +150,7 @@ func (i *issuer) start(_ context.Context, p *controlplane.Plane) error {
 // file is the path of the keys; empty when they are in memory.
 func (i *issuer) file() string {
 	if i.KeyFile == "" && i.Dir != "" {
-		return filepath.Join(i.Dir, defaultFile)
+		return filepath.Join(i.Dir, pki.TokenKeyFile)
 	}
 	return i.KeyFile
 }
@@ -162,7 +162,7 @@ func (i *issuer) keys() (*keyring, error) {
 	case i.Dir != "":
 		return ensureKeys(i.file())
 	}
-	content, err := makeKey()
+	content, err := pki.NewTokenKey()
 	if err != nil {
 		return nil, err
 	}

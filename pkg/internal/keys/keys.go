@@ -8,7 +8,8 @@
 //	PREFIX/.planes/GROUP/RESOURCE/PLANE/[NAMESPACE/]NAME
 //
 // with _core for the core group. A resource has its objects of all other planes
-// side by side, so that one range has them all.
+// side by side, so that one range has them all. PREFIX/.internal/ has what servers keep
+// beside objects.
 package keys
 
 import (
@@ -22,6 +23,9 @@ const (
 	// planes is where planes other than the root have their objects: no group or
 	// resource has such a name.
 	planes = ".planes/"
+	// beside is where servers keep what is no object. It comes before planes, and so
+	// before all objects.
+	beside = ".internal/"
 	// core stands for the core group. No group has this name.
 	core = "_core"
 )
@@ -49,13 +53,19 @@ func (s Space) Of(r schema.GroupResource) string {
 // Range returns the prefix of the keys of a resource's objects.
 func (s Space) Range(r schema.GroupResource) string { return s.root() + s.Of(r) + "/" }
 
+// Term returns the key for the terms of elected work in the space.
+func (s Space) Term(name string) string { return s.root() + beside + "terms/" + s.Plane + "/" + name }
+
+// Shared returns the key of what all servers on the storage have in common.
+func (s Space) Shared(name string) string { return s.root() + beside + "shared/" + name }
+
 func (s Space) root() string { return strings.TrimSuffix(s.Prefix, "/") + "/" }
 
 // Place splits a key of the server: the plane, and the key below the prefix if the
 // plane were the root plane. Both are empty if the key is of no object.
 func (s Space) Place(key string) (plane, place string) {
 	below, ok := strings.CutPrefix(key, s.root())
-	if !ok {
+	if !ok || strings.HasPrefix(below, beside) {
 		return "", ""
 	}
 	further, ok := strings.CutPrefix(below, planes)

@@ -13,6 +13,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/election"
 )
 
 // Transport is a client's way to a handler in the same process.
@@ -59,18 +61,25 @@ func (t *Transport) Cut() {
 // the body streams. Source: http.RoundTripper.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	body := newPipe()
-	h, err := t.enter(body)
+	term, answered, err := send(req)
 	if err != nil {
 		closeBody(req)
 		return nil, err
 	}
-	// The handler's context ends with the client's and has none of its values: a
-	// request made while another is handled has its own values.
-	ctx, cancel := context.WithCancel(context.Background())
+	h, err := t.enter(body)
+	if err != nil {
+		answered()
+		closeBody(req)
+		return nil, err
+	}
+	// The handler's context ends with the client's and has none of its values, but for the
+	// term: a request made while another is handled has its own values.
+	ctx, cancel := context.WithCancel(term)
 	detach := context.AfterFunc(req.Context(), cancel)
 	in := inbound(ctx, req)
 	w := &writer{header: make(http.Header), pipe: body, wrote: make(chan struct{}), gone: make(chan bool, 1)}
 	go func() {
+		defer answered()
 		defer t.leave(body)
 		defer cancel()
 		defer detach()
@@ -100,6 +109,21 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		Proto: "HTTP/2.0", ProtoMajor: 2, Header: w.sent, ContentLength: -1, Request: req,
 		Body: &responseBody{pipe: body, end: func() { stop(); cancel() }},
 	}, nil
+}
+
+// send returns the context of a request's handler, which is bound to the term of elected work, and
+// what is called when it has returned. Reads change nothing, and go on.
+func send(req *http.Request) (ctx context.Context, answered func(), err error) {
+	ctx, answered = context.Background(), func() {}
+	lease := election.From(req.Context())
+	if lease == nil || req.Method == http.MethodGet {
+		return ctx, answered, nil
+	}
+	term, answered, err := lease.Send()
+	if err != nil {
+		return nil, nil, err
+	}
+	return election.Bind(ctx, term), answered, nil
 }
 
 func (t *Transport) enter(answer *pipe) (*http.Handler, error) {

@@ -1,10 +1,12 @@
 package pki
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,34 +89,82 @@ func (d Dir) Load(ctx context.Context, req Request) (*Identity, error) {
 	return id, nil
 }
 
-// change locks the folder, and writes what a function changed of its content.
-func (d Dir) change(ctx context.Context, c clock.PassiveClock, f func(*ledger) error) error {
-	dir := string(d)
-	lock, err := filelock.Wait(ctx, filepath.Join(dir, lockFile))
+// Ensure makes the authority if the folder has none, and tells whether it did.
+func (d Dir) Ensure(ctx context.Context) (made bool, err error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return false, fmt.Errorf("create certificate folder %s: %w", d, err)
+	}
+	err = d.change(ctx, clock.RealClock{}, func(l *ledger) error {
+		_, err := l.authority()
+		made = len(l.changed) > 0
+		return err
+	})
+	return made, err
+}
+
+// Change locks the folder, calls a function with the content of those of the named files that exist,
+// and writes what it changes in the map.
+func (d Dir) Change(ctx context.Context, names []string, f func(files map[string][]byte) error) error {
+	return d.locked(ctx, func() error {
+		files, err := readFiles(string(d), names)
+		if err != nil {
+			return err
+		}
+		before := maps.Clone(files)
+		if err := f(files); err != nil {
+			return err
+		}
+		var changed []file
+		for _, name := range names {
+			if data, ok := files[name]; ok && !bytes.Equal(data, before[name]) {
+				changed = append(changed, file{name, data})
+			}
+		}
+		if err := writeFiles(string(d), changed); err != nil {
+			return fmt.Errorf("write certificate folder %s: %w", d, err)
+		}
+		return nil
+	})
+}
+
+// locked calls a function while this process has the folder for itself.
+func (d Dir) locked(ctx context.Context, f func() error) error {
+	lock, err := filelock.Wait(ctx, filepath.Join(string(d), lockFile))
 	if err != nil {
 		return fmt.Errorf("lock certificate folder: %w", err)
 	}
 	defer func() { _ = lock.Release() }() // of a file that was only locked
-	// The writer of a temporary file held the lock, so it is dead by now.
-	removeTemps(dir, append(fileNames(), revokedFile, issuedFile), 0)
-	files, err := readFiles(dir)
-	if err != nil {
-		return err
-	}
-	l := &ledger{dir: dir, now: c.Now(), files: files}
-	if err := f(l); err != nil {
-		return err
-	}
-	if err := writeFiles(dir, l.changed); err != nil {
-		return fmt.Errorf("write certificate folder %s: %w", dir, err)
-	}
-	return nil
+	return f()
+}
+
+// change locks the folder, and writes what a function changed of its content.
+func (d Dir) change(ctx context.Context, c clock.PassiveClock, f func(*ledger) error) error {
+	dir := string(d)
+	return d.locked(ctx, func() error {
+		// The writer of a temporary file held the lock, so it is dead by now.
+		removeTemps(dir, allNames(), 0)
+		files, err := readFiles(dir, allNames())
+		if err != nil {
+			return err
+		}
+		l := &ledger{dir: dir, now: c.Now(), files: files}
+		if err := f(l); err != nil {
+			return err
+		}
+		if err := writeFiles(dir, l.changed); err != nil {
+			return fmt.Errorf("write certificate folder %s: %w", dir, err)
+		}
+		return nil
+	})
 }
 
 // fileNames returns the names of the files that hold an identity.
 func fileNames() []string {
 	return []string{caKey, caCert, serverName + keyExt, serverName + certExt, adminName + keyExt, adminName + certExt}
 }
+
+// allNames returns the names of all files of a folder.
+func allNames() []string { return append(fileNames(), revokedFile, issuedFile) }
 
 // State is the content of the folder's certificates and revocation lists: load them
 // again when it has changed. It reads no keys: with a new key comes a new certificate.
@@ -130,10 +180,10 @@ func (d Dir) State() ([]byte, error) {
 	return slices.Concat(ca, server, admin, revoked), err
 }
 
-// readFiles returns the files of an identity that exist, by name.
-func readFiles(dir string) (map[string][]byte, error) {
+// readFiles returns those of the named files that exist.
+func readFiles(dir string, names []string) (map[string][]byte, error) {
 	files := make(map[string][]byte)
-	for _, name := range append(fileNames(), revokedFile, issuedFile) {
+	for _, name := range names {
 		data, err := os.ReadFile(filepath.Join(dir, name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue

@@ -102,7 +102,7 @@ func (d Dir) existing() (map[string][]byte, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, missing(path)
 	}
-	return readFiles(string(d))
+	return readFiles(string(d), allNames())
 }
 
 func missing(path string) error {

@@ -68,7 +68,7 @@ func mustRemove(t testing.TB, dir string, names ...string) {
 // mustRead returns a folder's files by name.
 func mustRead(t testing.TB, dir string) map[string][]byte {
 	t.Helper()
-	files, err := readFiles(dir)
+	files, err := readFiles(dir, allNames())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,6 +45,9 @@ type Backend struct {
 	Prefix string
 	// Shared tells that servers of other processes use the storage too.
 	Shared bool
+	// Fences tells that what elected work writes is kept within its term. The storage
+	// is shared, and compares several keys in a transaction.
+	Fences bool
 	// CheapProgress tells that it costs microseconds to ask how far a watch is.
 	CheapProgress bool
 	// Transformers turn encoded objects into stored values, and back. May be nil.
@@ -237,6 +240,9 @@ func (b *Stores) raw(s *spec) (*readable, func(), error) {
 		return nil, nil, fmt.Errorf("storage client for %s: %w", config.GroupResource, err)
 	}
 	client.KV = etcd3.NewETCDLatencyTracker(client.KV)
+	if b.Fences {
+		client.KV = fenced{client.KV}
+	}
 	wrapped := &kubernetes.Client{Client: client}
 	var calls kubernetes.Interface = wrapped
 	if len(b.Guards) > 0 {
