@@ -45,7 +45,7 @@ compile test-library test-around test-race lint soak soak-storage soak-federatio
 # around the library read those of the other one, so no result of theirs is kept.
 # Two packages run at once, in the order they are named in: what takes longest comes first.
 LONG = $(addprefix ./,$(wildcard pkg/storage/etcd))
-LONG_AROUND = $(patsubst test/%,./%,$(wildcard test/federation test/storage test/script))
+LONG_AROUND = $(patsubst test/%,./%,$(wildcard test/federation test/storage test/databases test/script))
 TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1
 
 # $(call phase,NAME,COMMAND) runs the command and says how long it took.
@@ -104,10 +104,12 @@ test-around: gotest
 	$(call phase,tests around the library,$(TEST_AROUND) $(LONG_AROUND) ./...)
 	$(call phase,tests of the cluster registry,$(GOTEST) -dir examples/clusterregistry -log bin/tests/$@-registry.json -timeout 60m -vet=off -count=1 ./...)
 
-# STORAGES and CONCURRENT are where concurrency lives, and FILL what fills a storage.
+# STORAGES and CONCURRENT are where concurrency lives, RACES where it does on databases, and FILL what
+# fills a storage.
 STORAGES = $(addprefix ./pkg/storage/,$(addsuffix /...,etcd memory sqlite storagetest))
 CONCURRENT = $(addprefix ./pkg/,$(addsuffix /...,planetest controlplane aggregator lifecycle quota feed admit authz encryption \
-	internal/store internal/polled internal/source internal/stream internal/tied))
+	internal/election internal/store internal/polled internal/source internal/stream internal/tied))
+RACES = ^TestCommitOrder$$|^TestContract$$/./^(watches|writes|revisions)
 CC_IS_HERE = command -v "$$(go env CC)" >/dev/null
 FILL = -skip '^TestHistoryIsBounded$$|^TestFull$$|/^scale$$/^(50000|a_day)'
 
@@ -123,7 +125,8 @@ test-race: gotest
 		! $(CC_IS_HERE) || { \
 		$(GOTEST) -log bin/tests/$@-storages.json -timeout 60m -vet=off -race $(FILL) $(STORAGES) && \
 		$(TEST) -race $(CONCURRENT) && \
-		$(TEST_AROUND) -race ./stress/...; })
+		$(TEST_AROUND) -race ./stress/... && \
+		$(GOTEST) -dir test -log bin/tests/$@-databases.json -timeout 60m -vet=off -count=1 -race -run '$(RACES)' ./databases; })
 
 # The compiler takes 15% less of the processors where more garbage piles up, 385 to 327 s for
 # client-go; a linter works the same way.

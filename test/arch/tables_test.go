@@ -15,7 +15,8 @@ var mayImport = map[string][]string{
 	"pkg/openapi": {},
 	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/controlplane": {
-		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/loopback", "pkg/internal/metrics",
+		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/election", "pkg/internal/keys",
+		"pkg/internal/loopback", "pkg/internal/metrics",
 		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/tied", "pkg/internal/turns", "pkg/internal/upstream",
 		"pkg/internal/vouched",
 	},
@@ -70,8 +71,11 @@ var mayImport = map[string][]string{
 	"pkg/quota":           {"pkg/controlplane", "pkg/builtin/core", "pkg/feed", "pkg/internal/retry"},
 	"pkg/services":        {"pkg/controlplane"},
 	"pkg/verify":          {},
-	"pkg/serviceaccount":  {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/openapi/..."},
-	"pkg/tracing":         {"pkg/controlplane"},
+	"pkg/serviceaccount":  {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/pki", "pkg/internal/secretfile", "pkg/internal/openapi/..."},
+	"pkg/sharing": {
+		"pkg/controlplane", "pkg/internal/follow", "pkg/internal/pki", "pkg/internal/secretfile", "pkg/internal/signal",
+	},
+	"pkg/tracing": {"pkg/controlplane"},
 
 	// Bundles of parts, for programs that want no choice.
 	"pkg/preset": {
@@ -87,12 +91,13 @@ var mayImport = map[string][]string{
 	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock", "pkg/internal/metrics", "pkg/internal/signal"},
 	"pkg/storage/memory": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/memorylog", "pkg/internal/revision"},
 	"pkg/storage/sqlite": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/filelock", "pkg/internal/revision", "pkg/internal/signal"},
-	"pkg/storage/kine":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/secretfile"},
+	"pkg/storage/kine":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/remote"},
 
-	"pkg/storage/kine/postgres": {"pkg/controlplane", "pkg/storage/kine"},
-	"pkg/storage/kine/mysql":    {"pkg/controlplane", "pkg/storage/kine"},
-	"pkg/storage/kine/nats":     {"pkg/controlplane", "pkg/storage/kine"},
-	"pkg/storage/kine/t4":       {"pkg/controlplane", "pkg/storage/kine"},
+	"pkg/storage/postgres": {"pkg/controlplane", "pkg/internal/remote", "pkg/internal/revision", "pkg/internal/sqllog"},
+	"pkg/storage/mysql":    {"pkg/controlplane", "pkg/internal/remote", "pkg/internal/revision", "pkg/internal/sqllog"},
+
+	"pkg/storage/kine/nats": {"pkg/controlplane", "pkg/storage/kine"},
+	"pkg/storage/kine/t4":   {"pkg/controlplane", "pkg/storage/kine"},
 
 	// Inside.
 	"pkg/internal/addresses":  {"pkg/internal/pauses", "pkg/internal/turns"},
@@ -113,9 +118,12 @@ var mayImport = map[string][]string{
 	"pkg/internal/filelock":   {},
 	"pkg/internal/etcdapi":    {"pkg/internal/etcdclient", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/internal/revision":   {},
+	"pkg/internal/remote":     {"pkg/internal/secretfile"},
+	"pkg/internal/sqllog":     {"pkg/internal/etcdapi", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/internal/follow":     {},
 	"pkg/internal/leaktest":   {},
-	"pkg/internal/loopback":   {},
+	"pkg/internal/election":   {},
+	"pkg/internal/loopback":   {"pkg/internal/election"},
 	"pkg/internal/vouched":    {},
 	"pkg/internal/metrics":    {},
 	"pkg/internal/memorylog":  {"pkg/internal/revision"},
@@ -133,7 +141,7 @@ var mayImport = map[string][]string{
 	"pkg/internal/rules/...":         {"pkg/internal/rules/..."}, // generated: types contain types of other groups
 	"pkg/storage/storagetest":        {"pkg/controlplane"},
 	"pkg/internal/store": {
-		"pkg/internal/bodies", "pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal",
+		"pkg/internal/bodies", "pkg/internal/election", "pkg/internal/keys", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal",
 		"pkg/internal/source", "pkg/internal/stack", "pkg/internal/turns", "pkg/internal/upstream",
 	},
 	"pkg/internal/kept":      {"pkg/internal/signal", "pkg/internal/source", "pkg/internal/store", "pkg/internal/upstream", "pkg/keep"},
@@ -200,17 +208,13 @@ var onlyIn = map[string]home{
 		[]string{"pkg/storage/kine/..."},
 		"the types all drivers share are light",
 	},
-	"github.com/k3s-io/kine/pkg/drivers/pgsql": {
-		[]string{"pkg/storage/kine/postgres"}, "each driver is linked by its own package only",
-	},
+	"github.com/k3s-io/kine/pkg/drivers/pgsql": {nil, "it loses events: pkg/storage/postgres does not"},
+	"github.com/k3s-io/kine/pkg/drivers/mysql": {nil, "it loses events: pkg/storage/mysql does not"},
 	"github.com/jackc": {
-		[]string{"pkg/storage/kine/postgres"}, "each driver is linked by its own package only",
-	},
-	"github.com/k3s-io/kine/pkg/drivers/mysql": {
-		[]string{"pkg/storage/kine/mysql"}, "each driver is linked by its own package only",
+		[]string{"pkg/storage/postgres"}, "each driver is linked by its own package only",
 	},
 	"github.com/go-sql-driver": {
-		[]string{"pkg/storage/kine/mysql"}, "each driver is linked by its own package only",
+		[]string{"pkg/storage/mysql"}, "each driver is linked by its own package only",
 	},
 	"github.com/k3s-io/kine/pkg/drivers/nats": {
 		[]string{"pkg/storage/kine/nats"}, "each driver is linked by its own package only",
@@ -308,13 +312,13 @@ var weights = map[string]weight{
 		reason: "what all of kine's drivers share links none of them; kine itself imports etcd's server",
 	},
 	"postgres": {
-		packages: []string{"pkg/storage/kine/postgres"},
-		without:  []string{"github.com/go-sql-driver", "github.com/nats-io", "github.com/t4db", "modernc.org/sqlite", "testing"},
+		packages: []string{"pkg/storage/postgres"},
+		without:  []string{"github.com/k3s-io/kine", "go.etcd.io/etcd/server/v3/embed", "github.com/go-sql-driver", "modernc.org/sqlite", "testing"},
 		reason:   "one database needs no other",
 	},
 	"mysql": {
-		packages: []string{"pkg/storage/kine/mysql"},
-		without:  []string{"github.com/jackc", "github.com/nats-io", "github.com/t4db", "modernc.org/sqlite", "testing"},
+		packages: []string{"pkg/storage/mysql"},
+		without:  []string{"github.com/k3s-io/kine", "go.etcd.io/etcd/server/v3/embed", "github.com/jackc", "modernc.org/sqlite", "testing"},
 		reason:   "one database needs no other",
 	},
 	"nats": {

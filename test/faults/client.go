@@ -95,7 +95,7 @@ func (c *client) chooseWrite(op *history.Op) {
 
 // do does an operation, when a storage runs, and records it.
 func (c *client) do(ctx context.Context, op history.Op) (history.Op, error) {
-	server, err := c.run.place.get(ctx)
+	server, err := c.run.places[c.id%len(c.run.places)].get(ctx)
 	if err != nil {
 		return op, err
 	}

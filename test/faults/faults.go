@@ -38,6 +38,8 @@ const (
 	SQLite   = "sqlite"
 	Etcd     = "etcd"
 	External = "etcd-external"
+	Postgres = "postgres"
+	MariaDB  = "mariadb"
 )
 
 // The faults.
@@ -50,7 +52,9 @@ const (
 	Full = "full"
 	// Power: the process is killed, and what it did not sync is not on the disk.
 	Power = "power"
-	// Proxy: connections to an external etcd are slow, and cut.
+	// Restart: what servers share, an external etcd or a database, is killed, and started again.
+	Restart = "restart"
+	// Proxy: connections to that are slow, and cut.
 	Proxy = "proxy"
 )
 
@@ -60,15 +64,23 @@ func Plan() map[string][]string {
 		Memory:   {None},
 		SQLite:   {None, Kill, Full, Power},
 		Etcd:     {None, Kill, Full, Power},
-		External: {None, Kill, Proxy},
+		External: {None, Kill, Restart, Proxy},
+		Postgres: {None, Kill, Restart, Proxy},
+		MariaDB:  {None, Kill, Restart, Proxy},
 	}
+}
+
+// isShared tells whether several servers may use an engine at once.
+func isShared(engine string) bool {
+	return engine == External || engine == Postgres || engine == MariaDB
 }
 
 // Round is one storage, one kind of fault, and one history.
 type Round struct {
 	Engine, Fault string
 	// Seed decides what clients do and when faults happen. Processes and disks
-	// have their own times, so a second round with it is alike and not the same.
+	// have their own times, so a second round with it is alike and not the same. What can be
+	// shared is used by two servers where it is odd, and by one where it is even.
 	Seed uint64
 	// Programs are what it runs.
 	Programs Programs
@@ -94,6 +106,14 @@ type Result struct {
 	Lost int
 	// Took is how long it ran, without the check.
 	Took time.Duration
+}
+
+// servers is how many there are.
+func (r Round) servers() int {
+	if isShared(r.Engine) && r.Seed%2 == 1 {
+		return 2
+	}
+	return 1
 }
 
 // name names the files of the round.
@@ -126,7 +146,10 @@ func (r Round) once(ctx context.Context) (*Result, error) {
 	defer cancel(nil)
 	run := &run{
 		round: r, dir: dir, begun: time.Now(), fail: cancel,
-		random: rand.New(rand.NewPCG(r.Seed, 0)), progress: newProgress(), place: newPlace(), marked: make(chan struct{}),
+		random: rand.New(rand.NewPCG(r.Seed, 0)), progress: newProgress(), marked: make(chan struct{}),
+	}
+	for range r.servers() {
+		run.places = append(run.places, newPlace())
 	}
 	ran := run.run(ctx)
 	h := &history.History{Round: history.Round{Engine: r.Engine, Fault: r.Fault, Seed: r.Seed, Watched: ran == nil}, Ops: run.ops}
@@ -157,10 +180,10 @@ type run struct {
 	fail     context.CancelCauseFunc
 	random   *rand.Rand // of the one who makes the faults
 	progress *progress
-	place    *place
+	places   []*place // of the servers. Clients use them in turn, and the watch the last one.
 	faults   int
 	lost     int      // changes that a disk lost
-	outside  *outside // the external etcd, if there is one
+	outside  *outside // what the servers share, if there is something
 	disk     *losses  // what the disk has, if power may be lost
 	marked   chan struct{}
 
@@ -175,8 +198,10 @@ func (r *run) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.end(err)) }()
-	if err := r.start(ctx); err != nil {
-		return err
+	for n := range r.places {
+		if err := r.start(ctx, n); err != nil {
+			return err
+		}
 	}
 	var all sync.WaitGroup
 	for id := range clients {

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -14,9 +15,9 @@ const (
 	// kills is how often a process is killed, and losses how often power is
 	// lost, which takes longer.
 	kills, powerLosses = 3, 2
-	// outsideKills is how often an external etcd is killed. Its clients take a
+	// restarts is how often what servers share is killed. Its clients take a
 	// second to find the next one.
-	outsideKills = 2
+	restarts = 2
 	// startTime is within what time a process that starts is killed.
 	startTime = 150 * time.Millisecond
 	// blocks is how small a disk may be. A log of some hundred writes is larger
@@ -33,10 +34,9 @@ func (r *run) inject(ctx context.Context) error {
 	case None:
 		return nil
 	case Kill:
-		if r.outside != nil {
-			return r.each(ctx, outsideKills, r.killOnce)
-		}
 		return r.each(ctx, kills, r.killOnce)
+	case Restart:
+		return r.each(ctx, restarts, func(context.Context) error { return errors.Join(r.outside.kill(), r.outside.start()) })
 	case Full:
 		return r.each(ctx, fullDisks, r.fillOnce)
 	case Power:
@@ -44,7 +44,7 @@ func (r *run) inject(ctx context.Context) error {
 	case Proxy:
 		return r.disturb(ctx)
 	}
-	return fmt.Errorf("fault %q: want one of %s, %s, %s, %s and %s", r.round.Fault, None, Kill, Full, Power, Proxy)
+	return fmt.Errorf("fault %q: want one of %s, %s, %s, %s, %s and %s", r.round.Fault, None, Kill, Full, Power, Restart, Proxy)
 }
 
 // each makes n faults at random moments.
@@ -66,19 +66,16 @@ func (r *run) each(ctx context.Context, n int, fault func(context.Context) error
 	return nil
 }
 
-// killOnce kills what writes, and starts it again.
+// killOnce kills a server, and starts it again.
 func (r *run) killOnce(ctx context.Context) error {
-	if r.outside != nil {
-		r.outside.kill()
-		return r.outside.start()
-	}
-	r.place.now().kill()
+	n := r.random.IntN(len(r.places))
+	r.places[n].now().kill()
 	for r.random.IntN(2) == 0 {
 		if err := r.killStarting(ctx); err != nil {
 			return err
 		}
 	}
-	return r.start(ctx)
+	return r.start(ctx, n)
 }
 
 // killStarting kills a process while it starts, or soon after that.
@@ -103,7 +100,7 @@ func (r *run) killStarting(ctx context.Context) error {
 // then gives room again. A storage that still refuses to write after that has
 // to be started again, and not to have lost anything.
 func (r *run) fillOnce(ctx context.Context) error {
-	c, err := r.place.get(ctx)
+	c, err := r.places[0].get(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,9 +123,9 @@ func (r *run) fillOnce(ctx context.Context) error {
 			return err
 		}
 	}
-	if c = r.place.now(); c.expected.Swap(true) {
+	if c = r.places[0].now(); c.expected.Swap(true) {
 		return nil
 	}
 	c.kill()
-	return r.start(ctx)
+	return r.start(ctx, 0)
 }

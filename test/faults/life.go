@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sailplane-dev/sailplane/test/faults/history"
@@ -22,11 +25,11 @@ func (r *run) prepare(ctx context.Context) error {
 	if r.round.Fault == Power {
 		r.disk = newLosses(r.dataDir())
 	}
-	if r.round.Engine != External {
+	if !isShared(r.round.Engine) {
 		return nil
 	}
 	var err error
-	r.outside, err = startOutside(ctx, r.round.Programs.Etcd, filepath.Join(r.dir, "etcd"))
+	r.outside, err = startOutside(ctx, r.round, r.dir)
 	return err
 }
 
@@ -42,10 +45,10 @@ func (r *run) argument() (string, error) {
 		return "sqlite:" + filepath.Join(r.dataDir(), "state.db"), nil
 	case Etcd:
 		return "etcd:" + r.dataDir(), nil
-	case External:
-		return "etcd+http://" + r.outside.proxy.address(), nil
+	case External, Postgres, MariaDB:
+		return r.outside.url(r.outside.proxy.address()), nil
 	}
-	return "", fmt.Errorf("engine %q: want one of %s, %s, %s and %s", r.round.Engine, Memory, SQLite, Etcd, External)
+	return "", fmt.Errorf("engine %q: want one of %s", r.round.Engine, strings.Join(slices.Sorted(maps.Keys(Plan())), ", "))
 }
 
 // command is the process that has the storage.
@@ -60,9 +63,9 @@ func (r *run) command() (*exec.Cmd, error) {
 	return exec.Command(r.round.Programs.Server, argument), nil
 }
 
-// start starts a process on the data there is, with a watch that goes on where
-// the last one ended.
-func (r *run) start(ctx context.Context) error {
+// start starts a server on the data there is, the last one with a watch that goes on where
+// the one before ended.
+func (r *run) start(ctx context.Context, n int) error {
 	cmd, err := r.command()
 	if err != nil {
 		return err
@@ -78,20 +81,22 @@ func (r *run) start(ctx context.Context) error {
 		c.kill() // nobody else would
 		return context.Cause(ctx)
 	}
-	r.place.put(c)
-	c.observe(root, r.lastSeen()+1)
-	go r.supervise(ctx, c)
+	r.places[n].put(c)
+	if n == len(r.places)-1 {
+		c.observe(root, r.lastSeen()+1)
+	}
+	go r.supervise(ctx, c, n)
 	return nil
 }
 
 // supervise ends the round when a process ends that nobody ended. A full disk
 // may end one: then it starts again.
-func (r *run) supervise(ctx context.Context, c *child) {
+func (r *run) supervise(ctx context.Context, c *child, n int) {
 	<-c.exited
 	switch {
 	case c.expected.Swap(true) || ctx.Err() != nil:
 	case r.round.Fault == Full:
-		if err := r.start(ctx); err != nil {
+		if err := r.start(ctx, n); err != nil {
 			r.fail(fmt.Errorf("start again after a full disk: %w", err))
 		}
 	default:
@@ -108,7 +113,7 @@ func (r *run) lastSeen() int64 {
 // deliver keeps an event of the watch. A watch that ended is begun again.
 func (r *run) deliver(ctx context.Context, e *history.Op) {
 	if e == nil {
-		if c := r.place.now(); c != nil && ctx.Err() == nil && !c.expected.Load() {
+		if c := r.places[len(r.places)-1].now(); c != nil && ctx.Err() == nil && !c.expected.Load() {
 			time.AfterFunc(pause, func() { c.observe(root, r.lastSeen()+1) })
 		}
 		return
@@ -188,15 +193,17 @@ func (c *client) insist(ctx context.Context, op history.Op) (history.Op, error) 
 func (r *run) end(failed error) error {
 	r.fail(errors.New("the round is over"))
 	var err error
-	if c := r.place.now(); c != nil {
-		if failed == nil {
-			err = c.stop()
-		} else {
+	for _, p := range r.places {
+		switch c := p.now(); {
+		case c == nil:
+		case failed == nil:
+			err = errors.Join(err, c.stop())
+		default:
 			c.kill()
 		}
 	}
 	if r.outside != nil {
-		r.outside.stop()
+		err = errors.Join(err, r.outside.stop())
 	}
 	return err
 }

@@ -26,7 +26,7 @@ func (l *losses) traced(cmd *exec.Cmd) *exec.Cmd { return disk.Traced(cmd, l.tra
 // loseOnce has the process lose power: it ends, and its directory is what the
 // disk may have. After the last time nobody needs to know what it writes.
 func (r *run) loseOnce(ctx context.Context) error {
-	r.place.now().kill()
+	r.places[0].now().kill()
 	l := r.disk
 	if err := l.disk.Replay(l.trace); err != nil {
 		return err
@@ -43,7 +43,7 @@ func (r *run) loseOnce(ctx context.Context) error {
 	if r.faults == powerLosses-1 {
 		r.disk = nil
 	}
-	if err := r.start(ctx); err != nil {
+	if err := r.start(ctx, 0); err != nil {
 		return fmt.Errorf("after a loss of power that left of %d unsynced changes %q: %w", lost, how, err)
 	}
 	return nil

@@ -52,10 +52,8 @@ type engine struct {
 // engines are the drivers, by the scheme of their URL.
 func engines() map[string]engine {
 	return map[string]engine{
-		"postgres": postgresEngine(),
-		"mysql":    mysqlEngine(),
-		"nats":     natsEngine(),
-		"t4":       t4Engine(),
+		"nats": natsEngine(),
+		"t4":   t4Engine(),
 	}
 }
 
@@ -213,14 +211,4 @@ func child(t *testing.T, engine, url string, number int, flags ...string) string
 		t.Fatal(err)
 	}
 	return output.String()
-}
-
-// lacking ends a test for want of a program: with an error where nothing may be
-// missing.
-func lacking(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("SAILPLANE_CI") != "" {
-		t.Fatal(what)
-	}
-	t.Skip(what)
 }

@@ -34,7 +34,7 @@ const (
 func natsEngine() engine {
 	return engine{
 		start: func(t *testing.T) string {
-			return "nats://sailplane:" + natsPassword + "@" + startNATS(t) + "?bucket=contract_%d"
+			return "nats://sailplane:" + natsPassword + "@" + startNATS(t) + "?sync=interval&bucket=contract_%d"
 		},
 		password: natsPassword,
 		storage: func(url string, timeout time.Duration) controlplane.Storage {

@@ -81,17 +81,10 @@ const (
 	alwaysPrevious   = "every event has its previous value, requested or not, and filters of events have no effect"
 	anyLease         = "a lease that was never granted is accepted"
 	compactsAnything = "a compaction to a future or to a compacted revision is no error, but a read at the compacted revision is one"
-	deleteOfDeleted  = "a client that deletes a key at the same time as another one gets the tombstone"
-	deleteOfNothing  = "the deletion of a key that never existed succeeds"
 	dropsUnread      = "a compaction may drop events that a watch has not received yet"
 	earlyProgress    = "a progress notification may be older than the request for it"
-	keysAreText      = "a key is text: other bytes are refused"
-	lateCommits      = "a revision is assigned before its write is visible: a client that lists and then watches misses writes"
 	lateEvents       = "an event may come after the progress notification of its revision"
-	newestStays      = "a compaction keeps the newest revision, and says so"
 	olderAnswers     = "an answer may be older than an earlier answer, or than its own revision"
-	skipsRevisions   = "concurrent writes skip revisions"
-	watchFromNow     = "a watch from now on may begin with older events"
 )
 
 // tooMuch are the tests that take long, or have many clients at once. They only
@@ -121,36 +114,6 @@ func tooMuch() map[string]lack {
 // much for all.
 func lacks(known map[string]lack) map[string]lack {
 	all := tooMuch()
-	maps.Copy(all, known)
-	return all
-}
-
-// lacksOfSQL are those of PostgreSQL and MySQL, which share most of the driver.
-func lacksOfSQL(known map[string]lack) map[string]lack {
-	all := lacks(map[string]lack{
-		"keys/have bytewise order":                       never(keysAreText),
-		"keys/hold every byte":                           never(keysAreText),
-		"keys/of a prefix end at its last one":           never(keysAreText),
-		"leases/end in the order of their time":          never(alwaysPrevious),
-		"leases/spare what was written again":            never(alwaysPrevious),
-		"leases/that nobody granted are refused":         never(anyLease),
-		"progress/comes after its events":                unsure(lateEvents),
-		"progress/reaches the newest revision":           unsure(earlyProgress),
-		"reads/in pages end at a compaction":             never(newestStays),
-		"reads/of an empty list can be followed":         unsure(lateCommits),
-		"reads/of what is missing have a revision":       never(deleteOfNothing),
-		"revisions/are used once by 16 writers":          unsure(skipsRevisions),
-		"revisions/never go back for a client":           unsure(olderAnswers),
-		"revisions/show what was acknowledged":           unsure(olderAnswers),
-		"watches/begin at their revision":                unsure(watchFromNow),
-		"watches/miss nothing after a list":              unsure(lateCommits),
-		"watches/of what was compacted are refused":      never(newestStays),
-		"watches/replay what came after, in order":       unsure(lateCommits),
-		"watches/survive compactions":                    unsure(dropsUnread),
-		"watches/tell nothing that a read does not show": unsure(lateCommits),
-		"watches/tell the previous value":                never(alwaysPrevious),
-		"writes/of many deletes only one happens":        unsure(deleteOfDeleted),
-	})
 	maps.Copy(all, known)
 	return all
 }

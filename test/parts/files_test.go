@@ -24,6 +24,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/extend"
 	"github.com/sailplane-dev/sailplane/pkg/planetest"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/sharing"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 )
 
@@ -56,6 +57,7 @@ func withFiles(dir string) []controlplane.Part {
 		planetest.WithWebhooks(http.NotFoundHandler(), planetest.Files(missing)),
 		serviceaccount.Tokens{KeyFile: missing},
 		serviceaccount.Tokens{Dir: missing},
+		sharing.Files{Dir: missing, ProxyDir: missing, KeyFile: missing},
 	}
 }
 

@@ -37,6 +37,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/quota"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 	"github.com/sailplane-dev/sailplane/pkg/services"
+	"github.com/sailplane-dev/sailplane/pkg/sharing"
 	"github.com/sailplane-dev/sailplane/pkg/tracing"
 )
 
@@ -107,6 +108,7 @@ func zeros() []controlplane.Part {
 		authn.Proxy{},
 		authn.Anonymous{},
 		serviceaccount.Tokens{},
+		sharing.Files{},
 		services.Addresses{},
 		services.Resolver{},
 		authz.Groups{},

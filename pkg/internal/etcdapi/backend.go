@@ -81,10 +81,7 @@ func (b *Backend) start(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("read the keys that expire: %w", err), log.Close(ctx))
 	}
-	h.log, h.revision = log, current
-	for _, kv := range expiring {
-		h.expiry.note(kv)
-	}
+	h.begin(log, current, expiring)
 	r := &running{log: log, hub: h}
 	// Not the start's context: this lives until Stop.
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))

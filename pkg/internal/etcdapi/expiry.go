@@ -16,6 +16,7 @@ import (
 // expiry deletes keys when they expire.
 type expiry struct {
 	wake chan struct{}
+	lost chan struct{} // changes were not told: the log has to be asked
 
 	mu    sync.Mutex
 	keys  map[string]expiringKey
@@ -32,7 +33,35 @@ func newExpiry() *expiry {
 	sooner := func(a, b expiringKey) bool {
 		return cmp.Or(cmp.Compare(a.expires, b.expires), cmp.Compare(a.key, b.key)) < 0
 	}
-	return &expiry{wake: make(chan struct{}, 1), keys: map[string]expiringKey{}, queue: btree.NewG(32, sooner)}
+	return &expiry{
+		wake: make(chan struct{}, 1), lost: make(chan struct{}, 1),
+		keys: map[string]expiringKey{}, queue: btree.NewG(32, sooner),
+	}
+}
+
+// begin takes in all keys that expire.
+func (x *expiry) begin(expiring []*revision.KeyValue) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, kv := range expiring {
+		x.note(kv)
+	}
+}
+
+// anew begins again, after changes were not told.
+func (x *expiry) anew(ctx context.Context, log revision.Log) {
+	x.mu.Lock()
+	x.keys = map[string]expiringKey{}
+	x.queue.Clear(false)
+	x.mu.Unlock()
+	expiring, err := log.Expiring(ctx) // what is told meanwhile is newer
+	switch {
+	case err == nil:
+		x.begin(expiring)
+	case ctx.Err() == nil:
+		klog.FromContext(ctx).Error(err, "Failed to read the keys that expire, will try again")
+		time.AfterFunc(readRetry, func() { signal.Wake(x.lost) })
+	}
 }
 
 // follow takes in events.
@@ -114,6 +143,8 @@ func (x *expiry) run(ctx context.Context, log revision.Log) {
 		select {
 		case <-time.After(wait):
 		case <-x.wake:
+		case <-x.lost:
+			x.anew(ctx, log)
 		case <-ctx.Done():
 			return
 		}

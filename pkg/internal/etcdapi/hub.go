@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
+	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
 // notifyInterval is how often a watch that asked for progress and saw no event gets
@@ -50,14 +51,27 @@ func newHub() *hub {
 	return &hub{places: map[place]group{}, spans: group{}, expiry: newExpiry()}
 }
 
-// follow is a revision.Follower.
-func (h *hub) follow(events []*revision.Event) {
+// begin has the hub begin at a revision, unless the log has told of later ones by now.
+func (h *hub) begin(log revision.Log, current int64, expiring []*revision.KeyValue) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.log, h.revision = log, max(h.revision, current)
+	h.expiry.begin(expiring)
+}
+
+// follow is a revision.Follower.
+func (h *hub) follow(after int64, events []*revision.Event, through int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if after > h.revision {
+		h.all(func(w *watch) { w.behind() })
+		signal.Wake(h.expiry.lost)
+	}
 	for _, e := range events {
-		h.revision = e.KV.Mod
+		h.revision = max(h.revision, e.KV.Mod)
 		h.each(e.KV.Key, func(w *watch) { w.offer(e) })
 	}
+	h.revision = max(h.revision, through)
 	h.expiry.follow(events)
 }
 

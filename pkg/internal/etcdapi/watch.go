@@ -72,18 +72,16 @@ func (w *watcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOpti
 		noPut: op.IsFilterPut(), noDelete: op.IsFilterDelete(),
 		out: make(chan clientv3.WatchResponse), cancel: cancel, wake: make(chan struct{}, 1), next: op.Rev(),
 	}
+	ended := one.next <= 0 && !w.hub.beginNow(ctx, one)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.closed {
+	if w.closed || ended {
 		cancel()
 		close(one.out)
 		return one.out
 	}
 	w.watches[one] = struct{}{}
 	w.hub.mu.Lock()
-	if one.next <= 0 {
-		one.next = w.hub.revision + 1
-	}
 	one.live = one.next > w.hub.revision
 	w.hub.add(one)
 	w.hub.mu.Unlock()
@@ -151,6 +149,15 @@ func (w *watch) offer(e *revision.Event) {
 	signal.Wake(w.wake)
 }
 
+// behind has the watch read from the log what it has not sent: the hub does not have all of it.
+func (w *watch) behind() {
+	if len(w.queue) > 0 {
+		w.next = w.queue[0].KV.Mod
+	}
+	w.queue, w.bytes, w.live = nil, 0, false
+	signal.Wake(w.wake)
+}
+
 // ask makes the watch tell that it has reached a revision, as soon as it has.
 func (w *watch) ask(revision int64) {
 	w.wanted = max(w.wanted, revision)
@@ -183,6 +190,26 @@ func (h *hub) serve(ctx context.Context, w *watch) {
 			case <-ctx.Done():
 				return
 			}
+		}
+	}
+}
+
+// beginNow has a watch begin after what anybody has written by now: of a log that servers share the
+// hub may not have all of it. It returns false if the watch has ended.
+func (h *hub) beginNow(ctx context.Context, w *watch) bool {
+	for {
+		current, _, err := h.log.Current(ctx)
+		switch {
+		case err == nil:
+			w.next = current + 1
+			return true
+		case errors.Is(err, revision.ErrClosed):
+			return false
+		}
+		select {
+		case <-time.After(readRetry):
+		case <-ctx.Done():
+			return false
 		}
 	}
 }

@@ -127,7 +127,7 @@ func (l *log) append(changes []revision.Change) (result revision.Result, full bo
 	}
 	result.Revision = l.current()
 	if len(events) > 0 {
-		l.follow(events)
+		l.follow(events[0].KV.Mod-1, events, result.Revision)
 	}
 	return result, l.history > l.limit, nil
 }

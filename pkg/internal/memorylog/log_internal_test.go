@@ -11,7 +11,7 @@ import (
 // for ever otherwise.
 func TestChangesGoOn(t *testing.T) {
 	t.Parallel()
-	l := newLog(func([]*revision.Event) {}, 1<<20, 1)
+	l := newLog(func(int64, []*revision.Event, int64) {}, 1<<20, 1)
 	all := revision.Span{Key: "a", End: "z"}
 	for _, write := range []bool{false, true} {
 		if write {

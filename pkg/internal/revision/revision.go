@@ -176,6 +176,7 @@ type Log interface {
 	Close(ctx context.Context) error
 }
 
-// Follower gets every change, in order, before the Append that made it returns. It
-// must return soon and may not call the log.
-type Follower func(events []*Event)
+// Follower gets the changes after one revision up to another, in order. Each call begins where the
+// one before ended, unless the log has lost, or no longer has, what was between: then who followed
+// has to read it, and is refused. It must return soon and may not call the log.
+type Follower func(after int64, events []*Event, through int64)

@@ -25,6 +25,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdclient"
+	"github.com/sailplane-dev/sailplane/pkg/internal/remote"
 )
 
 const (
@@ -105,7 +106,7 @@ func (b *backend) Start(ctx context.Context) error {
 		err = b.run(ctx, config)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", b.driver.Name, redact(err, secrets))
+		return fmt.Errorf("%s: %w", b.driver.Name, remote.Redact(err, secrets))
 	}
 	b.ready = true
 	// An error, because programs that log little must show it too.

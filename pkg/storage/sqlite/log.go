@@ -46,7 +46,7 @@ type log struct {
 	// history the bytes of history since then.
 	swept, history int64
 	sweptAt        time.Time
-	recent         recent
+	recent         revision.Recent
 	counts         revision.Counts
 }
 
@@ -62,14 +62,16 @@ func (l *log) Append(ctx context.Context, changes []revision.Change) (revision.R
 // publish shows the writes of a transaction to reads, then to the follower.
 func (l *log) publish(events []*revision.Event) {
 	l.mu.Lock()
+	after := l.current
 	for _, e := range events {
 		l.current = e.KV.Mod
 		l.history += historySize(e)
-		l.recent.put(e.KV.Key, latestOf(e))
+		l.recent.Put(e.KV.Key, revision.LatestOf(e))
 		l.counts.Apply(e)
 	}
+	through := l.current
 	l.mu.Unlock()
-	l.follow(events)
+	l.follow(after, events, through)
 }
 
 // historySize returns how many bytes of history an event made, counted as compactions
@@ -179,23 +181,23 @@ func (l *log) pageOfKey(ctx context.Context, q revision.Query) (page revision.Pa
 		return page, 0, err
 	}
 	l.mu.RLock()
-	known, ok := l.recent.get(q.Key)
+	known, ok := l.recent.Get(q.Key)
 	if ok && q.Revision == 0 {
 		at, page.Revision = l.current, l.current
 	}
 	l.mu.RUnlock()
-	if ok = ok && known.row <= at; !ok {
+	if ok = ok && known.Row <= at; !ok {
 		if known, err = readKey(ctx, l.read.key, q.Key, at); err != nil {
 			return page, 0, fmt.Errorf("read %s: %w", q.Key, err)
 		}
 		l.keep(q.Key, known, at)
 	}
-	if known.kv == nil {
+	if known.KV == nil {
 		return page, at, nil
 	}
 	page.Count = 1
 	if !q.CountOnly {
-		kv := known.kv
+		kv := known.KV
 		if q.KeysOnly {
 			kv = withoutValue(kv)
 		}
@@ -211,14 +213,14 @@ func withoutValue(kv *revision.KeyValue) *revision.KeyValue {
 }
 
 // keep remembers the row read for a key, unless something was written since.
-func (l *log) keep(key string, known latest, at int64) {
-	if known.row == 0 {
+func (l *log) keep(key string, known revision.Latest, at int64) {
+	if known.Row == 0 {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current == at {
-		l.recent.put(key, known)
+		l.recent.Put(key, known)
 	}
 }
 
@@ -232,21 +234,21 @@ func (l *log) keepCount(s revision.Span, at, n int64) {
 }
 
 // readKey finds the newest row of a key that is not newer than a revision.
-func readKey(ctx context.Context, key *sql.Stmt, name string, at int64) (latest, error) {
+func readKey(ctx context.Context, key *sql.Stmt, name string, at int64) (revision.Latest, error) {
 	if err := ctx.Err(); err != nil {
-		return latest{}, err
+		return revision.Latest{}, err
 	}
 	var r row
 	// Waiting for the end of ctx takes a goroutine, too much for one row.
 	switch err := key.QueryRowContext(context.WithoutCancel(ctx), name, at).Scan(r.fields()...); {
 	case errors.Is(err, sql.ErrNoRows):
-		return latest{}, nil
+		return revision.Latest{}, nil
 	case err != nil:
-		return latest{}, explain(err)
+		return revision.Latest{}, explain(err)
 	case r.deleted:
-		return latest{row: r.id}, nil
+		return revision.Latest{Row: r.id}, nil
 	}
-	return latest{kv: r.keyValue(), row: r.id}, nil
+	return revision.Latest{KV: r.keyValue(), Row: r.id}, nil
 }
 
 // list reads the keys of a span at a revision.

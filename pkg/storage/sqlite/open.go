@@ -28,7 +28,7 @@ func open(ctx context.Context, f File, follow revision.Follower) (revision.Log, 
 		}
 		return nil, fmt.Errorf("lock: %w; the directory must be writable", err)
 	}
-	l := &log{path: path, lock: lock, follow: follow, recent: newRecent(), stop: make(chan struct{})}
+	l := &log{path: path, lock: lock, follow: follow, stop: make(chan struct{})}
 	if err := l.open(ctx, f); err != nil {
 		return nil, errors.Join(err, l.release())
 	}

@@ -128,7 +128,7 @@ func (w *writer) waiting(first *request) []*request {
 // decide answers requests: with their result, with their refusal, or with the
 // error that undid all of them.
 func (w *writer) decide(requests []*request) {
-	b := &batch{writer: w, ctx: context.Background(), written: map[string]latest{}}
+	b := &batch{writer: w, ctx: context.Background(), written: map[string]revision.Latest{}}
 	err := w.open(b.ctx)
 	if err == nil {
 		b.next, _, _ = w.log.Current(b.ctx)
@@ -176,22 +176,22 @@ type batch struct {
 	next    int64 // the newest revision, with those of the batch
 	bytes   int
 	events  []*revision.Event
-	written map[string]latest // by the batch
+	written map[string]revision.Latest // by the batch
 }
 
 // add writes a request, or refuses it. An error is that of the whole batch.
 func (b *batch) add(r *request) error {
 	r.result = revision.Result{Refused: -1, Before: make([]*revision.KeyValue, len(r.changes))}
-	found := make([]latest, len(r.changes))
+	found := make([]revision.Latest, len(r.changes))
 	for i, c := range r.changes {
 		known, err := b.latest(c.Key)
 		if err != nil {
 			return err
 		}
-		found[i], r.result.Before[i] = known, known.kv
+		found[i], r.result.Before[i] = known, known.KV
 		var mod int64
-		if known.kv != nil {
-			mod = known.kv.Mod
+		if known.KV != nil {
+			mod = known.KV.Mod
 		}
 		if c.Expect != revision.AnyRevision && c.Expect != mod {
 			r.result.Refused, r.result.Revision = i, b.next
@@ -199,7 +199,7 @@ func (b *batch) add(r *request) error {
 		}
 	}
 	for i, c := range r.changes {
-		if c.Kind == revision.Check || c.Kind == revision.Delete && found[i].kv == nil {
+		if c.Kind == revision.Check || c.Kind == revision.Delete && found[i].KV == nil {
 			continue
 		}
 		if err := b.write(c, found[i]); err != nil {
@@ -211,12 +211,12 @@ func (b *batch) add(r *request) error {
 }
 
 // latest is the newest row of a key.
-func (b *batch) latest(key string) (latest, error) {
+func (b *batch) latest(key string) (revision.Latest, error) {
 	if known, ok := b.written[key]; ok {
 		return known, nil
 	}
 	b.log.mu.RLock()
-	known, ok := b.log.recent.get(key)
+	known, ok := b.log.recent.Get(key)
 	b.log.mu.RUnlock()
 	if ok {
 		return known, nil
@@ -225,13 +225,13 @@ func (b *batch) latest(key string) (latest, error) {
 }
 
 // write adds the row of an allowed change after the row that was found.
-func (b *batch) write(c revision.Change, before latest) error {
+func (b *batch) write(c revision.Change, before revision.Latest) error {
 	if err := b.begin(); err != nil {
 		return err
 	}
-	r := &row{id: b.next + 1, name: c.Key, prevRevision: before.row, deleted: c.Kind == revision.Delete, value: c.Value}
-	if r.created = before.kv == nil; !r.created {
-		r.createRevision = before.kv.Create
+	r := &row{id: b.next + 1, name: c.Key, prevRevision: before.Row, deleted: c.Kind == revision.Delete, value: c.Value}
+	if r.created = before.KV == nil; !r.created {
+		r.createRevision = before.KV.Create
 	}
 	var lease int64 // in seconds, as in kine
 	if c.Expires != 0 {
@@ -248,9 +248,9 @@ func (b *batch) write(c revision.Change, before latest) error {
 	b.next++
 	b.bytes += len(c.Key) + len(c.Value)
 	e := event(r)
-	e.Previous = before.kv
+	e.Previous = before.KV
 	b.events = append(b.events, e)
-	b.written[c.Key] = latestOf(e)
+	b.written[c.Key] = revision.LatestOf(e)
 	return nil
 }
 

@@ -2,7 +2,7 @@
 // line (package wire), until the input ends. It is a process of its own, so that
 // it can be killed at any moment.
 //
-//	server [-unsafe-no-sync] memory | sqlite:PATH | etcd:DIR | etcd+http://...[,...]
+//	server [-unsafe-no-sync] memory | sqlite:PATH | etcd:DIR | etcd+http://...[,...] | postgres://... | mysql://...
 package main
 
 import (
@@ -21,12 +21,17 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/mysql"
+	"github.com/sailplane-dev/sailplane/pkg/storage/postgres"
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 	"github.com/sailplane-dev/sailplane/test/faults/wire"
 )
 
-// stopTime is how long a stop may take.
-const stopTime = 30 * time.Second
+// stopTime is how long a stop may take, and startTime how long a database may.
+const (
+	stopTime  = 30 * time.Second
+	startTime = time.Minute
+)
 
 func main() {
 	noSync := flag.Bool("unsafe-no-sync", false, "let the operating system decide when writes reach the disk")
@@ -49,8 +54,12 @@ func storageOf(name string, noSync bool) (controlplane.Storage, error) {
 		return etcd.Embedded{Dir: where, UnsafeNoSync: noSync}, nil
 	case "etcd+http":
 		return etcd.Cluster{Endpoints: strings.Split(strings.TrimPrefix(name, "etcd+"), ",")}, nil
+	case "postgres":
+		return postgres.DB{URL: name, DialTimeout: startTime}, nil
+	case "mysql":
+		return mysql.DB{URL: name, DialTimeout: startTime}, nil
 	}
-	return nil, fmt.Errorf("storage %q: want memory, sqlite:PATH, etcd:DIR or etcd+http://HOST:PORT", name)
+	return nil, fmt.Errorf("storage %q: want memory, sqlite:PATH, etcd:DIR, etcd+http://HOST:PORT, or the URL of a database", name)
 }
 
 func run(name string, noSync bool) (err error) {

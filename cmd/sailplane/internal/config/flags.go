@@ -82,7 +82,8 @@ func storageFlags() []Flag {
 		{Name: "storage-history", Field: "storage.history", Usage: "minimum time that the storage keeps old versions, for watches"},
 		{
 			Name: "storage-history-limit", Field: "storage.historyLimit",
-			Usage: "maximum size of the history of an embedded etcd, whatever its age (default 48Mi)",
+			Usage: "maximum size of old versions, whatever their age " +
+				"(default 48Mi in an embedded etcd, 32Mi in memory, 256Mi in SQLite, PostgreSQL and MySQL)",
 		},
 		{Name: "storage-quota", Field: "storage.quota", Usage: "size at which an embedded etcd refuses writes (default 8Gi)"},
 		{Name: "storage-ca", Field: "storage.caFile", Usage: "CA file to verify an external storage with"},
@@ -91,6 +92,18 @@ func storageFlags() []Flag {
 		{
 			Name: "storage-password-file", Field: "storage.passwordFile",
 			Usage: "file with the password of a database (default the environment variable " + environment + "STORAGE_PASSWORD)",
+		},
+		{
+			Name: "storage-connections", Field: "storage.connections",
+			Usage: "how many connections to PostgreSQL or MySQL read at most (default 8)",
+		},
+		{
+			Name: "storage-poll-interval", Field: "storage.pollInterval",
+			Usage: "how often to look for writes of other servers (default: PostgreSQL tells of them, and MySQL is asked each 20ms)",
+		},
+		{
+			Name: "storage-share-key-file", Field: "storage.shareKeyFile",
+			Usage: "file with a key that all servers on the storage have, to share an authority, an administrator and the key of tokens",
 		},
 		{
 			Name: "encryption-provider-config", Old: "encryption-config", Field: "encryption.configFile",
@@ -384,6 +397,6 @@ func (a *argument) value() any {
 func StorageForms() []string {
 	return []string{
 		"memory", "sqlite:PATH", "etcd:DIR", "etcd+http(s)://HOST:PORT,...",
-		"postgres://USER@HOST/DATABASE", "mysql://USER@HOST/DATABASE", "nats://USER@HOST?bucket=NAME", "t4://DIR",
+		"postgres://USER@HOST/DATABASE", "mysql://USER@HOST/DATABASE", "nats://USER@HOST?bucket=NAME&sync=always", "t4://DIR",
 	}
 }

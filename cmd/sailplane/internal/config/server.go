@@ -52,6 +52,9 @@ type Storage struct {
 	CertFile     string            `json:"certFile"`
 	KeyFile      string            `json:"keyFile"`
 	PasswordFile string            `json:"passwordFile"`
+	Connections  int               `json:"connections"`
+	PollInterval metav1.Duration   `json:"pollInterval"`
+	ShareKeyFile string            `json:"shareKeyFile"`
 }
 
 // Serving says how the server proves itself, and how it stops.

@@ -65,7 +65,8 @@ func flags() []config.Flag {
 	ours := []string{
 		"listen", "advertise", "data-dir", "kubeconfig", "drain", "resources", "crds", "service", "otlp", "otlp-samples", "log-format",
 		"storage", "storage-history", "storage-history-limit", "storage-quota", "storage-ca", "storage-cert", "storage-key",
-		"storage-password-file", "anonymous-paths", "service-account-issuer", "webhook-deny", "webhook-allow",
+		"storage-password-file", "storage-connections", "storage-poll-interval", "storage-share-key-file",
+		"anonymous-paths", "service-account-issuer", "webhook-deny", "webhook-allow",
 		"audit-log-keep", "audit-log-stranger-size", "audit-log-event-size", "audit-log-chain",
 	}
 	shared := slices.DeleteFunc(config.Flags(), func(f config.Flag) bool { return slices.Contains(ours, f.Name) })

@@ -12,8 +12,11 @@ import (
 // kubeconfig of its administrator.
 func Administrator(c *config.Server) authn.Admin {
 	hosts, address := advertised(c)
-	return authn.Admin{Dir: filepath.Join(c.DataDir, "pki"), Kubeconfig: Kubeconfig(c), Hosts: hosts, Address: address}
+	return authn.Admin{Dir: pkiDir(c), Kubeconfig: Kubeconfig(c), Hosts: hosts, Address: address}
 }
+
+// pkiDir has the certificates, and the key for tokens.
+func pkiDir(c *config.Server) string { return filepath.Join(c.DataDir, "pki") }
 
 // advertised returns the names and addresses for the certificate, and the address
 // for the kubeconfig, HOST or HOST:PORT; empty if there is none to advertise.

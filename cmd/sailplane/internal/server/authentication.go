@@ -13,6 +13,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/sharing"
 )
 
 // authentication returns what proves the server to its clients, and them to it, in
@@ -60,6 +61,13 @@ func (b *build) serving() controlplane.Parts {
 	var parts controlplane.Parts
 	if b.DataDir != "" {
 		parts = append(parts, Administrator(b.Server))
+	}
+	if b.Storage.ShareKeyFile != "" {
+		if b.DataDir == "" {
+			b.wrong("storage.shareKeyFile", "without dataDir there is nothing to share")
+		} else {
+			parts = append(parts, sharing.Files{Dir: pkiDir(b.Server), ProxyDir: b.proxyDir(), KeyFile: b.Storage.ShareKeyFile})
+		}
 	}
 	s := b.Serving
 	if (s.CertFile == "") != (s.KeyFile == "") {

@@ -11,11 +11,11 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine"
-	"github.com/sailplane-dev/sailplane/pkg/storage/kine/mysql"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/nats"
-	"github.com/sailplane-dev/sailplane/pkg/storage/kine/postgres"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/t4"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storage/mysql"
+	"github.com/sailplane-dev/sailplane/pkg/storage/postgres"
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
@@ -34,9 +34,13 @@ func database(c config.Storage, password string) controlplane.Storage {
 	}
 	switch scheme, _, _ := strings.Cut(c.URL, "://"); scheme {
 	case "postgres", "postgresql":
-		return postgres.DB(remote)
+		return postgres.DB{
+			URL: c.URL, Password: password, PasswordFile: c.PasswordFile, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
+		}
 	case "mysql":
-		return mysql.DB(remote)
+		return mysql.DB{
+			URL: c.URL, Password: password, PasswordFile: c.PasswordFile, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile,
+		}
 	case "nats":
 		return nats.JetStream(remote)
 	case "t4":
@@ -112,20 +116,62 @@ func cluster(c config.Storage, wrong func(string) error) (controlplane.Storage, 
 	return etcd.Cluster{Endpoints: endpoints, CAFile: c.CAFile, CertFile: c.CertFile, KeyFile: c.KeyFile}, nil
 }
 
-// limited gives a storage its limits, which only an embedded etcd has.
+// checkDatabase looks at what only PostgreSQL and MySQL have.
+func checkDatabase(s controlplane.Storage, c config.Storage) error {
+	isSQL := false
+	switch s.(type) {
+	case postgres.DB, mysql.DB:
+		isSQL = true
+	}
+	for field, set := range map[string]int64{
+		"storage.connections": int64(c.Connections), "storage.pollInterval": int64(c.PollInterval.Duration),
+	} {
+		if set < 0 {
+			return mistake{field, "it is less than 0"}
+		}
+		if set != 0 && !isSQL {
+			return mistake{field, "only PostgreSQL and MySQL have it (postgres://, mysql://)"}
+		}
+	}
+	return nil
+}
+
+// limited gives a storage its limits. Only an embedded etcd has a quota, and what is not ours
+// bounds its history itself, or not.
 func limited(s controlplane.Storage, c config.Storage) (controlplane.Storage, error) {
-	e, embedded := s.(etcd.Embedded)
 	for field, limit := range map[string]resource.Quantity{"storage.quota": c.Quota, "storage.historyLimit": c.HistoryLimit} {
 		if limit.Sign() < 0 {
 			return nil, mistake{field, "want a size, such as 8Gi"}
 		}
-		if !limit.IsZero() && !embedded {
-			return nil, mistake{field, "only an embedded etcd has it"}
-		}
 	}
-	if !embedded {
+	if _, embedded := s.(etcd.Embedded); !embedded && !c.Quota.IsZero() {
+		return nil, mistake{"storage.quota", "only an embedded etcd has it"}
+	}
+	if err := checkDatabase(s, c); err != nil {
+		return nil, err
+	}
+	history := c.HistoryLimit.Value()
+	switch s := s.(type) {
+	case etcd.Embedded:
+		s.QuotaBytes, s.HistoryBytes = c.Quota.Value(), history
+		return s, nil
+	case memory.Store:
+		s.HistoryBytes = history
+		return s, nil
+	case sqlite.File:
+		s.HistoryBytes = history
+		return s, nil
+	case postgres.DB:
+		s.HistoryBytes, s.Connections, s.PollInterval = history, c.Connections, c.PollInterval.Duration
+		return s, nil
+	case mysql.DB:
+		s.HistoryBytes, s.Connections, s.PollInterval = history, c.Connections, c.PollInterval.Duration
 		return s, nil
 	}
-	e.QuotaBytes, e.HistoryBytes = c.Quota.Value(), c.HistoryLimit.Value()
-	return e, nil
+	if history != 0 {
+		return nil, mistake{
+			"storage.historyLimit", "an etcd cluster, NATS and t4 have none: they keep what is not compacted, whatever its size",
+		}
+	}
+	return s, nil
 }

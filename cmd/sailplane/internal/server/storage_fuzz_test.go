@@ -7,10 +7,10 @@ import (
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
-	"github.com/sailplane-dev/sailplane/pkg/storage/kine/mysql"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/nats"
-	"github.com/sailplane-dev/sailplane/pkg/storage/kine/postgres"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine/t4"
+	"github.com/sailplane-dev/sailplane/pkg/storage/mysql"
+	"github.com/sailplane-dev/sailplane/pkg/storage/postgres"
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 

@@ -21,21 +21,31 @@ import (
 )
 
 // JetStream is a bucket of a NATS server that runs somewhere else. The URL is
-// nats://user@host:4222?bucket=name of one server, which tells the client of the
-// others in its cluster. Its query has kine's settings: bucket ("kine" unless
-// given), replicas, revHistory, slowMethod and credsFile, a file with a user's JWT
-// and key. A user without a password is a token.
+// nats://user@host:4222?bucket=name&sync=always of one server, which tells the client of
+// the others in its cluster. Its query says with sync what the server's sync_interval is,
+// which a client cannot ask for: "always", or "interval" for another value, with which a loss
+// of power loses what was acknowledged since the last sync (two minutes unless the server has
+// another value). The query has kine's settings too: bucket ("kine" unless given), replicas,
+// revHistory, slowMethod and credsFile, a file with a user's JWT and key. A user without a
+// password is a token.
 type JetStream kine.Remote
+
+// The values of sync in the query.
+const (
+	syncs    = "sync"
+	always   = "always"
+	interval = "interval"
+)
 
 var _ controlplane.Storage = JetStream{}
 
 // String leaves the credentials out.
 func (j JetStream) String() string { return kine.Remote(j).Name("nats") }
 
-// Traits implements controlplane.Storage. A NATS server acknowledges before it
-// syncs to disk, unless its sync_interval is "always".
-func (JetStream) Traits() controlplane.Traits {
-	return controlplane.Traits{Engine: "nats", Shared: true}
+// Traits implements controlplane.Storage. What the URL says of syncs is believed.
+func (j JetStream) Traits() controlplane.Traits {
+	u, err := url.Parse(j.URL)
+	return controlplane.Traits{Engine: "nats", Shared: true, Durable: err == nil && u.Query().Get(syncs) == always}
 }
 
 // Open implements controlplane.Storage.
@@ -54,7 +64,13 @@ func (j JetStream) Open() controlplane.Backend {
 // configure describes the bucket in kine's form.
 func configure(u *url.URL, config *drivers.Config) error {
 	password, _ := u.User.Password()
+	query := u.Query()
+	sync := query.Get(syncs)
 	switch {
+	case sync != always && sync != interval:
+		return fmt.Errorf("a NATS server acknowledges writes that are not on its disk, and a loss of power loses them, unless its "+
+			"sync_interval is always: add %s=%s to the query of the URL where it is, or %s=%s to accept that",
+			syncs, always, syncs, interval)
 	case strings.Contains(u.Host, ","):
 		return errors.New("the URL has several servers; name only one: the client learns about the others")
 	case u.Query().Has("contextFile"):
@@ -63,6 +79,8 @@ func configure(u *url.URL, config *drivers.Config) error {
 		// kine splits the URL at commas, and does not decode the password it finds.
 		return errors.New("user and password may only have letters, digits and -._~$&+=; and others need credsFile")
 	}
+	query.Del(syncs)
+	u.RawQuery = query.Encode()
 	config.DataSourceName = u.String()
 	return nil
 }

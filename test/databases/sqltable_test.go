@@ -1,13 +1,12 @@
 //go:build unix
 
-package kine
+package databases
 
 import (
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -20,6 +19,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/keep"
 	"github.com/sailplane-dev/sailplane/pkg/keep/keeptest"
 	"github.com/sailplane-dev/sailplane/pkg/keep/sqltable"
+	"github.com/sailplane-dev/sailplane/test/database"
 )
 
 type apples = sqltable.Table[fruit.Apple]
@@ -27,10 +27,10 @@ type apples = sqltable.Table[fruit.Apple]
 // databases returns what makes empty databases on a PostgreSQL of the test's own.
 func databases(t *testing.T) func(t *testing.T) *sql.DB {
 	t.Helper()
-	dir := startPostgres(t)
+	server := database.Postgres(t)
 	connect := func(t *testing.T, name string) *sql.DB {
 		t.Helper()
-		db, err := sql.Open("pgx", "postgres://sailplane:"+url.QueryEscape(password)+"@/"+name+"?host="+url.QueryEscape(dir))
+		db, err := sql.Open("pgx", server.URL(name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func appleColumns() []sqltable.Column {
 
 // TestTables holds tables on PostgreSQL to the contract of keepers.
 func TestTables(t *testing.T) {
-	database := databases(t)
+	made := databases(t)
 	for name, columns := range map[string][]sqltable.Column{"Columns": appleColumns(), "None": {}} {
 		t.Run(name, func(t *testing.T) {
 			keeptest.Run(t, keeptest.Options[fruit.Apple]{
@@ -87,14 +87,14 @@ func TestTables(t *testing.T) {
 					return &apples{DB: k.(*apples).DB, Name: "apples", Columns: columns}
 				},
 			}, func(t *testing.T) keep.Keeper[fruit.Apple] {
-				return &apples{DB: database(t), Name: "apples", Columns: columns}
+				return &apples{DB: made(t), Name: "apples", Columns: columns}
 			})
 		})
 	}
-	t.Run("OthersWrite", func(t *testing.T) { othersWrite(t, database(t)) })
-	t.Run("Adopt", func(t *testing.T) { adopt(t, database(t)) })
-	t.Run("Start", func(t *testing.T) { startTogether(t, database(t)) })
-	t.Run("CommitOrder", func(t *testing.T) { commitOrder(t, database(t)) })
+	t.Run("OthersWrite", func(t *testing.T) { othersWrite(t, made(t)) })
+	t.Run("Adopt", func(t *testing.T) { adopt(t, made(t)) })
+	t.Run("Start", func(t *testing.T) { startTogether(t, made(t)) })
+	t.Run("CommitOrder", func(t *testing.T) { tablesCommitOrder(t, made(t)) })
 }
 
 // othersWrite: what other programs write with SQL are changes.
@@ -184,9 +184,9 @@ func startTogether(t *testing.T, db *sql.DB) {
 	all.Wait()
 }
 
-// commitOrder: a reader that follows the changes misses none, though commits come late and in any
+// tablesCommitOrder: a reader that follows the changes misses none, though commits come late and in any
 // order, some by other programs, and whole tables are written at once.
-func commitOrder(t *testing.T, db *sql.DB) {
+func tablesCommitOrder(t *testing.T, db *sql.DB) {
 	t.Helper()
 	one, two := &apples{DB: db, Name: "apples", Columns: appleColumns()}, &apples{DB: db, Name: "apples", Columns: appleColumns()}
 	page, err := one.List(t.Context(), keep.Range{})
