@@ -6,11 +6,14 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
@@ -60,6 +63,28 @@ func TestPlanesShareAddresses(t *testing.T) {
 	}
 	if _, err := client(t, s.ClientConfig()).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); err != nil {
 		t.Errorf("the server's own client: %v", err)
+	}
+}
+
+// TestHTTP1: what bounds a client's certificates bounds no body.
+func TestHTTP1(t *testing.T) {
+	t.Parallel()
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	s, err := controlplane.New(t.Name()).Storage(memory.Store{}).Listen("127.0.0.1:0").
+		With(core.Namespaces{}, core.ConfigMaps{}, authn.Admin{Kubeconfig: kubeconfig}).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, s)
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.NextProtos = []string{"http/1.1"} // with HTTP/2 the server speaks first
+	large := configMap("large")
+	large.Data["k"] = strings.Repeat("v", 500<<10)
+	if _, err := client(t, config).CoreV1().ConfigMaps("default").Create(t.Context(), large, metav1.CreateOptions{}); err != nil {
+		t.Error(err)
 	}
 }
 

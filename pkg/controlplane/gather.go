@@ -26,6 +26,9 @@ type gatheringConn struct {
 	little time.Time // when the last write began if it was a little one; TLS writes one after another
 }
 
+// NetConn returns the connection below.
+func (c *gatheringConn) NetConn() net.Conn { return c.Conn }
+
 const (
 	// littleToWrite is the size below which a write waits for more. The HTTP/2 server
 	// writes what it gathers at 4 KiB, in a TLS record that is larger.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/addresses"
 )
 
 // bind opens the listener, first of all: a taken port is the most common
@@ -166,7 +168,7 @@ func (r *run) tlsConfig(identity Identity, byName []dynamiccertificates.SNICertK
 		return nil
 	})
 	served := config.Clone() // the controller copies the other one, and net/http writes to its own
-	served.GetConfigForClient = controller.GetConfigForClient
+	served.GetConfigForClient = addresses.Configure(controller.GetConfigForClient)
 	return served, nil
 }
 

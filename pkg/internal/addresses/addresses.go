@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"fmt"
 	"math"
 	"net"
@@ -220,11 +221,51 @@ func Of(hostPort string) netip.Addr {
 // Listen closes what a table refuses before the listener returns it, after a pause in which
 // nothing is read. TLS handshakes compute in turns, in which each address has as many as the
 // next one, and the client's answer to the server may have so many bytes: its certificates
-// are parsed before anything looks at how many there are. Less than 0 is no limit.
+// are parsed before anything looks at how many there are. Less than 0 is no limit; see
+// [Configure].
 func (t *Table) Listen(l net.Listener, handshakes *turns.Line, answerBytes int) net.Listener {
 	open, end := context.WithCancel(context.Background())
 	held := pauses.New(heldConnections, allHeldConnections)
 	return &listener{l, t, handshakes, answerBytes, func(name string) { held.Hold(open, name) }, end}
+}
+
+// Configure wraps a tls.Config.GetConfigForClient of what serves at such a listener, so that what
+// comes after a client's certificates counts as no part of its answer. The server may have nothing
+// to say until it answers a request: with TLS 1.3, to a client that takes no session tickets.
+func Configure(get func(*tls.ClientHelloInfo) (*tls.Config, error)) func(*tls.ClientHelloInfo) (*tls.Config, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		config, err := get(hello)
+		c := countedIn(hello.Conn)
+		if err != nil || config == nil || c == nil {
+			return config, err
+		}
+		verify := config.VerifyConnection
+		config = config.Clone()
+		config.VerifyConnection = func(state tls.ConnectionState) error { // in each handshake, with certificates or without
+			if verify != nil {
+				if err := verify(state); err != nil {
+					return err
+				}
+			}
+			c.verified.Store(true)
+			return nil
+		}
+		return config, nil
+	}
+}
+
+// countedIn is the connection of a listener that others wrap.
+func countedIn(c net.Conn) *conn {
+	for {
+		switch of := c.(type) {
+		case *conn:
+			return of
+		case interface{ NetConn() net.Conn }:
+			c = of.NetConn()
+		default:
+			return nil
+		}
+	}
 }
 
 type listener struct {
@@ -277,6 +318,7 @@ type conn struct {
 	answerBytes int
 	answered    int          // so many of them came
 	flights     atomic.Int32 // of messages of the server
+	verified    atomic.Bool  // what comes is no answer
 }
 
 const (
@@ -293,6 +335,9 @@ func (c *conn) Read(p []byte) (int, error) {
 		return c.Conn.Read(p)
 	case greeted:
 		n, err := c.Conn.Read(p)
+		if c.verified.Load() {
+			return n, err
+		}
 		if c.answered += n; c.answerBytes >= 0 && c.answered > c.answerBytes {
 			return 0, fmt.Errorf("the client's part of the TLS handshake has more than %d bytes", c.answerBytes)
 		}

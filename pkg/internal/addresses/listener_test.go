@@ -172,6 +172,43 @@ func TestAnswerBytes(t *testing.T) {
 	}
 }
 
+// TestRequestsAreNoAnswer: a server of TLS 1.3 says nothing after the handshake to a client that takes no
+// session tickets, and yet reads as much as that sends.
+func TestRequestsAreNoAnswer(t *testing.T) {
+	t.Parallel()
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const most, request = 16 << 10, 1 << 20
+	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}, ClientAuth: tls.RequestClientCert}
+	config.GetConfigForClient = Configure(func(*tls.ClientHelloInfo) (*tls.Config, error) { return config, nil })
+	listener := tls.NewListener(newFixture(limits()).Listen(inner, turns.New(1), most), config)
+	defer listener.Close()
+	dialed := make(chan error, 1)
+	go func() {
+		c, err := tls.Dial("tcp", inner.Addr().String(), &tls.Config{
+			InsecureSkipVerify: true, Certificates: []tls.Certificate{certificate(t)},
+		})
+		if err == nil {
+			_, err = c.Write(make([]byte, request))
+			defer c.Close()
+		}
+		dialed <- err
+	}()
+	server, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	if n, err := io.ReadFull(server, make([]byte, request)); err != nil {
+		t.Errorf("%d bytes came: %v", n, err)
+	}
+	if err := <-dialed; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestHandshakeTurns: what comes first on a connection is read in turns, until the server
 // answers.
 func TestHandshakeTurns(t *testing.T) {
