@@ -28,6 +28,16 @@ func (p *Plane) Metadata(ctx context.Context, resource schema.GroupResource, nam
 	return meta.Accessor(obj)
 }
 
+// StoredRevisions asks the storage for the revision of each object of a resource, by "NAME" or
+// "NAMESPACE/NAME"; of one object, if it is named. A watch cache or an informer may be older where
+// other servers write, too (see [Plane.IsShared]).
+func (p *Plane) StoredRevisions(ctx context.Context, resource schema.GroupResource, name string) (map[string]int64, error) {
+	return p.stores.Revisions(ctx, resource, name)
+}
+
+// IsShared tells whether servers of other processes may write to the storage, too.
+func (p *Plane) IsShared() bool { return p.stores.Shared }
+
 // keep keeps the storage of each resource, of any version: all versions have the same
 // objects.
 func (p *Plane) keep(group string, paths map[string]rest.Storage) {

@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -75,6 +76,7 @@ func (d Definitions) Install(p *controlplane.Plan) error {
 	p.Admit("CRDs are not too large", &limiting{Limits: limits, groups: g})
 	p.Work(controlplane.Work{Name: "establish CRDs", Run: g.establish})
 	p.Wrap(controlplane.Innermost, "no protobuf for custom resources", g.withoutProtobuf)
+	p.Wrap(controlplane.Innermost, "CRDs that other servers wrote", g.current)
 	if d.FS != nil {
 		p.Work(controlplane.Work{Name: "given CRDs", Start: func(ctx context.Context, plane *controlplane.Plane) error {
 			return d.apply(ctx, plane, g)
@@ -125,6 +127,7 @@ type groups struct {
 	lister   listers.CustomResourceDefinitionLister
 	becoming *semaphore.Weighted // schemas of the CRDs that become usable
 	naming   *naming
+	known    atomic.Int64 // this server has served all CRDs of the storage up to this revision
 
 	changed     signal.Change
 	mu          sync.Mutex
