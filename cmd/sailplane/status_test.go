@@ -30,7 +30,11 @@ func fullReport() *insight.Report {
 		Planes:  []insight.Plane{{Ready: true, Counted: true, Objects: 38, Bytes: 36483}, {Name: "blue"}},
 		Served:  insight.Served{Groups: 11, Resources: 33},
 		Storage: insight.Storage{Engine: "etcd", FileBytes: n(84 << 10), HistoryBytes: n(1023), LagRevisions: n(0)},
-		Caches:  []insight.Cache{{Resource: "configmaps", Caches: 2, Objects: 20}},
+		Servers: []insight.Peer{
+			{ID: "a_1", Address: "192.0.2.1:6443", Self: true, Renewed: time.Date(2026, 3, 1, 12, 0, 1, 0, time.Local), LagRevisions: n(0), Work: []string{"bootstrap", "quota"}},
+			{ID: "b_2", Renewed: time.Date(2026, 3, 1, 12, 0, 2, 0, time.Local)},
+		},
+		Caches: []insight.Cache{{Resource: "configmaps", Caches: 2, Objects: 20}},
 		Total: insight.Users{
 			Seconds: 182,
 			Users:   []insight.User{{User: "ann", Requests: 1200, Seconds: 3.456, Errors: 7, Watches: 2}, {Plane: "blue", User: "bob\x1b[2J\tx", Requests: 3}},
@@ -90,6 +94,11 @@ STORAGE
   compacted or opened   unknown
   revision              unknown: the storage does not answer
   watch lag             0 revisions
+
+SERVERS
+  ADDRESS                     LAST SEEN             WATCH LAG   WORK               ID
+  192.0.2.1:6443 (this one)   2026-03-01 12:00:01   0           bootstrap, quota   a_1
+  none                        2026-03-01 12:00:02   unknown     none               b_2
 
 WATCH CACHES
   RESOURCE     CACHES   OBJECTS

@@ -121,6 +121,7 @@ func (w *tables) stored(r *insight.Report) {
 	}
 	w.more(len(r.Resources))
 	w.storage(r.Storage)
+	w.peers(r.Servers)
 	w.section("WATCH CACHES")
 	w.row("RESOURCE", "CACHES", "OBJECTS")
 	for _, c := range r.Caches[:min(len(r.Caches), mostRows)] {
@@ -129,13 +130,32 @@ func (w *tables) stored(r *insight.Report) {
 	w.more(len(r.Caches))
 }
 
-func (w *tables) storage(s insight.Storage) {
-	known := func(n *int64, as func(int64) string) string {
-		if n == nil {
-			return "unknown"
-		}
-		return as(*n)
+// known is a number, if there is one.
+func known(n *int64, as func(int64) string) string {
+	if n == nil {
+		return "unknown"
 	}
+	return as(*n)
+}
+
+// peers prints the servers on the storage, if it may have several.
+func (w *tables) peers(all []insight.Peer) {
+	if len(all) == 0 {
+		return
+	}
+	w.section("SERVERS")
+	w.row("ADDRESS", "LAST SEEN", "WATCH LAG", "WORK", "ID")
+	for _, p := range all {
+		address := cmp.Or(p.Address, "none")
+		if p.Self {
+			address += " (this one)"
+		}
+		seen, work := p.Renewed.Local().Format(time.DateTime), cmp.Or(strings.Join(p.Work, ", "), "none")
+		w.row(address, seen, known(p.LagRevisions, number), work, p.ID)
+	}
+}
+
+func (w *tables) storage(s insight.Storage) {
 	w.section("STORAGE")
 	w.row("kind", s.Engine)
 	w.row("size", known(s.FileBytes, size))

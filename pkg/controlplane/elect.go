@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/election"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
 // checkElected requires that Leases are served where servers elect by them.
@@ -36,8 +37,14 @@ func (p *Plane) elect(name string, work WorkFunc) WorkFunc {
 		held := election.New(leases, lease, identity, func(ctx context.Context) (election.Term, error) {
 			return p.stores.BeginTerm(ctx, lease, identity)
 		})
+		begin, end := metrics.Elected(lease)
 		for ctx.Err() == nil {
-			if err := held.Hold(ctx, func(ctx context.Context) error { return work(ctx, p) }); err != nil {
+			err := held.Hold(ctx, func(ctx context.Context) error {
+				begin()
+				defer end()
+				return work(ctx, p)
+			})
+			if err != nil {
 				return err
 			}
 		}

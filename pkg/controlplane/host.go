@@ -39,7 +39,8 @@ type host struct {
 	mu      sync.Mutex
 	hub     *feed.Hub // nil while no plane has a feed
 	endHub  func()
-	planes  map[string]*Plane // by name
+	root    *Plane
+	planes  map[string]*Plane // the others, by name
 	closing chan struct{}     // closed when no plane is added any more
 	adding  sync.WaitGroup
 }

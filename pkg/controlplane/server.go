@@ -253,11 +253,13 @@ func (r *run) start(ctx, life context.Context) error {
 		defer cancel()
 		return root.drain(ctx)
 	})
+	h.root = root
 	s.mu.Lock()
 	s.host = h
 	s.mu.Unlock()
 	r.onStop(h.stop)
-	if err := root.start(ctx, life, plan.work, r.fail); err != nil {
+	work := append([]named[Work]{{"the server", "presence", Work{Run: s.present}}}, plan.work...)
+	if err := root.start(ctx, life, work, r.fail); err != nil {
 		return err
 	}
 	stopReport := metrics.Report(opened.engine, h.stats.ask)

@@ -34,6 +34,7 @@ func (p *page) report(ctx context.Context, root *controlplane.Plane) *Report {
 	r := &Report{Server: p.server(ctx, root), Served: served(root), Storage: storage(ctx, server), Levels: levels(ctx, root)}
 	r.Planes, r.Resources, r.Caches = stored(planes)
 	r.Aggregated = aggregated(planes)
+	r.Servers = peers(ctx, server)
 	p.requests.report(r, time.Now(), p.begun)
 	return r
 }
@@ -53,6 +54,20 @@ func aggregated(planes []*controlplane.Plane) []Aggregated {
 			one.Available = one.Problem == ""
 			all = append(all, one)
 		}
+	}
+	return all
+}
+
+// peers are the servers on the storage; none if they cannot be listed.
+func peers(ctx context.Context, server *controlplane.Server) (all []Peer) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	found, err := server.Peers(ctx)
+	if err != nil {
+		return nil // the checks say what is wrong
+	}
+	for _, p := range found {
+		all = append(all, Peer{ID: p.ID, Address: p.Address, Self: p.Self, Renewed: p.Renewed, LagRevisions: p.Lag, Work: p.Work})
 	}
 	return all
 }

@@ -13,6 +13,8 @@ type Report struct {
 	// bytes first.
 	Resources []Resource `json:"resources,omitempty"`
 	Storage   Storage    `json:"storage"`
+	// Servers are those on the storage, by address, where it may have several.
+	Servers []Peer `json:"servers,omitempty"`
 	// Aggregated are the other API servers that planes hand requests to.
 	Aggregated []Aggregated `json:"aggregated,omitempty"`
 	// Caches are the watch caches in use, of all planes; that with the most objects first.
@@ -96,6 +98,21 @@ type Storage struct {
 	Compacted time.Time `json:"compacted,omitzero"`
 	// LagRevisions is how many revisions the slowest watch is behind.
 	LagRevisions *int64 `json:"lagRevisions,omitempty"`
+}
+
+// Peer is a server on the storage.
+type Peer struct {
+	// ID tells it from others. The Leases of work that it does name it.
+	ID      string `json:"id"`
+	Address string `json:"address,omitempty"`
+	// Self tells that it is the server that the report is of.
+	Self bool `json:"self,omitempty"`
+	// Renewed is when it was last there. It says so every ten seconds.
+	Renewed time.Time `json:"renewed"`
+	// LagRevisions is how many revisions its slowest watch of the storage was behind then.
+	LagRevisions *int64 `json:"lagRevisions,omitempty"`
+	// Work is the work that only one server does at a time, and that this one does.
+	Work []string `json:"work,omitempty"`
 }
 
 // Aggregated is another API server.

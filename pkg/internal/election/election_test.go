@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -110,8 +111,10 @@ func (s *server) lease(c *client, identity string) *election.Lease {
 
 // TestRelease: who waits begins as soon as the work of the holder has ended, and not before its
 // last request has been answered.
-func TestRelease(t *testing.T) {
-	t.Parallel()
+func TestRelease(t *testing.T) { synctest.Test(t, testRelease) }
+
+func testRelease(t *testing.T) {
+	t.Helper()
 	s := &server{}
 	first, second := s.lease(&client{server: s}, "a"), s.lease(&client{server: s}, "b")
 	ctx, end := context.WithCancel(t.Context())
@@ -168,8 +171,10 @@ func TestRelease(t *testing.T) {
 
 // TestCutOff: a holder that cannot renew its Lease stops in time, and another one begins after that,
 // in a later term.
-func TestCutOff(t *testing.T) {
-	t.Parallel()
+func TestCutOff(t *testing.T) { synctest.Test(t, testCutOff) }
+
+func testCutOff(t *testing.T) {
+	t.Helper()
 	s := &server{}
 	lost := &client{server: s}
 	first, second := s.lease(lost, "a"), s.lease(&client{server: s}, "b")
@@ -217,8 +222,10 @@ func TestCutOff(t *testing.T) {
 }
 
 // TestToldInTime: work that loses its Lease is told to end while it may still send what ends it.
-func TestToldInTime(t *testing.T) {
-	t.Parallel()
+func TestToldInTime(t *testing.T) { synctest.Test(t, testToldInTime) }
+
+func testToldInTime(t *testing.T) {
+	t.Helper()
 	c := &client{server: &server{}}
 	l := c.server.lease(c, "a")
 	err := l.Hold(t.Context(), func(ctx context.Context) error {
@@ -231,6 +238,27 @@ func TestToldInTime(t *testing.T) {
 		}
 		answered()
 		return ctx.Err()
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStubbornWork: work that goes on after the time of its Lease sends nothing, as that of a process which
+// was stopped and goes on.
+func TestStubbornWork(t *testing.T) { synctest.Test(t, testStubbornWork) }
+
+func testStubbornWork(t *testing.T) {
+	t.Helper()
+	c := &client{server: &server{}}
+	l := c.server.lease(c, "a")
+	err := l.Hold(t.Context(), func(context.Context) error {
+		c.cut.Store(true)
+		time.Sleep(11 * time.Second)
+		if _, _, err := l.Send(); !errors.Is(err, election.ErrLost) {
+			t.Errorf("it may send: %v", err)
+		}
+		return errors.New("ended late")
 	})
 	if err != nil {
 		t.Error(err)

@@ -103,9 +103,13 @@ func (b *Backend) Measure(ctx context.Context) metrics.Storage {
 	if b.running == nil {
 		return metrics.Storage{}
 	}
-	log, lag := b.running.log, b.running.hub.lag()
+	log := b.running.log
 	history, compacted := log.History()
-	s := metrics.Storage{History: &history, Compacted: compacted, Lag: &lag}
+	s := metrics.Storage{History: &history, Compacted: compacted}
+	if current, _, err := log.Current(ctx); err == nil {
+		lag := b.running.hub.lag(current)
+		s.Lag = &lag
+	}
 	if size, err := log.Size(ctx); err == nil {
 		s.File = &size
 	}

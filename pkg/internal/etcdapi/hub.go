@@ -76,17 +76,19 @@ func (h *hub) follow(after int64, events []*revision.Event, through int64) {
 }
 
 // lag is how many revisions the slowest watch is behind.
-func (h *hub) lag() int64 {
+func (h *hub) lag(current int64) int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var most int64
 	h.all(func(w *watch) {
+		behind := current - h.revision
 		switch {
 		case len(w.queue) > 0:
-			most = max(most, h.revision-w.queue[0].KV.Mod+1)
+			behind = current - w.queue[0].KV.Mod + 1
 		case !w.live:
-			most = max(most, h.revision-w.next+1)
+			behind = current - w.next + 1
 		}
+		most = max(most, behind)
 	})
 	return most
 }
