@@ -5,8 +5,11 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/sqllog"
 )
@@ -29,6 +32,7 @@ func (d *database) Write(
 	}
 	defer func() {
 		if err != nil { // the connection goes with the transaction, of which nothing is known
+			err = explain(err)
 			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 		}
 		_ = conn.Close()
@@ -128,4 +132,19 @@ func (d *database) Close() error {
 		}
 	}
 	return nil
+}
+
+// explain says of an error that stays until somebody does something what that is.
+func explain(err error) error {
+	var failure *mysql.MySQLError
+	if !errors.As(err, &failure) {
+		return err
+	}
+	switch failure.Number {
+	case diskFull, writeFailed, tableFull:
+		return fmt.Errorf("%w: the disk is full: make room for the database", err)
+	case readOnlyServer, readOnlyTransaction, readOnlyMode:
+		return fmt.Errorf("%w: the database takes no writes: set read_only to off, or use the primary", err)
+	}
+	return err
 }

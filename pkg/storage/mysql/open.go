@@ -30,12 +30,18 @@ const (
 
 // Errors of https://dev.mysql.com/doc/mysql-errors/8.4/en/server-error-reference.html.
 const (
-	badDatabase     = 1044
-	badLogin        = 1045
-	missingDatabase = 1049
-	missingTable    = 1146
-	lockTimeout     = 1205 // also of NOWAIT on MariaDB
-	lockNowait      = 3572
+	diskFull            = 1021
+	writeFailed         = 1026
+	badDatabase         = 1044
+	badLogin            = 1045
+	missingDatabase     = 1049
+	tableFull           = 1114
+	missingTable        = 1146
+	lockTimeout         = 1205 // also of NOWAIT on MariaDB
+	readOnlyServer      = 1290
+	readOnlyTransaction = 1792
+	readOnlyMode        = 1836
+	lockNowait          = 3572
 )
 
 // open connects, and makes the tables if they are missing.

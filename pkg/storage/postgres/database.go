@@ -3,10 +3,14 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/sqllog"
@@ -16,6 +20,8 @@ import (
 type database struct {
 	pool *pgxpool.Pool
 	poll time.Duration // 0: the database tells
+	// channel is that of notifications. Schemas of one database have logs of their own.
+	channel string
 
 	writer, listener *pgx.Conn // of Write and of Wait, which have one caller each
 }
@@ -52,7 +58,7 @@ func (d *database) Write(
 	}
 	defer func() {
 		if err != nil { // with the transaction, of which nothing is known
-			err = errors.Join(err, conn.Close(context.WithoutCancel(ctx)))
+			err = errors.Join(explain(err), conn.Close(context.WithoutCancel(ctx)))
 		}
 	}()
 	at, newest, err := lockAndRead(ctx, conn, keys)
@@ -72,7 +78,7 @@ func (d *database) Write(
 	b.Queue(insert, arguments(batch.Rows)...)
 	b.Queue(advance, last, batch.History)
 	if d.poll == 0 {
-		b.Queue(notify, strconv.FormatInt(last, 10))
+		b.Queue(notify, d.channel, strconv.FormatInt(last, 10))
 	}
 	b.Queue("COMMIT")
 	return conn.SendBatch(ctx, b).Close() // with the error of any of them
@@ -116,4 +122,21 @@ func lockAndRead(ctx context.Context, conn *pgx.Conn, keys []sqllog.Known) (at s
 		return nil
 	})
 	return at, newest, err
+}
+
+// fileTooLarge is what the system says where a process may write no larger file.
+const fileTooLarge = "File too large"
+
+// explain says of an error that stays until somebody does something what that is.
+func explain(err error) error {
+	var failure *pgconn.PgError
+	switch {
+	case !errors.As(err, &failure):
+		return err
+	case failure.Code == pgerrcode.DiskFull || strings.Contains(failure.Message, fileTooLarge):
+		return fmt.Errorf("%w: the disk is full: make room for the database", err)
+	case failure.Code == pgerrcode.ReadOnlySQLTransaction:
+		return fmt.Errorf("%w: the database takes no writes: set default_transaction_read_only to off, or promote the standby", err)
+	}
+	return err
 }

@@ -64,7 +64,11 @@ func connect(ctx context.Context, d DB, config *pgxpool.Config) (*database, erro
 		return nil, err
 	}
 	db := &database{pool: pool, poll: poll}
-	if err := db.prepare(ctx); err != nil {
+	err = pool.QueryRow(ctx, channel).Scan(&db.channel)
+	if err == nil {
+		err = db.prepare(ctx)
+	}
+	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil

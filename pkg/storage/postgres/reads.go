@@ -229,7 +229,7 @@ func (d *database) Wait(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	if fresh {
-		_, err := conn.Exec(ctx, "LISTEN sailplane")
+		_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{d.channel}.Sanitize())
 		return 0, err // there may have been writes before
 	}
 	quiet, cancel := context.WithTimeout(ctx, heartbeat)

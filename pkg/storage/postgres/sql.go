@@ -49,7 +49,9 @@ CREATE OR REPLACE VIEW kine AS SELECT 'Sailplane writes to this database' AS not
 		unnest($1::bigint[], $2::bytea[], $3::int[], $4::int[], $5::bigint[], $6::bigint[], $7::int[], $8::bytea[], $9::bigint[])
 		AS r(id, name, created, deleted, created_at, previous, lease, value, expires)`
 	advance = `UPDATE sailplane_log SET id = $1, history = history + $2`
-	notify  = `SELECT pg_notify('sailplane', $1)`
+	notify  = `SELECT pg_notify($1, $2)`
+
+	channel = `SELECT left('sailplane ' || current_schema(), 63)`
 
 	stands = `SELECT ` + position + ` FROM sailplane_log r`
 
