@@ -33,7 +33,8 @@ func secretsOf(t *testing.T, host string) map[string]map[string]string {
 	pair := map[string]string{"tls.crt": string(cert), "tls.key": string(key)}
 	return map[string]map[string]string{
 		"sailplane-serving": pair, "plane-sailplane-tls": pair, "control-plane-tls": pair,
-		"sailplane-more": {"tls.crt": string(cert), "tls.key": string(key), "tokens.csv": "secret,ann,1,growers\n"},
+		"sailplane-share": {"share.key": strings.Repeat("0123456789abcdef", 4) + "\n"},
+		"sailplane-more":  {"tls.crt": string(cert), "tls.key": string(key), "tokens.csv": "secret,ann,1,growers\n"},
 	}
 }
 

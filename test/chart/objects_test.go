@@ -164,6 +164,32 @@ func TestPod(t *testing.T) {
 	}
 }
 
+// TestReplicas: several servers find the key that they share, and stop when the Service has forgotten them.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	flags := []string{"--set=replicas=3,config.storage.url=postgres://shop@db/shop,sharing.existingSecret=together"}
+	objects := render(t, flags...)
+	var set appsv1.StatefulSet
+	objects.into(t, "StatefulSet", &set)
+	if *set.Spec.Replicas != 3 {
+		t.Errorf("%d replicas", *set.Spec.Replicas)
+	}
+	hook := set.Spec.Template.Spec.Containers[0].Lifecycle
+	if hook == nil || hook.PreStop == nil || hook.PreStop.Sleep == nil || hook.PreStop.Sleep.Seconds != 5 {
+		t.Errorf("the pod stops while the Service leads to it: %+v", hook)
+	}
+	p := podOf(t, objects, map[string]map[string]string{"together": {"key": strings.Repeat("0123456789abcdef", 4) + "\n"}})
+	if out, err := p.command("--check").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	old := render(t, append(flags, "--kube-version=1.29.0")...) // its API has no such hook
+	var without appsv1.StatefulSet
+	old.into(t, "StatefulSet", &without)
+	if hook := without.Spec.Template.Spec.Containers[0].Lifecycle; hook != nil {
+		t.Errorf("a cluster of 1.29 is given %+v", hook)
+	}
+}
+
 // TestBudget: a budget that blocks says so, and one that may be evicted does not.
 func TestBudget(t *testing.T) {
 	t.Parallel()

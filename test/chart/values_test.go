@@ -112,8 +112,10 @@ func TestSchema(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for flag, want := range map[string]string{
-		"replicas=2":                                        "value must be one of 0, 1",
-		"replicas=-1":                                       "value must be one of 0, 1",
+		"replicas=2":  "need config.storage.url of a database or an etcd cluster",
+		"replicas=-1": "minimum",
+		"replicas=2,config.storage.url=postgres://a@b/c":                                                      "need sharing.existingSecret",
+		"replicas=2,config.storage.url=postgres://a@b/c,sharing.existingSecret=a,persistence.existingClaim=a": "cannot have one claim",
 		"config.listen=:443":                                "'listen' not allowed",
 		"config.kind=Service":                               "must be 'Server'",
 		"config.garbageCollection=sometimes":                "want boolean",
@@ -139,6 +141,8 @@ func TestRefused(t *testing.T) {
 		"config.authentication.anonymousPaths={*}",
 		"config.authentication.anonymousPaths={/livez,/readyz,/metrics},monitoring.serviceMonitor.enabled=true",
 		"global.region=here",
+		"replicas=3,config.storage.url=etcd+https://a:2379,sharing.existingSecret=a",
+		"replicas=3,config.storage.url=mysql://a@b/c,config.storage.shareKeyFile=/a",
 	} {
 		if _, err := template(t, folder(t), "--set="+flag); err != nil {
 			t.Errorf("%s: %v", flag, err)

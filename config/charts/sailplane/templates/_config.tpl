@@ -22,6 +22,22 @@
 {{- if not (or (has "*" $paths) (and (has "/livez" $paths) (has "/readyz" $paths))) }}
 {{- fail "config.authentication.anonymousPaths: needs /livez and /readyz, which the kubelet asks for without credentials" }}
 {{- end }}
+{{- $storage := default dict $config.storage }}
+{{- if .Values.sharing.existingSecret }}
+{{- $storage = set $storage "shareKeyFile" (printf "/etc/sailplane-share/%s" .Values.sharing.key) }}
+{{- $_ := set $config "storage" $storage }}
+{{- end }}
+{{- if gt (int .Values.replicas) 1 }}
+{{- if not (include "sailplane.external" .) }}
+{{- fail "replicas: several servers need config.storage.url of a database or an etcd cluster, which they share" }}
+{{- end }}
+{{- if not $storage.shareKeyFile }}
+{{- fail "replicas: several servers need sharing.existingSecret, to accept each other's credentials" }}
+{{- end }}
+{{- if and .Values.persistence.enabled .Values.persistence.existingClaim }}
+{{- fail "replicas: several servers cannot have one claim: leave persistence.existingClaim empty" }}
+{{- end }}
+{{- end }}
 {{- $_ := set $config "apiVersion" "sailplane.dev/v1alpha1" }}
 {{- $_ := set $config "kind" "Server" }}
 {{- $_ := set $config "listen" ":6443" }}
@@ -33,7 +49,12 @@
 
 {{- /* What says that the process lives. A storage elsewhere that is away does not come back by a restart. */}}
 {{- define "sailplane.livez" -}}
-/livez{{ if regexMatch "^(etcd\\+https?|postgres|mysql|nats)://" (dig "storage" "url" "" .Values.config) }}?exclude=storage-etcd{{ end }}
+/livez{{ if include "sailplane.external" . }}?exclude=storage-etcd{{ end }}
+{{- end }}
+
+{{- /* Whether the storage is elsewhere. */}}
+{{- define "sailplane.external" -}}
+{{- if regexMatch "^(etcd\\+https?|postgres(ql)?|mysql|nats)://" (dig "storage" "url" "" .Values.config) }}yes{{ end }}
 {{- end }}
 
 {{- /*
