@@ -6,6 +6,7 @@
 # make compatibility  run real programs against the server, and write docs/compatibility.md; builds them, for an hour
 # make soak      1,000 rounds of faults for each storage, in .soak/; takes hours, and goes on where it was stopped;
 #                then an hour of faults of servers behind another one (each alone: soak-storage, soak-federation)
+# make rolling   replace running servers of an earlier version by this one, under load, on each storage that servers share
 # make fuzz      10,000,000 damaged requests, in .fuzz/; takes hours, and goes on where it was stopped
 # make siege     attack a server, and measure what its other tenants notice; takes half an hour of a quiet machine
 # make compile   compile what the tests are made of
@@ -21,7 +22,7 @@
 # where concurrency lives. Every target shares the first; do not add flags
 # to one of them that change how packages are compiled (-trimpath, -tags, -gcflags).
 
-.PHONY: run build release image compile test test-library test-around test-race lint fmt bench compatibility soak soak-storage soak-federation siege fuzz generate vuln clean
+.PHONY: run build release image compile test test-library test-around test-race lint fmt bench compatibility soak soak-storage soak-federation siege fuzz rolling generate vuln clean
 .NOTPARALLEL:
 
 export CGO_ENABLED ?= 0
@@ -38,15 +39,17 @@ GOTESTSUM := bin/gotestsum-$(GOTESTSUM_VERSION)
 # read all packages below for a second time, for minutes.
 FLAKY := bin/flaky-tests
 GOTEST := bin/gotest -gotestsum $(CURDIR)/$(GOTESTSUM) -flaky $(FLAKY)
-TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m -vet=off
-# A profile beside a main package would compile everything below it once more.
-compile test-library test-around test-race lint soak soak-storage soak-federation siege fuzz: export GOFLAGS := $(GOFLAGS) -pgo=off
+TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m -vet=off -p 3
+# A profile beside a main package would compile everything below it once more. Without what only debuggers
+# read, linking takes 7 in place of 10 s of the processors, and each package of tests is linked.
+compile test-library test-around test-race lint soak soak-storage soak-federation siege fuzz rolling: export GOFLAGS := $(GOFLAGS) -pgo=off -ldflags=-w
 # go test notices changed files in its own module only: the scripts and tests
 # around the library read those of the other one, so no result of theirs is kept.
-# Two packages run at once, in the order they are named in: what takes longest comes first.
+# Three packages run at once on two processors, which otherwise wait for disks and clocks an eighth of the time. They run in
+# the order they are named in: what takes longest comes first.
 LONG = $(addprefix ./,$(wildcard pkg/storage/etcd))
-LONG_AROUND = $(patsubst test/%,./%,$(wildcard test/federation test/storage test/databases test/script))
-TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1
+LONG_AROUND = $(patsubst test/%,./%,$(wildcard test/federation test/storage test/databases test/replicas test/script))
+TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1 -p 3
 
 # $(call phase,NAME,COMMAND) runs the command and says how long it took.
 phase = @echo "== $(1)"; begin=$$(date +%s); { $(2); } || exit $$?; echo "== $(1): $$(($$(date +%s) - begin)) s"
@@ -186,6 +189,11 @@ siege:
 # FUZZ has further flags, as in: make fuzz FUZZ="-only 4711".
 fuzz:
 	go -C test run ./fuzz -dir ../.fuzz $(FUZZ)
+
+# BEFORE is the commit or tag of the earlier version.
+rolling:
+	@test -n "$(BEFORE)" || { echo "say which version: make rolling BEFORE=v0.8.0"; exit 1; }
+	go -C test test -vet=off -count=1 -v -timeout 30m -run 'TestRollingUpgrade' ./replicas -before $(BEFORE)
 
 generate:
 	go run ./hack/openapi

@@ -212,7 +212,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 // once runs a server until it is ready and stops it.
 func once(t *testing.T, dir, storage string) {
 	t.Helper()
-	if err := serve(t, dir, storage).interrupt(); err != nil {
+	if err := serve(t, dir, storage).Interrupt(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sailplane-dev/sailplane/test/program"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,11 +29,11 @@ func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	storage := storages()["sqlite"](dir)
-	p := launch(t, limited(4096, serveArgs(dir, storage)))
-	if err := p.awaitReady(); err != nil {
+	p := program.Launch(t, limited(4096, serveArgs(dir, storage)))
+	if err := p.AwaitReady(); err != nil {
 		t.Fatal(err)
 	}
-	cms, err := p.configMaps()
+	cms, err := configMaps(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +49,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil || len(list.Items) != len(acked) {
 		t.Errorf("the server with a full disk lists %d objects, want %d: %v", len(list.Items), len(acked), err)
 	}
-	if err := p.interrupt(); err != nil {
+	if err := p.Interrupt(); err != nil {
 		t.Errorf("stop with a full disk: %v", err)
 	}
 	hasAll(t, dir, storage, acked)
@@ -60,11 +61,11 @@ func TestFullDiskEndsEtcd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	storage := storages()["etcd"](dir)
-	p := launch(t, limited(150<<10, serveArgs(dir, storage))) // its log begins with 64 MiB
-	if err := p.awaitReady(); err != nil {
+	p := program.Launch(t, limited(150<<10, serveArgs(dir, storage))) // its log begins with 64 MiB
+	if err := p.AwaitReady(); err != nil {
 		t.Fatal(err)
 	}
-	cms, err := p.configMaps()
+	cms, err := configMaps(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,13 +74,13 @@ func TestFullDiskEndsEtcd(t *testing.T) {
 		t.Fatalf("%d objects of 1 MiB were written, and the disk is not full", len(acked))
 	}
 	select {
-	case <-p.exited:
-	case <-time.After(limit):
-		t.Fatalf("the server goes on, and writes end in %v: %s", err, p.text())
+	case <-p.Exited:
+	case <-time.After(program.Patience):
+		t.Fatalf("the server goes on, and writes end in %v: %s", err, p.Stderr())
 	}
-	text := p.text()
-	if code := p.cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(text, dir) || !strings.Contains(text, "the disk is full: make room") {
-		t.Errorf("the server ended with %v, want status 1, %s and the reason:\n%s", p.cmd.ProcessState, dir, text)
+	text := p.Stderr()
+	if code := p.Cmd.ProcessState.ExitCode(); code != 1 || !strings.Contains(text, dir) || !strings.Contains(text, "the disk is full: make room") {
+		t.Errorf("the server ended with %v, want status 1, %s and the reason:\n%s", p.Cmd.ProcessState, dir, text)
 	}
 	t.Logf("after %d objects: %v\n%s", len(acked), err, text)
 	hasAll(t, dir, storage, acked)
@@ -105,7 +106,7 @@ func fill(cms corev1.ConfigMapInterface, size int) (acked []string, err error) {
 func hasAll(t *testing.T, dir, storage string, acked []string) {
 	t.Helper()
 	again := serve(t, dir, storage)
-	cms, err := again.configMaps()
+	cms, err := configMaps(again)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func hasAll(t *testing.T, dir, storage string, acked []string) {
 	if _, err := cms.Create(context.Background(), &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "room"}}, metav1.CreateOptions{}); err != nil {
 		t.Errorf("with room again: %v", err)
 	}
-	if err := again.interrupt(); err != nil {
+	if err := again.Interrupt(); err != nil {
 		t.Error(err)
 	}
 }

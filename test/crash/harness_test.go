@@ -1,31 +1,22 @@
 package crash
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sailplane-dev/sailplane/test/program"
 )
-
-// limit is how long anything may take before it counts as hanging.
-const limit = 2 * time.Minute
 
 // binary is the program under test, built once.
 var binary string
@@ -49,123 +40,24 @@ func storages() map[string]func(dir string) string {
 	}
 }
 
-// process is a running server.
-type process struct {
-	cmd    *exec.Cmd
-	ready  chan struct{}
-	exited chan struct{}
-
-	mu     sync.Mutex
-	out    bytes.Buffer
-	stderr bytes.Buffer
-	config string
-}
-
-// launch starts the command, which may be the server below a shell.
-func launch(t *testing.T, cmd *exec.Cmd) *process {
-	t.Helper()
-	p := &process{cmd: cmd, ready: make(chan struct{}), exited: make(chan struct{})}
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stderr = writerFunc(func(b []byte) (int, error) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.stderr.Write(b)
-	})
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		defer close(p.exited)
-		p.read(stdout)
-		_ = cmd.Wait() // the state tells how it ended
-	}()
-	t.Cleanup(p.kill)
-	return p
-}
-
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
-
-// read looks for the ready line.
-func (p *process) read(stdout io.Reader) {
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() {
-		line := lines.Text()
-		p.mu.Lock()
-		fmt.Fprintln(&p.out, line)
-		_, config, found := strings.Cut(line, ", kubeconfig ")
-		if found && strings.Contains(line, "ready at https://") {
-			p.config = config
-			close(p.ready)
-		}
-		p.mu.Unlock()
-	}
-}
-
 // serveArgs are the arguments of a server with this storage.
 func serveArgs(dir, storage string) []string {
 	return []string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir, "--storage", storage}
 }
 
 // serve starts a server and returns when it is ready.
-func serve(t *testing.T, dir, storage string) *process {
+func serve(t *testing.T, dir, storage string) *program.Process {
 	t.Helper()
-	p := launch(t, exec.Command(binary, serveArgs(dir, storage)...))
-	if err := p.awaitReady(); err != nil {
+	p := program.Launch(t, exec.Command(binary, serveArgs(dir, storage)...))
+	if err := p.AwaitReady(); err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-func (p *process) awaitReady() error {
-	select {
-	case <-p.ready:
-		return nil
-	case <-p.exited:
-		return fmt.Errorf("the server ended before it was ready: %v: %s", p.cmd.ProcessState, p.text())
-	case <-time.After(limit):
-		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // Go prints its goroutines
-		<-p.exited
-		return fmt.Errorf("not ready after %v: %s", limit, p.text())
-	}
-}
-
-// kill ends the process as a power cut of the process: it cannot react.
-func (p *process) kill() {
-	_ = p.cmd.Process.Kill() // it may have ended
-	<-p.exited
-}
-
-// interrupt asks the process to stop and waits for that.
-func (p *process) interrupt() error {
-	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
-		return err
-	}
-	select {
-	case <-p.exited:
-	case <-time.After(limit):
-		return fmt.Errorf("not stopped after %v: %s", limit, p.text())
-	}
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		return fmt.Errorf("%v: %s", p.cmd.ProcessState, p.text())
-	}
-	return nil
-}
-
-// text is what the process wrote to stderr.
-func (p *process) text() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stderr.String()
-}
-
 // configMaps is a client for the namespace default.
-func (p *process) configMaps() (corev1.ConfigMapInterface, error) {
-	c, err := p.client()
+func configMaps(p *program.Process) (corev1.ConfigMapInterface, error) {
+	c, err := client(p)
 	if err != nil {
 		return nil, err
 	}
@@ -173,33 +65,28 @@ func (p *process) configMaps() (corev1.ConfigMapInterface, error) {
 }
 
 // client is a client of the server.
-func (p *process) client() (*kubernetes.Clientset, error) {
-	p.mu.Lock()
-	path := p.config
-	p.mu.Unlock()
-	config, err := clientcmd.BuildConfigFromFlags("", path)
+func client(p *program.Process) (*kubernetes.Clientset, error) {
+	config, err := p.Config()
 	if err != nil {
 		return nil, err
 	}
-	config.QPS = -1
-	config.Timeout = limit
 	return kubernetes.NewForConfig(config)
 }
 
 // fails runs a command that must end by itself with status 1, and returns its stderr.
 func fails(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
-	p := launch(t, cmd)
+	p := program.Launch(t, cmd)
 	select {
-	case <-p.exited:
-	case <-p.ready:
+	case <-p.Exited:
+	case <-p.Ready:
 		t.Fatal("the server is ready, want an error")
-	case <-time.After(limit):
-		t.Fatalf("not ended after %v: %s", limit, p.text())
+	case <-time.After(program.Patience):
+		t.Fatalf("not ended after %v: %s", program.Patience, p.Stderr())
 	}
-	text := p.text()
-	if code := p.cmd.ProcessState.ExitCode(); code != 1 {
-		t.Errorf("%v, want exit status 1", p.cmd.ProcessState)
+	text := p.Stderr()
+	if code := p.Cmd.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("%v, want exit status 1", p.Cmd.ProcessState)
 	}
 	for _, trace := range []string{"goroutine ", "panic:", "fatal error:", "[running]"} {
 		if strings.Contains(text, trace) {
@@ -211,7 +98,7 @@ func fails(t *testing.T, cmd *exec.Cmd) string {
 }
 
 func background() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.Background(), limit)
+	return context.WithTimeout(context.Background(), program.Patience)
 }
 
 func mustWrite(t *testing.T, path string, content []byte) {

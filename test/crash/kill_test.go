@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sailplane-dev/sailplane/test/program"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,7 +70,7 @@ func TestKill(t *testing.T) {
 			}
 			p := serve(t, dir, storage(dir))
 			check(t, p, rounds, all)
-			if err := p.interrupt(); err != nil {
+			if err := p.Interrupt(); err != nil {
 				t.Error(err)
 			}
 			t.Logf("%d kills, %d writes acknowledged, slowest start %v", rounds, total, slowest.Round(time.Millisecond))
@@ -79,12 +80,12 @@ func TestKill(t *testing.T) {
 
 // writeAndKill has all writers write until the server is killed at a random
 // moment, and returns how many writes were acknowledged.
-func writeAndKill(t *testing.T, p *process, all []*writer) int {
+func writeAndKill(t *testing.T, p *program.Process, all []*writer) int {
 	t.Helper()
 	var running sync.WaitGroup
 	wrote := 0
 	for _, w := range all {
-		cms, err := p.configMaps()
+		cms, err := configMaps(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +96,7 @@ func writeAndKill(t *testing.T, p *process, all []*writer) int {
 		})
 	}
 	time.Sleep(time.Duration(20+rand.IntN(400)) * time.Millisecond)
-	p.kill()
+	p.Kill()
 	running.Wait()
 	for _, w := range all {
 		wrote += w.wrote
@@ -147,9 +148,9 @@ func (w *writer) write(t *testing.T, cms corev1.ConfigMapInterface) bool {
 
 // check compares what a server holds with what the writers know, and settles
 // what they do not.
-func check(t *testing.T, p *process, round int, all []*writer) {
+func check(t *testing.T, p *program.Process, round int, all []*writer) {
 	t.Helper()
-	cms, err := p.configMaps()
+	cms, err := configMaps(p)
 	if err != nil {
 		t.Fatal(err)
 	}

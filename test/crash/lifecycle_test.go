@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sailplane-dev/sailplane/test/program"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,12 +31,12 @@ func TestKillWhileDeleting(t *testing.T) {
 				ns := fmt.Sprint("round-", round)
 				begin(t, c, ns)
 				time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
-				p.kill()
+				p.Kill()
 				p = serve(t, dir, storage(dir))
 				if finish(t, dial(t, p), ns) {
 					halfway++
 				}
-				if err := p.interrupt(); err != nil {
+				if err := p.Interrupt(); err != nil {
 					t.Error(err)
 				}
 			}
@@ -44,9 +45,9 @@ func TestKillWhileDeleting(t *testing.T) {
 	}
 }
 
-func dial(t *testing.T, p *process) *kubernetes.Clientset {
+func dial(t *testing.T, p *program.Process) *kubernetes.Clientset {
 	t.Helper()
-	c, err := p.client()
+	c, err := client(p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func configMap(t *testing.T, c *kubernetes.Clientset, ns, name string, owners ..
 // finish waits until what was begun is done. It tells whether anything was left.
 func finish(t *testing.T, c *kubernetes.Clientset, ns string) (left bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	ctx, cancel := context.WithTimeout(t.Context(), program.Patience)
 	defer cancel()
 	for {
 		_, err := c.CoreV1().Namespaces().Get(ctx, ns, metav1.GetOptions{})

@@ -7,6 +7,8 @@ package database
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"database/sql"
 	"errors"
 	"fmt"
 	"net"
@@ -16,9 +18,15 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // Password is that of the user sailplane. It has what needs percent-encoding.
@@ -26,6 +34,9 @@ const Password = "s3cr3t/p@ss:w#rd?&%"
 
 // ErrNotInstalled is why a database cannot run.
 var ErrNotInstalled = errors.New("it is not installed")
+
+// startTimeout is how long a database may take to start on a busy machine.
+const startTimeout = 2 * time.Minute
 
 // stopTimeout is how long a server may take to end.
 const stopTimeout = time.Minute
@@ -51,7 +62,9 @@ type Server struct {
 // kind is what differs between databases.
 type kind struct {
 	scheme, account string
+	query           string         // of URLs
 	first           string         // a database that is always there
+	socket          string         // the name of the Unix socket, for a port
 	end             syscall.Signal // ends connections and then the server
 	arguments       func(*Server) []string
 	create          func(context.Context, *Server) error
@@ -85,17 +98,25 @@ func (s *Server) URL(name string) string { return s.Through(s.Address(), name) }
 
 // Through is the URL of a database, by way of another address.
 func (s *Server) Through(address, name string) string {
-	u := url.URL{Scheme: s.kind.scheme, User: url.UserPassword("sailplane", Password), Host: address, Path: "/" + name}
+	u := url.URL{Scheme: s.kind.scheme, User: url.UserPassword("sailplane", Password), Host: address, Path: "/" + name, RawQuery: s.kind.query}
 	return u.String()
 }
 
 // Output is what the server has said.
 func (s *Server) Output() string { return s.output.String() }
 
+// Command is what runs the server.
+func (s *Server) Command() *exec.Cmd {
+	// A file that may not grow is an error, and does not end the process.
+	command := exec.Command("/bin/sh", append([]string{"-c", `trap '' XFSZ; exec "$0" "$@"`, s.path}, s.kind.arguments(s)...)...)
+	command.SysProcAttr, command.Dir = s.become, s.Dir
+	return command
+}
+
 // Start starts the server, again after it was stopped or killed. It does not wait until it answers.
 func (s *Server) Start() error {
-	command := exec.Command(s.path, s.kind.arguments(s)...)
-	command.SysProcAttr, command.Dir, command.Stdout, command.Stderr = s.become, s.Dir, &s.output, &s.output
+	command := s.Command()
+	command.Stdout, command.Stderr = &s.output, &s.output
 	if err := command.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", s.path, err)
 	}
@@ -106,6 +127,52 @@ func (s *Server) Start() error {
 	}()
 	s.running, s.exited = command, exited
 	return nil
+}
+
+// Await waits until the server takes connections.
+func (s *Server) Await(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	db, err := open(s.URL(s.kind.first))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for {
+		err := db.PingContext(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("it takes no connections: %w", err)
+		}
+	}
+}
+
+// With adds a parameter to the query of a URL.
+func With(address, parameter string) string {
+	if strings.Contains(address, "?") {
+		return address + "&" + parameter
+	}
+	return address + "?" + parameter
+}
+
+// open opens a database by its URL. It takes several statements at once.
+func open(address string) (*sql.DB, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme == "postgres" {
+		return sql.Open("pgx", With(address, "default_query_exec_mode=simple_protocol"))
+	}
+	config := mysql.NewConfig()
+	config.User, config.Net, config.Addr, config.DBName = u.User.Username(), "tcp", u.Host, u.Path[1:]
+	config.Passwd, _ = u.User.Password()
+	config.MultiStatements = true
+	return sql.Open("mysql", config.FormatDSN())
 }
 
 // Stop ends the server, and waits until it has ended.
@@ -135,10 +202,7 @@ func (s *Server) signal(signal syscall.Signal) error {
 // Copy copies what a server that is stopped stores, and returns where it is.
 func (s *Server) Copy() (string, error) {
 	to := s.Data + "-copy"
-	if out, err := exec.Command("cp", "-a", s.Data, to).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("copy %s: %w: %s", s.Data, err, out)
-	}
-	return to, nil
+	return to, duplicate(s.Data, to)
 }
 
 // new makes a server in a directory.
@@ -151,7 +215,40 @@ func (k kind) new(ctx context.Context, dir, path string, settings []string) (*Se
 	if s.port, err = freePort(ctx); err != nil {
 		return nil, err
 	}
-	return s, k.create(ctx, s)
+	s.Socket = filepath.Join(dir, fmt.Sprintf(k.socket, s.port))
+	return s, k.fill(ctx, s)
+}
+
+// fill makes what a new server stores. That takes seconds of a processor, so all tests have copies of it.
+func (k kind) fill(ctx context.Context, s *Server) error {
+	version, err := exec.CommandContext(ctx, s.path, "--version").Output()
+	if err != nil {
+		return fmt.Errorf("%s --version: %w", s.path, err)
+	}
+	shared, unlock, err := program.Shared(ctx, fmt.Sprintf("%s-%x-of-%d", k.scheme, sha256.Sum256(version), os.Getuid()))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(shared); err == nil {
+		return duplicate(shared, s.Data)
+	}
+	if err := k.create(ctx, s); err != nil {
+		return err
+	}
+	fresh := shared + ".new"
+	if err := errors.Join(os.RemoveAll(fresh), duplicate(s.Data, fresh)); err != nil {
+		return err
+	}
+	return os.Rename(fresh, shared)
+}
+
+// duplicate copies a folder, with the owners of its files.
+func duplicate(from, to string) error {
+	if out, err := exec.Command("cp", "-a", from, to).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s: %w: %s", from, err, out)
+	}
+	return nil
 }
 
 // NewPostgres makes a PostgreSQL in a directory, which becomes that of another user where root runs
@@ -161,7 +258,10 @@ func NewPostgres(ctx context.Context, dir string, settings ...string) (*Server, 
 	if err != nil {
 		return nil, err
 	}
-	postgres := kind{scheme: "postgres", account: "postgres", first: "postgres", end: syscall.SIGINT}
+	postgres := kind{
+		scheme: "postgres", account: "postgres", query: "sslmode=disable", // a refused handshake is another process
+		first: "postgres", socket: ".s.PGSQL.%d", end: syscall.SIGINT,
+	}
 	postgres.arguments = func(s *Server) []string {
 		arguments := []string{"-D", s.Data, "-k", dir, "-p", strconv.Itoa(s.port)}
 		for _, s := range append([]string{"listen_addresses=127.0.0.1", "max_connections=300", "fsync=off"}, s.Settings...) {
@@ -170,7 +270,6 @@ func NewPostgres(ctx context.Context, dir string, settings ...string) (*Server, 
 		return arguments
 	}
 	postgres.create = func(ctx context.Context, s *Server) error {
-		s.Socket = filepath.Join(dir, ".s.PGSQL."+strconv.Itoa(s.port))
 		secret := filepath.Join(dir, "password")
 		if err := os.WriteFile(secret, []byte(Password), 0o644); err != nil {
 			return err
@@ -201,8 +300,15 @@ func NewMariaDB(ctx context.Context, dir string, settings ...string) (*Server, e
 	if err != nil {
 		return nil, fmt.Errorf("MariaDB: %w: the Debian package is mariadb-server", ErrNotInstalled)
 	}
-	users := filepath.Join(dir, "users.sql")
-	mariadb := kind{scheme: "mysql", account: "mysql", first: "mysql", end: syscall.SIGTERM}
+	users, statements := filepath.Join(dir, "users.sql"), ""
+	for _, host := range []string{"localhost", "127.0.0.1"} {
+		statements += fmt.Sprintf("CREATE USER IF NOT EXISTS sailplane@'%s' IDENTIFIED BY '%s';\n", host, Password) +
+			fmt.Sprintf("GRANT ALL ON *.* TO sailplane@'%s' WITH GRANT OPTION;\n", host)
+	}
+	if err := os.WriteFile(users, []byte(statements), 0o644); err != nil {
+		return nil, err
+	}
+	mariadb := kind{scheme: "mysql", account: "mysql", first: "mysql", socket: "%d.sock", end: syscall.SIGTERM}
 	mariadb.arguments = func(s *Server) []string {
 		return append([]string{
 			"--no-defaults", "--datadir=" + s.Data, "--socket=" + s.Socket, "--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port),
@@ -211,15 +317,6 @@ func NewMariaDB(ctx context.Context, dir string, settings ...string) (*Server, e
 		}, s.Settings...)
 	}
 	mariadb.create = func(ctx context.Context, s *Server) error {
-		s.Socket = filepath.Join(dir, "socket")
-		statements := ""
-		for _, host := range []string{"localhost", "127.0.0.1"} {
-			statements += fmt.Sprintf("CREATE USER IF NOT EXISTS sailplane@'%s' IDENTIFIED BY '%s';\n", host, Password) +
-				fmt.Sprintf("GRANT ALL ON *.* TO sailplane@'%s' WITH GRANT OPTION;\n", host)
-		}
-		if err := os.WriteFile(users, []byte(statements), 0o644); err != nil {
-			return err
-		}
 		return s.run(ctx, install, "--no-defaults", "--datadir="+s.Data, "--auth-root-authentication-method=normal")
 	}
 	return mariadb.new(ctx, dir, "/usr/sbin/mariadbd", settings)

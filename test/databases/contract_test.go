@@ -56,7 +56,12 @@ func TestContract(t *testing.T) {
 		server := e.start(t)
 		var n atomic.Int64
 		open := func(testing.TB) controlplane.Storage {
-			return e.storage(server.URL(fmt.Sprintf("contract_%d", n.Add(1))))
+			name := fmt.Sprintf("contract_%d", n.Add(1))
+			if e.name == "postgres" { // a database takes a second there, and a schema none
+				database.Exec(t, server.URL("postgres"), "CREATE SCHEMA "+name)
+				return e.storage(database.With(server.URL("postgres"), "search_path="+name))
+			}
+			return e.storage(server.URL(name))
 		}
 		storagetest.Run(t, open)
 		storagetest.RunPersistent(t, open)

@@ -43,7 +43,7 @@ func TestFailingStartsSayNoPassword(t *testing.T) {
 			"a wrong password":  {refused.String(), "refuses the user"},
 			"nobody answers":    {nobody.String(), "no answer within"},
 			"no URL":            {strings.Replace(right.String(), "://", "://%zz", 1), "percent-encoded"},
-			"a wrong parameter": {right.String() + "?connect_timeout=x&timeout=x", ""},
+			"a wrong parameter": {database.With(right.String(), "connect_timeout=x&timeout=x"), ""},
 		} {
 			t.Run(name, func(t *testing.T) {
 				log := &bytes.Buffer{}

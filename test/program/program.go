@@ -43,24 +43,14 @@ func executable(dir, name string) string {
 // Build puts a program of the module in a folder of the repository where a path says. It needs
 // to run in a module that requires the library, as that of the tests.
 func Build(ctx context.Context, module, pkg, path string) error {
-	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", library)
-	out, err := list.Output()
-	if err != nil {
-		return fmt.Errorf("find the repository: %s: %w", list, err)
-	}
-	root := string(bytes.TrimSpace(out))
 	name := strings.ReplaceAll(filepath.ToSlash(filepath.Join(module, filepath.Base(path))), "/", "-")
-	shared := filepath.Join(root, "bin", "test", name)
-	module = filepath.Join(root, module)
-	if err := os.MkdirAll(filepath.Dir(shared), 0o755); err != nil {
-		return err
-	}
 	// One that builds must not change the file while another one copies it.
-	unlock, err := lockedfile.MutexAt(shared + ".lock").Lock()
+	shared, unlock, err := Shared(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	module = filepath.Join(filepath.Dir(shared), "..", "..", module)
 	// The flags for compiling are those of the Makefile's tests: the build is shared with them.
 	build := exec.CommandContext(ctx, "go", "build", "-pgo=off", "-ldflags=-s -w", "-o", shared, pkg)
 	build.Dir = module
@@ -76,4 +66,20 @@ func Build(ctx context.Context, module, pkg, path string) error {
 		return err
 	}
 	return os.WriteFile(path, content, 0o755)
+}
+
+// Shared returns the path of a file or folder that tests of all packages share, and locks it until unlock is
+// called.
+func Shared(ctx context.Context, name string) (path string, unlock func(), err error) {
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", library)
+	out, err := list.Output()
+	if err != nil {
+		return "", nil, fmt.Errorf("find the repository: %s: %w", list, err)
+	}
+	path = filepath.Join(string(bytes.TrimSpace(out)), "bin", "test", name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return "", nil, err
+	}
+	unlock, err = lockedfile.MutexAt(path + ".lock").Lock()
+	return path, unlock, err
 }
