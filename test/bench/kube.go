@@ -39,26 +39,12 @@ const (
 )
 
 func (k *kube) start(ctx context.Context, dir, _ string) (*server, error) {
-	var ports [3]int
+	var ports [2]int
 	for i := range ports {
 		var err error
 		if ports[i], err = freePort(); err != nil {
 			return nil, err
 		}
-	}
-	keys, tokens := filepath.Join(dir, "service-account.key"), filepath.Join(dir, "tokens.csv")
-	token := rand.Text()
-	err := errors.Join(writeKey(keys), os.WriteFile(tokens, []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600))
-	if err != nil {
-		return nil, err
-	}
-	s := &server{kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
-	config := &rest.Config{
-		Host: fmt.Sprintf("https://127.0.0.1:%d", ports[2]), BearerToken: token,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // it signs its certificate itself
-	}
-	if err := writeKubeconfig(s.kubeconfig, config); err != nil {
-		return nil, err
 	}
 	storage, err := begin(k.storage(dir, ports[0], ports[1]))
 	if err != nil {
@@ -67,11 +53,42 @@ func (k *kube) start(ctx context.Context, dir, _ string) (*server, error) {
 	if err := awaitPort(ctx, storage, ports[0]); err != nil {
 		return nil, errors.Join(err, storage.stop())
 	}
-	args := apiserverArgs(dir, ports[0], ports[2])
+	return k.serve(ctx, dir, fmt.Sprintf("http://127.0.0.1:%d", ports[0]), storage)
+}
+
+// serve starts kube-apiserver on a storage that runs, which is stopped with it, if it is given.
+func (k *kube) serve(ctx context.Context, dir, etcd string, storage *process) (s *server, err error) {
+	s = &server{kubeconfig: filepath.Join(dir, "admin.kubeconfig")}
+	if storage != nil {
+		s.processes = []*process{storage}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.stop())
+		}
+	}()
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	keys, tokens := filepath.Join(dir, "service-account.key"), filepath.Join(dir, "tokens.csv")
+	token := rand.Text()
+	err = errors.Join(writeKey(keys), os.WriteFile(tokens, []byte(token+`,admin,admin,"system:masters"`+"\n"), 0o600))
+	if err != nil {
+		return nil, err
+	}
+	config := &rest.Config{
+		Host: fmt.Sprintf("https://127.0.0.1:%d", port), BearerToken: token,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}, // it signs its certificate itself
+	}
+	if err := writeKubeconfig(s.kubeconfig, config); err != nil {
+		return nil, err
+	}
+	args := apiserverArgs(dir, etcd, port)
 	if k.proxies {
 		cert, key, err := writeCertificate(dir, "front-proxy")
 		if err != nil {
-			return nil, errors.Join(err, storage.stop())
+			return nil, err
 		}
 		args = append(args, proxyArgs(cert, key)...)
 	}
@@ -80,14 +97,13 @@ func (k *kube) start(ctx context.Context, dir, _ string) (*server, error) {
 	}
 	apiserver, err := begin(exec.Command(k.peers.program("kube-apiserver"), args...))
 	if err != nil {
-		return nil, errors.Join(err, storage.stop())
+		return nil, err
 	}
-	apiserver.begun = storage.begun
-	s.processes = []*process{apiserver, storage}
-	if err := s.await(ctx, func() (*rest.Config, error) { return config, nil }); err != nil {
-		return nil, errors.Join(err, s.stop())
+	if storage != nil {
+		apiserver.begun = storage.begun
 	}
-	return s, nil
+	s.processes = append([]*process{apiserver}, s.processes...)
+	return s, s.await(ctx, func() (*rest.Config, error) { return config, nil })
 }
 
 // storage is the command of what keeps the objects.
@@ -113,10 +129,10 @@ func etcdArgs(dir string, client, peer int) []string {
 	}
 }
 
-func apiserverArgs(dir string, etcd, secure int) []string {
+func apiserverArgs(dir, etcd string, secure int) []string {
 	key := filepath.Join(dir, "service-account.key")
 	return []string{
-		fmt.Sprintf("--etcd-servers=http://127.0.0.1:%d", etcd), fmt.Sprintf("--secure-port=%d", secure),
+		"--etcd-servers=" + etcd, fmt.Sprintf("--secure-port=%d", secure),
 		"--bind-address=127.0.0.1", "--cert-dir=" + dir, "--token-auth-file=" + filepath.Join(dir, "tokens.csv"),
 		"--authorization-mode=RBAC", "--disable-admission-plugins=ServiceAccount", "--service-cluster-ip-range=10.0.0.0/24",
 		fmt.Sprintf("--service-account-issuer=https://127.0.0.1:%d/", secure),

@@ -22,6 +22,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -61,6 +62,7 @@ func measurements() []measurement {
 		{aggregatedName, measureAggregated},
 		{virtualName, measureVirtual},
 		{keptName, measureKept},
+		{sharedName, measureShared},
 	}
 }
 
@@ -98,6 +100,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	if err := os.Chmod(dir, 0o711); err != nil { // databases run as users of their own, in directories that have them
+		return err
+	}
 	l := &lab{options: opts, dir: dir, results: newResults(), parts: newResults(), log: log}
 	targets, err := l.prepare(ctx)
 	if err != nil {
@@ -176,19 +181,23 @@ func (l *lab) prepare(ctx context.Context) ([]target, error) {
 	var targets []target
 	var built *peers
 	for _, name := range l.targets {
-		if name != kubeEtcd && name != kubeKine {
-			targets = append(targets, &sailplane{lab: l, storage: name})
+		kubes := strings.HasPrefix(name, kubePrefix)
+		if kubes && (l.pgo != "" || l.onlyParts()) {
 			continue
 		}
-		if l.pgo != "" || l.onlyParts() {
-			continue
-		}
-		if built == nil {
+		if built == nil && (kubes || name == sharedEtcd) {
 			if built, err = preparePeers(ctx, l, root); err != nil {
 				return nil, err
 			}
 		}
-		targets = append(targets, &kube{lab: l, peers: built, kine: name == kubeKine})
+		switch {
+		case slices.Contains(sharedNames(), name):
+			targets = append(targets, l.sharedTarget(name, built))
+		case kubes:
+			targets = append(targets, &kube{lab: l, peers: built, kine: name == kubeKine})
+		default:
+			targets = append(targets, &sailplane{lab: l, storage: name})
+		}
 	}
 	// The columns have an order whichever target is the first of a round.
 	for _, t := range targets {

@@ -34,6 +34,8 @@ type options struct {
 	rate     int
 	planes   int
 	behind   int
+	fills    counts
+	fsync    bool
 
 	cpuprofile string
 	pgo        string
@@ -73,18 +75,27 @@ const (
 	storageEtcd   = "etcd"
 	kubeEtcd      = "kube-etcd"
 	kubeKine      = "kube-kine"
+
+	// sharedName is the value of -only for servers that share one of the storages below.
+	sharedName     = "shared"
+	sharedPostgres = "postgres"
+	sharedMariaDB  = "mariadb"
+	sharedEtcd     = "etcd-cluster"
+	// kubePrefix begins the names of kube-apiserver on a storage.
+	kubePrefix = "kube-"
 )
 
-func targetNames() []string {
-	return []string{storageMemory, storageSQLite, storageEtcd, kubeEtcd, kubeKine}
-}
+// usual are the targets of a machine of one's own. Others are measured when they are named.
+func usual() []string { return []string{storageMemory, storageSQLite, storageEtcd, kubeEtcd, kubeKine} }
+
+func targetNames() []string { return append(usual(), sharedNames()...) }
 
 func parse(args []string, usage io.Writer) (options, error) {
-	o := options{given: args, targets: targetNames(), watchers: counts{100, 1000}}
+	o := options{given: args, targets: usual(), watchers: counts{100, 1000}, fills: counts{1_000, 10_000, 100_000}}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(usage)
 	f.Var(&o.only, "only", "measure these only: "+strings.Join(measurementNames(), ","))
-	f.Var(&o.targets, "targets", "what to measure: Sailplane with a storage, kube-apiserver with etcd or kine")
+	f.Var(&o.targets, "targets", "what to measure: Sailplane with a storage, kube-apiserver with etcd or kine: "+strings.Join(targetNames(), ","))
 	f.StringVar(&o.peers, "peers", "",
 		"directory with kube-apiserver, etcd and kine; built there when they are missing (default in the user's cache)")
 	f.StringVar(&o.docs, "docs", "", "write README.md and charts to this directory, too")
@@ -101,6 +112,8 @@ func parse(args []string, usage io.Writer) (options, error) {
 	f.IntVar(&o.rate, "rate", 10_000, "of these, events per second")
 	f.IntVar(&o.planes, "planes", 50, "planes in one process")
 	f.IntVar(&o.behind, "behind", 100, "servers behind one")
+	f.Var(&o.fills, "fills", "objects on a storage of several servers, for each of which numbers it is measured")
+	f.BoolVar(&o.fsync, "fsync", true, "have databases flush the disk at each commit, as they do by default")
 	f.StringVar(&o.cpuprofile, "cpuprofile", "", "write CPU and heap profiles of each phase to this directory; implies -linked")
 	f.StringVar(&o.pgo, "pgo", "", "measure nothing, write a CPU profile of a mixed workload for cmd/sailplane/default.pgo; implies -linked")
 	if err := f.Parse(args); err != nil {

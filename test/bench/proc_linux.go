@@ -2,6 +2,10 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,4 +20,57 @@ func processTime(pid int) (time.Duration, error) {
 		return 0, fmt.Errorf("CPU clock of process %d: %w", pid, err)
 	}
 	return time.Duration(ts.Nano()), nil
+}
+
+// treeTime is the CPU time of a process and of its children, also of those that have ended.
+func treeTime(pid int) (time.Duration, error) {
+	sum, err := processTime(pid)
+	if err != nil {
+		return 0, err
+	}
+	_, ended, err := processStat(pid)
+	if err != nil {
+		return 0, err
+	}
+	sum += ended
+	all, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return 0, err
+	}
+	for _, dir := range all {
+		child, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil {
+			return 0, err
+		}
+		parent, _, err := processStat(child)
+		if err != nil || parent != pid {
+			continue // it may have ended
+		}
+		if t, err := processTime(child); err == nil {
+			sum += t
+		}
+	}
+	return sum, nil
+}
+
+// processStat is the parent of a process, and the CPU time of its children that have ended; see
+// proc_pid_stat(5).
+func processStat(pid int) (parent int, ended time.Duration, err error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, 0, err
+	}
+	const (
+		afterName, parentField, userField, systemField = 3, 4, 16, 17 // numbers of the manual page
+		perSecond                                      = 100
+	)
+	text := string(content)
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:]) // a name may have spaces
+	var numbers [systemField + 1]int
+	for _, n := range []int{parentField, userField, systemField} {
+		if numbers[n], err = strconv.Atoi(fields[n-afterName]); err != nil {
+			return 0, 0, fmt.Errorf("process %d: %w", pid, err)
+		}
+	}
+	return numbers[parentField], time.Duration(numbers[userField]+numbers[systemField]) * time.Second / perSecond, nil
 }

@@ -155,10 +155,18 @@ func (l *lab) serverFlags() string {
 		switch name {
 		case kubeEtcd:
 			fmt.Fprintf(&b, "etcd %s\n", strings.Join(etcdArgs("DIR", 2379, 2380), " "))
-			fmt.Fprintf(&b, "kube-apiserver %s%s\n%s", strings.Join(apiserverArgs("DIR", 2379, port), " "), audit, proxies)
+			fmt.Fprintf(&b, "kube-apiserver %s%s\n%s", strings.Join(apiserverArgs("DIR", "http://127.0.0.1:2379", port), " "), audit, proxies)
 		case kubeKine:
 			fmt.Fprintf(&b, "kine %s\n", strings.Join(kineArgs(2379), " "))
-			fmt.Fprintf(&b, "kube-apiserver %s%s\n", strings.Join(apiserverArgs("DIR", 2379, port), " "), audit)
+			fmt.Fprintf(&b, "kube-apiserver %s%s\n", strings.Join(apiserverArgs("DIR", "http://127.0.0.1:2379", port), " "), audit)
+		case sharedPostgres, sharedMariaDB, sharedEtcd:
+			args := strings.Join(l.withAudit(serveArgs("DIR", "URL", port), "DIR"), " ")
+			fmt.Fprintf(&b, "sailplane serve %s # %s\n", strings.ReplaceAll(args, l.dir, "DIR"), name)
+		case kubePrefix + sharedPostgres, kubePrefix + sharedMariaDB:
+			fmt.Fprintf(&b, "kine %s --endpoint=URL # %s\n", strings.Join(kineArgs(2379), " "), name)
+			fmt.Fprintf(&b, "kube-apiserver %s%s\n", strings.Join(apiserverArgs("DIR", "http://127.0.0.1:2379", port), " "), audit)
+		case kubePrefix + sharedEtcd:
+			fmt.Fprintf(&b, "kube-apiserver %s%s # %s\n", strings.Join(apiserverArgs("DIR", "URLS", port), " "), audit, name)
 		default:
 			args := strings.Join(l.withAudit(serveArgs("DIR", name, port), "DIR"), " ")
 			fmt.Fprintf(&b, "sailplane serve %s\n", strings.ReplaceAll(args, l.dir, "DIR"))

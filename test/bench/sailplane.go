@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -14,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// sailplane is the binary on one storage, with every part that it has without
+// sailplane is the binary on one storage, its name or a URL, with every part that it has without
 // being asked; of the audit log, see options.audit.
 type sailplane struct {
 	lab     *lab
@@ -63,13 +64,13 @@ func (t *sailplane) start(ctx context.Context, dir, phase string) (*server, erro
 }
 
 func serveArgs(dir, storage string, port int) []string {
+	own := map[string]string{
+		storageMemory: "memory",
+		storageSQLite: "sqlite:" + filepath.Join(dir, "state.db"),
+		storageEtcd:   "etcd:" + filepath.Join(dir, "etcd"),
+	}
 	return []string{
-		fmt.Sprintf("--listen=127.0.0.1:%d", port), "--data-dir=" + dir,
-		"--storage=" + map[string]string{
-			storageMemory: "memory",
-			storageSQLite: "sqlite:" + filepath.Join(dir, "state.db"),
-			storageEtcd:   "etcd:" + filepath.Join(dir, "etcd"),
-		}[storage],
+		fmt.Sprintf("--listen=127.0.0.1:%d", port), "--data-dir=" + dir, "--storage=" + cmp.Or(own[storage], storage),
 	}
 }
 
