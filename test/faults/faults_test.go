@@ -37,12 +37,13 @@ func TestMain(m *testing.M) {
 	}}.Run())
 }
 
-// roundsOf is how many rounds of a fault a test has.
-func roundsOf(fault string) int {
+// roundsOf is how many rounds of a fault a test has. Those of what can be shared take longest; one of two has two
+// servers.
+func roundsOf(engine, fault string) int {
 	switch {
 	case *rounds > 0:
 		return *rounds
-	case fault == None:
+	case fault == None, isShared(engine):
 		return 2
 	}
 	return 4
@@ -122,7 +123,7 @@ func several(t *testing.T, r Round) {
 		r.Seed = rand.Uint64N(1 << 32)
 	}
 	unanswered := 0
-	for range roundsOf(r.Fault) {
+	for range roundsOf(r.Engine, r.Fault) {
 		result := one(t, r)
 		if result == nil {
 			return
