@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -125,7 +126,7 @@ func TestFrozenLeader(t *testing.T) {
 		for w := range 16 { // so that there is something to do at any time
 			writers.Go(func() { other.churn(ctx, t, fmt.Sprintf("churn-%d", w)) })
 		}
-		time.Sleep(time.Second) // the work is under way
+		other.deletes(t, "under-way")
 		must(t, leader.Cmd.Process.Signal(syscall.SIGSTOP))
 		time.Sleep(15 * time.Second) // for longer than a Lease is
 		resumed := time.Now()
@@ -134,7 +135,10 @@ func TestFrozenLeader(t *testing.T) {
 		if holder, _ := other.holder(t.Context()); holder != id {
 			t.Errorf("the Lease is held by %s, want %s", holder, id)
 		}
-		time.Sleep(3 * time.Second) // for what the leader would send
+		within(t, time.Minute, "that the leader has ended its work", func(ctx context.Context) bool {
+			metrics, err := leader.client.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+			return err == nil && !regexp.MustCompile(`(?m)^leader_election_master_status\{.*\} 1$`).Match(metrics)
+		})
 		cancel()
 		writers.Wait()
 		for _, e := range leader.audited(t) {

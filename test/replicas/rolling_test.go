@@ -106,6 +106,13 @@ func newRolling(t *testing.T, servers []*server) *rolling {
 	return r
 }
 
+// count is how many writes were acknowledged.
+func (r *rolling) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.written) + len(r.deleted)
+}
+
 // restart replaces servers by new ones, one after the other, and ends the load.
 func (r *rolling) restart(t *testing.T, f *fleet, all []*server) {
 	t.Helper()
@@ -114,7 +121,8 @@ func (r *rolling) restart(t *testing.T, f *fleet, all []*server) {
 		again := f.launch(t, strconv.Itoa(n))
 		ready(t, again)
 		r.balancer.add(strings.TrimPrefix(again.config.Host, "https://"))
-		time.Sleep(time.Second) // it has some of the work
+		before := r.count()
+		within(t, time.Minute, "that clients write on", func(context.Context) bool { return r.count() >= before+4*rollingWriters })
 	}
 	r.end(t)
 }
