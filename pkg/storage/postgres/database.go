@@ -41,7 +41,7 @@ func (d *database) connection(ctx context.Context, kept **pgx.Conn) (*pgx.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	if err := verify(ctx, conn); err != nil {
+	if err := config.AfterConnect(ctx, conn); err != nil {
 		return nil, errors.Join(err, conn.Close(ctx))
 	}
 	*kept = conn

@@ -58,6 +58,13 @@ func connect(ctx context.Context, d DB, config *pgxpool.Config) (*database, erro
 		poll = cmp.Or(poll, defaultPoll)
 		klog.FromContext(ctx).Info("The database is behind a pooler of connections, which does not pass notifications on: "+
 			"looking for changes", "storage", d.String(), "every", poll)
+	} else {
+		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+			if _, err := conn.Exec(ctx, withoutJIT); err != nil {
+				return err
+			}
+			return verify(ctx, conn)
+		}
 	}
 	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(ctx), config)
 	if err != nil {
