@@ -59,6 +59,26 @@ type store struct {
 // stop stops it.
 func (s *store) stop() error { return (&server{processes: s.processes}).stop() }
 
+// analyze has a database look at what the tables hold, as it does by itself after a minute: until
+// then PostgreSQL reads all of a table for what an index tells.
+func (t *shared) analyze(ctx context.Context, s *store) error {
+	statement := "ANALYZE"
+	switch {
+	case t.kind == sharedEtcd:
+		return nil
+	case t.kind == sharedMariaDB && t.kube:
+		statement = "ANALYZE TABLE kine"
+	case t.kind == sharedMariaDB:
+		statement = "ANALYZE TABLE sailplane_changes"
+	}
+	db, err := database.Connect(s.url)
+	if err != nil {
+		return err
+	}
+	_, err = db.ExecContext(ctx, statement)
+	return errors.Join(err, db.Close())
+}
+
 // start starts the storage and a server on it, which are one.
 func (t *shared) start(ctx context.Context, dir, _ string) (*server, error) {
 	st, err := t.open(ctx, dir)
@@ -164,7 +184,7 @@ func (t *shared) join(ctx context.Context, st *store, dir string) (*server, erro
 	if err != nil {
 		return nil, err
 	}
-	kine, err := begin(exec.Command(t.peers.program("kine"), append(kineArgs(port), "--endpoint="+endpoint)...))
+	kine, err := begin(exec.Command(t.peers.program("kine"), append(sharedKineArgs(port), "--endpoint="+endpoint)...))
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/lifecycle"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 const (
@@ -98,14 +99,14 @@ func atRest(ctx context.Context, l *lab, parts controlplane.Parts) (cost resting
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	cost.goroutines, cost.heap = runtime.NumGoroutine(), float64(m.HeapAlloc)
-	before, err := processTime(os.Getpid())
+	before, err := program.CPUTime(os.Getpid())
 	if err != nil {
 		return cost, err
 	}
 	if err := pause(ctx, l.idle); err != nil {
 		return cost, err
 	}
-	after, err := processTime(os.Getpid())
+	after, err := program.CPUTime(os.Getpid())
 	cost.cpu = after - before
 	return cost, err
 }

@@ -163,7 +163,7 @@ func (l *lab) serverFlags() string {
 			args := strings.Join(l.withAudit(serveArgs("DIR", "URL", port), "DIR"), " ")
 			fmt.Fprintf(&b, "sailplane serve %s # %s\n", strings.ReplaceAll(args, l.dir, "DIR"), name)
 		case kubePrefix + sharedPostgres, kubePrefix + sharedMariaDB:
-			fmt.Fprintf(&b, "kine %s --endpoint=URL # %s\n", strings.Join(kineArgs(2379), " "), name)
+			fmt.Fprintf(&b, "kine %s --endpoint=URL # %s\n", strings.Join(sharedKineArgs(2379), " "), name)
 			fmt.Fprintf(&b, "kube-apiserver %s%s\n", strings.Join(apiserverArgs("DIR", "http://127.0.0.1:2379", port), " "), audit)
 		case kubePrefix + sharedEtcd:
 			fmt.Fprintf(&b, "kube-apiserver %s%s # %s\n", strings.Join(apiserverArgs("DIR", "URLS", port), " "), audit, name)

@@ -13,11 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 const (
+	phaseShared = "Servers on one storage"
 	// replicas are how many servers share the reads.
 	replicas = 3
+	// readsPerWrite is how often what was written is read: a get takes a fraction of the time of a create.
+	readsPerWrite = 4
 	// sharedRate is how many writes a second are followed from one server to another one.
 	sharedRate, sharedSeconds = 100, 10
 	sharedNamespace           = "shared"
@@ -42,7 +47,7 @@ func measureShared(ctx context.Context, l *lab, t target) error {
 type fleet struct {
 	lab     *lab
 	target  *shared
-	phase   string
+	objects int // that were there before
 	store   *store
 	servers []*server
 	loads   int
@@ -53,7 +58,7 @@ func (t *shared) measure(ctx context.Context, l *lab, objects int) (err error) {
 	if err != nil {
 		return err
 	}
-	f := &fleet{lab: l, target: t, phase: fmt.Sprintf("Servers on one storage with %d objects", objects)}
+	f := &fleet{lab: l, target: t, objects: objects}
 	if f.store, err = t.open(ctx, dir); err != nil {
 		return err
 	}
@@ -63,6 +68,9 @@ func (t *shared) measure(ctx context.Context, l *lab, objects int) (err error) {
 	}
 	if err := fillAnew(ctx, f.servers[0], listed, objects); err != nil {
 		return err
+	}
+	if err := t.analyze(ctx, f.store); err != nil {
+		return fmt.Errorf("analyze: %w", err)
 	}
 	one, err := f.write(ctx, 1)
 	if err != nil {
@@ -83,7 +91,7 @@ func (t *shared) measure(ctx context.Context, l *lab, objects int) (err error) {
 		if err != nil {
 			return err
 		}
-		l.results.add(f.phase, "writes of two servers, as a part of one's", two/one)
+		f.add("writes of two servers, as a part of one's", two/one)
 		if err := f.follow(ctx); err != nil {
 			return err
 		}
@@ -92,9 +100,15 @@ func (t *shared) measure(ctx context.Context, l *lab, objects int) (err error) {
 	if err != nil {
 		return err
 	}
-	l.results.add(f.phase, fmt.Sprintf("CPU of a read on %d servers, as a part of one's", replicas), together/alone)
+	f.add(fmt.Sprintf("CPU of a read on %d servers, as a part of one's", replicas), together/alone)
 	return nil
 }
+
+// add adds a figure.
+func (f *fleet) add(name string, value float64) { f.lab.results.add(phaseShared, f.row(name), value) }
+
+// row is the name of a figure, with what it was measured on.
+func (f *fleet) row(name string) string { return fmt.Sprintf("%d objects: %s", f.objects, name) }
 
 // stop stops the servers and then the storage.
 func (f *fleet) stop() error {
@@ -105,7 +119,8 @@ func (f *fleet) stop() error {
 	return errors.Join(append(errs, f.store.stop())...)
 }
 
-// join starts another server, and has it answer some requests.
+// join starts another server, and has it answer requests once it has done what it does in the background after a
+// start.
 func (f *fleet) join(ctx context.Context) error {
 	dir, err := f.lab.fresh()
 	if err != nil {
@@ -116,13 +131,17 @@ func (f *fleet) join(ctx context.Context) error {
 		return fmt.Errorf("server %d: %w", len(f.servers)+1, err)
 	}
 	f.servers = append(f.servers, s)
+	if err := pause(ctx, settle); err != nil {
+		return err
+	}
 	clients, err := s.clientsets(manyClients, f.lab.contentType())
 	if err != nil {
 		return err
 	}
-	warm := &configMaps{clients: clients, prefix: fmt.Sprintf("warm-%d", len(f.servers)), objects: make([]*corev1.ConfigMap, warmUp)}
+	n := f.lab.requests
+	warm := &configMaps{clients: clients, prefix: fmt.Sprintf("warm-%d", len(f.servers)), objects: make([]*corev1.ConfigMap, n)}
 	for _, do := range []func(context.Context, int, int) error{warm.create, warm.get} {
-		if _, err := repeat(ctx, manyClients, warmUp, do); err != nil {
+		if _, err := repeat(ctx, manyClients, n, do); err != nil {
 			return fmt.Errorf("warm up: %w", err)
 		}
 	}
@@ -139,7 +158,7 @@ func (f *fleet) used() (servers, storage time.Duration, err error) {
 		servers += t
 	}
 	for _, p := range f.store.processes {
-		t, err := treeTime(p.cmd.Process.Pid)
+		t, err := program.CPUTime(p.cmd.Process.Pid)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -165,7 +184,8 @@ func (f *fleet) read(ctx context.Context, n int) (cpu float64, err error) {
 		return 0, err
 	}
 	c.prefix = "load-1" // of the first writes
-	_, cpu, err = f.load(ctx, fmt.Sprintf("get on %s", count(n)), f.lab.requests, c.get)
+	again := func(ctx context.Context, client, i int) error { return c.get(ctx, client, i%f.lab.requests) }
+	_, cpu, err = f.load(ctx, fmt.Sprintf("get on %s", count(n)), readsPerWrite*f.lab.requests, again)
 	return cpu, err
 }
 
@@ -206,12 +226,11 @@ func (f *fleet) load(
 		return 0, 0, err
 	}
 	ofServers, ofStorage := (afterServers-servers).Seconds()*1000/float64(n), (afterStorage-storage).Seconds()*1000/float64(n)
-	r := f.lab.results
-	r.add(f.phase, what+": per second", perSecond)
-	r.add(f.phase, what+": CPU s per 1,000, all", ofServers+ofStorage)
-	r.add(f.phase, what+": CPU s per 1,000, servers", ofServers)
-	r.add(f.phase, what+": CPU s per 1,000, storage", ofStorage)
-	r.latencies(f.phase, what, took)
+	f.add(what+": per second", perSecond)
+	f.add(what+": CPU s per 1,000, all", ofServers+ofStorage)
+	f.add(what+": CPU s per 1,000, servers", ofServers)
+	f.add(what+": CPU s per 1,000, storage", ofStorage)
+	f.lab.results.latencies(phaseShared, f.row(what), took)
 	return perSecond, ofServers + ofStorage, nil
 }
 
@@ -251,7 +270,7 @@ func (f *fleet) follow(ctx context.Context) error {
 		if watchers[i].err != nil {
 			return errors.Join(watchers[i].err, context.Cause(ctx))
 		}
-		f.lab.results.latencies(f.phase, "from write to event "+where, watchers[i].delays)
+		f.lab.results.latencies(phaseShared, f.row("from write to event "+where), watchers[i].delays)
 	}
 	return nil
 }

@@ -10,13 +10,15 @@ import (
 	"time"
 
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 // cpu is what the server's processes have used so far.
 func (s *server) cpu() (time.Duration, error) {
 	var sum time.Duration
 	for _, p := range s.processes {
-		t, err := processTime(p.cmd.Process.Pid)
+		t, err := program.CPUTime(p.cmd.Process.Pid)
 		if err != nil {
 			return 0, err
 		}

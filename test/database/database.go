@@ -102,6 +102,9 @@ func (s *Server) Through(address, name string) string {
 	return u.String()
 }
 
+// Pid is the process of the server while it runs.
+func (s *Server) Pid() int { return s.running.Process.Pid }
+
 // Output is what the server has said.
 func (s *Server) Output() string { return s.output.String() }
 
@@ -133,7 +136,7 @@ func (s *Server) Start() error {
 func (s *Server) Await(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	db, err := open(s.URL(s.kind.first))
+	db, err := Connect(s.URL(s.kind.first))
 	if err != nil {
 		return err
 	}
@@ -159,8 +162,8 @@ func With(address, parameter string) string {
 	return address + "?" + parameter
 }
 
-// open opens a database by its URL. It takes several statements at once.
-func open(address string) (*sql.DB, error) {
+// Connect opens a database by its URL. It takes several statements at once.
+func Connect(address string) (*sql.DB, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func Exec(t testing.TB, address, statements string) {
 // Open opens a database by its URL, until the test ends. It takes several statements at once.
 func Open(t testing.TB, address string) *sql.DB {
 	t.Helper()
-	db, err := open(address)
+	db, err := Connect(address)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,13 @@ func main() {
 var measurements = []struct {
 	name string
 	run  func(context.Context, *lab) error
-}{{"events", measureEvents}, {"memory", measureMemory}, {"compaction", measureCompaction}, {"start", measureStart}}
+}{
+	{"events", measureEvents},
+	{"memory", measureMemory},
+	{"compaction", measureCompaction},
+	{"start", measureStart},
+	{"tables", measureTables},
+}
 
 // lab is what measurements share.
 type lab struct {
@@ -50,15 +56,17 @@ type lab struct {
 	updates     int
 	large       time.Duration
 	mebibytes   int
+	writes      int
 }
 
 func run(ctx context.Context) (err error) {
 	l := &lab{}
-	only := flag.String("only", "", "measure these only: events,memory,compaction,start")
+	only := flag.String("only", "", "measure these only: events,memory,compaction,start,tables")
 	flag.StringVar(&l.server, "server", "", "the program sailplane, for start; empty: start is left out")
 	flag.IntVar(&l.updates, "updates", 300_000, "updates of 1 KiB, after which memory is measured")
 	flag.DurationVar(&l.large, "large", 2*time.Minute, "how long values of 1 MiB are updated, after which memory is measured")
 	flag.IntVar(&l.mebibytes, "mebibytes", 200, "data of which a server starts")
+	flag.IntVar(&l.writes, "writes", 1_000_000, "updates of 1 KiB in a database, after which tables are measured")
 	flag.Parse()
 	if l.dir, err = os.MkdirTemp("", "sailplane-logs-"); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package program
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processTime is the CPU time of a process so far. Its clock counts nanoseconds
+// processTime is the CPU time of a process so far, without its children. Its clock counts nanoseconds
 // where /proc/PID/stat counts hundredths of a second; see clock_getcpuclockid(3).
 func processTime(pid int) (time.Duration, error) {
 	const cpuClockSched = 2
@@ -22,8 +22,8 @@ func processTime(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// treeTime is the CPU time of a process and of its children, also of those that have ended.
-func treeTime(pid int) (time.Duration, error) {
+// CPUTime is the CPU time of a process and of its children so far, also of those that have ended.
+func CPUTime(pid int) (time.Duration, error) {
 	sum, err := processTime(pid)
 	if err != nil {
 		return 0, err
