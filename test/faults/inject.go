@@ -36,7 +36,7 @@ func (r *run) inject(ctx context.Context) error {
 	case Kill:
 		return r.each(ctx, kills, r.killOnce)
 	case Restart:
-		return r.each(ctx, restarts, func(context.Context) error { return errors.Join(r.outside.kill(), r.outside.start()) })
+		return r.each(ctx, restarts, func(context.Context) error { return errors.Join(r.outside.kill(r.random), r.outside.start()) })
 	case Full:
 		return r.each(ctx, fullDisks, r.fillOnce)
 	case Power:

@@ -46,7 +46,7 @@ func (r *run) argument() (string, error) {
 	case Etcd:
 		return "etcd:" + r.dataDir(), nil
 	case External, Postgres, MariaDB:
-		return r.outside.url(r.outside.proxy.address()), nil
+		return r.outside.address(), nil
 	}
 	return "", fmt.Errorf("engine %q: want one of %s", r.round.Engine, strings.Join(slices.Sorted(maps.Keys(Plan())), ", "))
 }
