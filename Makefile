@@ -41,14 +41,16 @@ FLAKY := bin/flaky-tests
 GOTEST := bin/gotest -gotestsum $(CURDIR)/$(GOTESTSUM) -flaky $(FLAKY)
 TEST = $(GOTEST) -log bin/tests/$@.json -timeout 60m -vet=off -p 3
 # A profile beside a main package would compile everything below it once more. Without what only debuggers
-# read, linking takes 7 in place of 10 s of the processors, and each package of tests is linked.
-compile test-library test-around test-race lint soak soak-storage soak-federation siege fuzz rolling: export GOFLAGS := $(GOFLAGS) -pgo=off -ldflags=-w
+# read, linking takes 7 in place of 10 s of the processors, and each package of tests is linked. Compiler and
+# linker let more garbage pile up; tests must not.
+compile test-library test-around test-race lint soak soak-storage soak-federation siege fuzz rolling: export GOFLAGS := $(GOFLAGS) -pgo=off -ldflags=-w '-toolexec=env GOGC=400'
 # go test notices changed files in its own module only: the scripts and tests
 # around the library read those of the other one, so no result of theirs is kept.
 # Three packages run at once on two processors, which otherwise wait for disks and clocks an eighth of the time. They run in
 # the order they are named in: what takes longest comes first.
-LONG = $(addprefix ./,$(wildcard pkg/storage/etcd))
-LONG_AROUND = $(patsubst test/%,./%,$(wildcard test/federation test/storage test/databases test/replicas test/script))
+LONG = $(addprefix ./,$(wildcard $(addprefix pkg/,storage/etcd storage/sqlite apis verify internal/kept internal/projected authn)))
+LONG_AROUND = $(patsubst test/%,./%,$(wildcard $(addprefix test/,federation storage databases replicas script examples security \
+	faults crash chart migration)))
 TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1 -p 3
 
 # $(call phase,NAME,COMMAND) runs the command and says how long it took.
@@ -88,8 +90,7 @@ test:
 	@$(MAKE) --no-print-directory test-library test-around test-race; code=$$?; \
 	if test -s $(FLAKY); then cat $(FLAKY); elif test -e $(FLAKY); then echo "no flaky tests"; fi; exit $$code
 
-# What the tests are made of, so that they find it compiled: they must not see the garbage
-# collector that the compiler has here.
+# What the tests are made of, so that they find it compiled.
 COMPILE = go list -export -deps
 compile:
 	$(call phase,compile for the tests,$(COMPILE) ./... >/dev/null && \
@@ -109,8 +110,8 @@ test-around: gotest
 
 # STORAGES and CONCURRENT are where concurrency lives, RACES where it does on databases, and FILL what
 # fills a storage.
-STORAGES = $(addprefix ./pkg/storage/,$(addsuffix /...,etcd memory sqlite storagetest))
-CONCURRENT = $(addprefix ./pkg/,$(addsuffix /...,planetest controlplane aggregator lifecycle quota feed admit authz encryption \
+STORAGES = $(addprefix ./pkg/storage/,$(addsuffix /...,etcd sqlite memory))
+CONCURRENT = $(addprefix ./pkg/,$(addsuffix /...,planetest quota lifecycle controlplane aggregator feed admit authz encryption \
 	internal/election internal/store internal/polled internal/source internal/stream internal/tied))
 RACES = ^TestCommitOrder$$|^TestContract$$/./^(watches|writes|revisions)
 CC_IS_HERE = command -v "$$(go env CC)" >/dev/null
@@ -126,8 +127,7 @@ test-race: gotest
 	test -z "$$SAILPLANE_CI"
 	$(call phase,tests with the race detector, \
 		! $(CC_IS_HERE) || { \
-		$(GOTEST) -log bin/tests/$@-storages.json -timeout 60m -vet=off -race $(FILL) $(STORAGES) && \
-		$(TEST) -race $(CONCURRENT) && \
+		$(TEST) -race $(FILL) $(STORAGES) $(CONCURRENT) && \
 		$(TEST_AROUND) -race ./stress/... && \
 		$(GOTEST) -dir test -log bin/tests/$@-databases.json -timeout 60m -vet=off -count=1 -race -run '$(RACES)' ./databases; })
 

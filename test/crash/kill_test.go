@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	rounds  = 20
+	rounds  = 10
 	writers = 8
 	names   = 6 // of each writer
 )

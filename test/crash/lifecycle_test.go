@@ -25,7 +25,7 @@ func TestKillWhileDeleting(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			halfway := 0
-			for round := range 5 {
+			for round := range 3 {
 				p := serve(t, dir, storage(dir))
 				c := dial(t, p)
 				ns := fmt.Sprint("round-", round)
@@ -40,7 +40,7 @@ func TestKillWhileDeleting(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			t.Logf("%d of 5 kills left something to do", halfway)
+			t.Logf("%d of 3 kills left something to do", halfway)
 		})
 	}
 }

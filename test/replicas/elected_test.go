@@ -166,5 +166,6 @@ func (s *server) churn(ctx context.Context, t *testing.T, name string) {
 			t.Errorf("churn: %v", err)
 			return
 		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }

@@ -150,7 +150,7 @@ func (r *rolling) write(ctx context.Context, t *testing.T, writer int) {
 		r.mu.Lock()
 		r.deleted[name] = true
 		r.mu.Unlock()
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(200 * time.Millisecond) // all together write some hundred times a second, which leaves servers time to start
 	}
 }
 
