@@ -158,7 +158,7 @@ func (f *fleet) used() (servers, storage time.Duration, err error) {
 		servers += t
 	}
 	for _, p := range f.store.processes {
-		t, err := program.CPUTime(p.cmd.Process.Pid)
+		t, err := program.TreeCPUTime(p.cmd.Process.Pid)
 		if err != nil {
 			return 0, 0, err
 		}

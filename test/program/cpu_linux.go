@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processTime is the CPU time of a process so far, without its children. Its clock counts nanoseconds
+// CPUTime is the CPU time of a process so far, without its children. Its clock counts nanoseconds
 // where /proc/PID/stat counts hundredths of a second; see clock_getcpuclockid(3).
-func processTime(pid int) (time.Duration, error) {
+func CPUTime(pid int) (time.Duration, error) {
 	const cpuClockSched = 2
 	var ts unix.Timespec
 	if err := unix.ClockGettime(int32(^pid<<3|cpuClockSched), &ts); err != nil {
@@ -22,9 +22,9 @@ func processTime(pid int) (time.Duration, error) {
 	return time.Duration(ts.Nano()), nil
 }
 
-// CPUTime is the CPU time of a process and of its children so far, also of those that have ended.
-func CPUTime(pid int) (time.Duration, error) {
-	sum, err := processTime(pid)
+// TreeCPUTime is the CPU time of a process and of its children so far, also of those that have ended.
+func TreeCPUTime(pid int) (time.Duration, error) {
+	sum, err := CPUTime(pid)
 	if err != nil {
 		return 0, err
 	}
@@ -46,7 +46,7 @@ func CPUTime(pid int) (time.Duration, error) {
 		if err != nil || parent != pid {
 			continue // it may have ended
 		}
-		if t, err := processTime(child); err == nil {
+		if t, err := CPUTime(child); err == nil {
 			sum += t
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 )
 
 const (
@@ -122,9 +123,12 @@ func TestFrozenLeader(t *testing.T) {
 		ready(t, a, b)
 		leader, other := order(t, a, b)
 		ctx, cancel := context.WithCancel(t.Context())
+		steady, config := &server{}, rest.CopyConfig(other.config)
+		config.QPS, config.Burst = 300, 16 // of all together
+		steady.use(t, config)
 		var writers sync.WaitGroup
 		for w := range 16 { // so that there is something to do at any time
-			writers.Go(func() { other.churn(ctx, t, fmt.Sprintf("churn-%d", w)) })
+			writers.Go(func() { steady.churn(ctx, t, fmt.Sprintf("churn-%d", w)) })
 		}
 		other.deletes(t, "under-way")
 		must(t, leader.Cmd.Process.Signal(syscall.SIGSTOP))
@@ -166,6 +170,5 @@ func (s *server) churn(ctx context.Context, t *testing.T, name string) {
 			t.Errorf("churn: %v", err)
 			return
 		}
-		time.Sleep(100 * time.Millisecond)
 	}
 }

@@ -84,6 +84,7 @@ func newRolling(t *testing.T, servers []*server) *rolling {
 	}
 	config := rest.CopyConfig(servers[0].config)
 	config.Host = "https://" + r.balancer.listener.Addr().String()
+	config.QPS, config.Burst = 500, 2*rollingWriters // of all together, which leaves servers time to start
 	r.client.use(t, config)
 	within(t, time.Minute, "that the balancer has servers", func(ctx context.Context) bool {
 		_, err := r.client.client.CoreV1().Namespaces().Get(ctx, "default", metav1.GetOptions{})
@@ -150,7 +151,6 @@ func (r *rolling) write(ctx context.Context, t *testing.T, writer int) {
 		r.mu.Lock()
 		r.deleted[name] = true
 		r.mu.Unlock()
-		time.Sleep(200 * time.Millisecond) // all together write some hundred times a second, which leaves servers time to start
 	}
 }
 

@@ -58,7 +58,7 @@ func connect(ctx context.Context, d DB, config *pgxpool.Config) (*database, erro
 		poll = cmp.Or(poll, defaultPoll)
 		klog.FromContext(ctx).Info("The database is behind a pooler of connections, which does not pass notifications on: "+
 			"looking for changes", "storage", d.String(), "every", poll)
-	} else {
+	} else { // a pooler would hand the session on to others
 		config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 			if _, err := conn.Exec(ctx, withoutJIT); err != nil {
 				return err

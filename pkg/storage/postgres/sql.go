@@ -29,10 +29,11 @@ CREATE OR REPLACE VIEW kine AS SELECT 'Sailplane writes to this database' AS not
 	// columns are those of a row k, as scanned by row.
 	columns = `k.id, k.name, k.created <> 0, k.deleted <> 0,
 		COALESCE(k.create_revision, 0), COALESCE(k.prev_revision, 0), COALESCE(k.expires, 0)`
-	// position is where the log stands, in its one row. PostgreSQL takes a table that it has not looked at yet for one of
-	// many rows, and a query that joins it for one that is worth to be compiled, for a third of a second.
+	// position is where the log stands.
 	position = `r.id, r.compacted, r.history`
-	one      = `(SELECT * FROM sailplane_log LIMIT 1) r`
+	// one is its row. PostgreSQL takes a table that it has not looked at yet for one of many rows, and a query that joins
+	// it for one that is worth to be compiled, for a third of a second.
+	one = `(SELECT * FROM sailplane_log LIMIT 1) r`
 
 	// beginWrite and limitIdle begin a transaction, whatever the session or a pooler has set: each
 	// statement sees what was committed before it, and a server that hangs does not keep its lock.

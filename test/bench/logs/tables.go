@@ -123,7 +123,7 @@ type updates struct {
 
 // sample makes n writes, and says how many a second and what each costs.
 func (u *updates) sample(ctx context.Context, n int) (string, error) {
-	stored, err := program.CPUTime(u.server.Pid())
+	stored, err := program.TreeCPUTime(u.server.Pid())
 	if err != nil {
 		return "", err
 	}
@@ -144,7 +144,7 @@ func (u *updates) sample(ctx context.Context, n int) (string, error) {
 	if err := errors.Join(errs...); err != nil {
 		return "", err
 	}
-	storedAfter, err := program.CPUTime(u.server.Pid())
+	storedAfter, err := program.TreeCPUTime(u.server.Pid())
 	each := func(d time.Duration) int64 { return d.Microseconds() / int64(n) }
 	return fmt.Sprintf("%.0f, %d, %d", float64(n)/took.Seconds(), each(own), each(storedAfter-stored)), err
 }
