@@ -30,18 +30,19 @@ const (
 type inDatabase struct {
 	create  func(ctx context.Context, dir string, settings ...string) (*database.Server, error)
 	storage func(url string) controlplane.Storage
-	// sizes are of the rows, of the indexes and of the row of revisions, in bytes.
-	sizes string
+	// sizes are of the rows, of the indexes and of the row of revisions, in bytes, which a database knows after analyze.
+	analyze, sizes string
 }
 
 func databases() map[string]inDatabase {
 	return map[string]inDatabase{
 		"PostgreSQL": {
-			database.NewPostgres, func(url string) controlplane.Storage { return postgres.DB{URL: url} },
+			database.NewPostgres, func(url string) controlplane.Storage { return postgres.DB{URL: url} }, `ANALYZE`,
 			`SELECT pg_table_size('sailplane_changes'), pg_indexes_size('sailplane_changes'), pg_total_relation_size('sailplane_log')`,
 		},
 		"MariaDB": {
 			database.NewMariaDB, func(url string) controlplane.Storage { return mysql.DB{URL: url} },
+			`ANALYZE TABLE sailplane_changes, sailplane_log`,
 			`SELECT data_length, index_length, (SELECT data_length FROM information_schema.tables WHERE table_name = 'sailplane_log')
 				FROM information_schema.tables WHERE table_name = 'sailplane_changes'`,
 		},
@@ -101,6 +102,9 @@ func (d inDatabase) measure(ctx context.Context, l *lab, name string) (err error
 			return err
 		}
 		defer db.Close()
+		if _, err := db.ExecContext(ctx, d.analyze); err != nil {
+			return err
+		}
 		var table, indexes, log, rows int64
 		if err := db.QueryRowContext(ctx, d.sizes).Scan(&table, &indexes, &log); err != nil {
 			return err
