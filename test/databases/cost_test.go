@@ -3,8 +3,11 @@
 package databases
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"fmt"
+	"iter"
 	"testing"
 	"time"
 
@@ -14,50 +17,110 @@ import (
 	"github.com/sailplane-dev/sailplane/test/database"
 )
 
-// TestFollowing: what a server reads of PostgreSQL when another one has written does not grow with the table, whether
-// PostgreSQL has looked at what the table holds or not.
+// What a read of PostgreSQL costs must not grow with the table, whether PostgreSQL has looked at what the table holds or not.
+const (
+	keyBatches, keysPerBatch = 100, 100
+	// mostBlocks are of 8 KiB. An index of so many keys has 150.
+	mostBlocks = 60
+)
+
+// TestFollowing reads what another server has written.
 func TestFollowing(t *testing.T) {
 	t.Parallel()
-	const batches, perBatch, most = 100, 100, 60 // blocks of 8 KiB; an index of so many keys has 150
-	server := database.Postgres(t, "shared_preload_libraries=pg_stat_statements", "autovacuum=off")
-	address := server.URL("following")
-	writer, follower := started(t, postgres.DB{URL: address}), started(t, postgres.DB{URL: address})
-	db := database.Open(t, address)
-	database.Exec(t, address, "CREATE EXTENSION pg_stat_statements")
-	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
-	defer cancel()
-	for b := range batches {
-		var absent []clientv3.Cmp
-		var puts []clientv3.Op
-		for i := range perBatch {
-			key := fmt.Sprintf("/following/%d/%d", b, i)
-			absent, puts = append(absent, clientv3.Compare(clientv3.ModRevision(key), "=", 0)), append(puts, clientv3.OpPut(key, "value"))
-		}
-		if r, err := writer.Txn(ctx).If(absent...).Then(puts...).Commit(); err != nil || !r.Succeeded {
-			t.Fatalf("batch %d: %v, %v", b, r, err)
-		}
-	}
-	for _, analyze := range []bool{false, true} {
-		if analyze {
-			database.Exec(t, address, "ANALYZE")
-		}
-		database.Exec(t, address, "SELECT pg_stat_statements_reset()")
-		from := put(ctx, t, writer, "/following/first", "")
-		events := follower.Watch(ctx, "/following/", clientv3.WithPrefix(), clientv3.WithRev(from))
+	c := newCosts(t)
+	follower := started(t, postgres.DB{URL: c.address})
+	for analyzed := range c.analyzedOrNot(t) {
+		from := put(c.ctx, t, c.writer, "/costs/first", "")
+		events := follower.Watch(c.ctx, "/costs/", clientv3.WithPrefix(), clientv3.WithRev(from))
 		for seen := int64(0); seen < 20; {
 			for _, e := range (<-events).Events {
 				seen = e.Kv.ModRevision - from
 			}
-			put(ctx, t, writer, "/following/next", time.Now().String())
+			put(c.ctx, t, c.writer, "/costs/next", time.Now().String())
 		}
-		var calls, blocks int64
-		if err := db.QueryRowContext(ctx, `SELECT sum(calls), (sum(shared_blks_hit + shared_blks_read) / sum(calls))::bigint
-			FROM pg_stat_statements WHERE query LIKE '%sum(COALESCE(octet_length(value)%OVER%' AND query NOT LIKE '%pg_stat_statements%'`).
-			Scan(&calls, &blocks); err != nil {
-			t.Fatal(err)
-		}
-		if calls < 10 || blocks > most {
-			t.Errorf("analyzed %t: %d reads of changes, of %d blocks each; want at least 10, of at most %d", analyze, calls, blocks, most)
+		calls, blocks := c.of(t, "sum(COALESCE(octet_length(value)%OVER")
+		if calls < 10 || blocks > mostBlocks {
+			t.Errorf("analyzed %t: %d reads of changes, of %d blocks each; want at least 10, of at most %d", analyzed, calls, blocks, mostBlocks)
 		}
 	}
+}
+
+// TestPages reads a list in pages, all at one revision while others write, and keys are counted once at most.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	const pages, perPage = 20, 20
+	c := newCosts(t)
+	for analyzed := range c.analyzedOrNot(t) {
+		from, at := "/costs/", int64(0)
+		for range pages {
+			r, err := c.writer.Get(c.ctx, from, clientv3.WithRange("/costs0"), clientv3.WithLimit(perPage), clientv3.WithRev(at))
+			if err != nil || len(r.Kvs) != perPage {
+				t.Fatalf("a page of %d: %v", perPage, err)
+			}
+			from, at = string(r.Kvs[perPage-1].Key)+"\x00", cmp.Or(at, r.Header.Revision)
+			put(c.ctx, t, c.writer, "/elsewhere", "")
+		}
+		calls, blocks := c.of(t, "k.value%DISTINCT ON")
+		if calls != pages || blocks > mostBlocks {
+			t.Errorf("analyzed %t: %d reads of pages, of %d blocks each; want %d, of at most %d", analyzed, calls, blocks, pages, mostBlocks)
+		}
+		if counts, _ := c.of(t, "count(*)%DISTINCT ON"); counts > 1 {
+			t.Errorf("analyzed %t: keys were counted %d times for %d pages, want once at most", analyzed, counts, pages)
+		}
+	}
+}
+
+// costs is a table of many keys, in a database that says what each query reads.
+type costs struct {
+	ctx     context.Context
+	address string
+	db      *sql.DB
+	writer  *clientv3.Client
+}
+
+func newCosts(t *testing.T) *costs {
+	t.Helper()
+	address := database.Postgres(t, "shared_preload_libraries=pg_stat_statements", "autovacuum=off").URL("costs")
+	ctx, cancel := context.WithTimeout(t.Context(), startTimeout)
+	t.Cleanup(cancel)
+	c := &costs{ctx: ctx, address: address, writer: started(t, postgres.DB{URL: address}), db: database.Open(t, address)}
+	database.Exec(t, address, "CREATE EXTENSION pg_stat_statements")
+	for b := range keyBatches {
+		var absent []clientv3.Cmp
+		var puts []clientv3.Op
+		for i := range keysPerBatch {
+			key := fmt.Sprintf("/costs/%d/%d", b, i)
+			absent, puts = append(absent, clientv3.Compare(clientv3.ModRevision(key), "=", 0)), append(puts, clientv3.OpPut(key, "value"))
+		}
+		if r, err := c.writer.Txn(ctx).If(absent...).Then(puts...).Commit(); err != nil || !r.Succeeded {
+			t.Fatalf("batch %d: %v, %v", b, r, err)
+		}
+	}
+	return c
+}
+
+// analyzedOrNot yields false, and true once PostgreSQL has looked at what the table holds. Costs are counted anew each time.
+func (c *costs) analyzedOrNot(t *testing.T) iter.Seq[bool] {
+	return func(yield func(bool) bool) {
+		for _, analyzed := range []bool{false, true} {
+			if analyzed {
+				database.Exec(t, c.address, "VACUUM ANALYZE")
+			}
+			database.Exec(t, c.address, "SELECT pg_stat_statements_reset()")
+			if !yield(analyzed) {
+				return
+			}
+		}
+	}
+}
+
+// of is how often queries were made whose text is like the one given, and how many blocks each has read.
+func (c *costs) of(t *testing.T, like string) (calls, blocks int64) {
+	t.Helper()
+	if err := c.db.QueryRowContext(c.ctx, `SELECT COALESCE(sum(calls), 0), COALESCE((sum(shared_blks_hit + shared_blks_read) / sum(calls))::bigint, 0)
+		FROM pg_stat_statements WHERE query LIKE '%' || $1 || '%' AND query NOT LIKE '%pg_stat_statements%'`, like).
+		Scan(&calls, &blocks); err != nil {
+		t.Fatal(err)
+	}
+	return calls, blocks
 }

@@ -7,9 +7,17 @@ import "strings"
 const maxCounts = 512
 
 // Counts knows how many keys some spans have now, so that a log need not count them
-// for each reader. The caller holds a lock. The zero value is ready.
+// for each reader, and how many follow the pages that were read. The caller holds a
+// lock. The zero value is ready.
 type Counts struct {
 	spans map[Span]int64
+	rests map[rest]int64
+}
+
+// rest is what is left of a list that is read in pages, at one revision.
+type rest struct {
+	Span
+	at int64
 }
 
 // Get is how many keys the span has, if that is known.
@@ -28,6 +36,25 @@ func (c *Counts) Set(s Span, n int64) {
 		c.spans = map[Span]int64{}
 	}
 	c.spans[s] = n
+}
+
+// SetRest keeps how many keys of a span follow its first ones, which were read at a
+// revision: who reads in pages asks for them next.
+func (c *Counts) SetRest(s Span, at int64, first *Page) {
+	n := len(first.KVs)
+	if n == 0 {
+		return
+	}
+	if c.rests == nil || len(c.rests) >= maxCounts {
+		c.rests = map[rest]int64{}
+	}
+	c.rests[rest{Span{Key: first.KVs[n-1].Key + "\x00", End: s.End}, at}] = first.Count - int64(n)
+}
+
+// Rest is how many keys the rest of a list had at a revision, if that is known.
+func (c *Counts) Rest(s Span, at int64) (n int64, known bool) {
+	n, known = c.rests[rest{s, at}]
+	return n, known
 }
 
 // Apply takes in an event.

@@ -160,6 +160,7 @@ func (l *log) pageOfList(ctx context.Context, q revision.Query) (page revision.P
 		}
 		var known bool
 		if page.Count, known = l.countAt(q.Span, asked); known {
+			l.keepRest(q.Span, asked, &page)
 			return page, nil
 		}
 		at, page.Count, err = l.db.Count(ctx, q.Span, asked)
@@ -168,6 +169,7 @@ func (l *log) pageOfList(ctx context.Context, q revision.Query) (page revision.P
 		}
 		if asked >= at.Compacted {
 			l.keepCount(q.Span, asked, at.Current, page.Count)
+			l.keepRest(q.Span, asked, &page)
 			return page, nil
 		}
 		if q.Revision > 0 {
@@ -176,12 +178,22 @@ func (l *log) pageOfList(ctx context.Context, q revision.Query) (page revision.P
 	}
 }
 
-// countAt is how many keys a span has at a revision, if that is the one that the follower has.
+// countAt is how many keys a span has at a revision, if it is the rest of a list, or the revision the one that the follower has.
 func (l *log) countAt(s revision.Span, at int64) (n int64, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if n, known = l.counts.Rest(s, at); known {
+		return n, true
+	}
 	n, known = l.counts.Get(s)
 	return n, known && l.told == at
+}
+
+// keepRest remembers how many keys follow a page.
+func (l *log) keepRest(s revision.Span, at int64, page *revision.Page) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts.SetRest(s, at, page)
 }
 
 // keepCount remembers how many keys a span has, if the follower is where they were counted.

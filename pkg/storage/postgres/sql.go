@@ -63,17 +63,17 @@ CREATE OR REPLACE VIEW kine AS SELECT 'Sailplane writes to this database' AS not
 			SELECT * FROM sailplane_changes c WHERE c.name = $1 AND c.id <= CASE WHEN $2::bigint = 0 THEN r.id ELSE $2 END
 			ORDER BY id DESC LIMIT 1) k ON true`
 
-	// list has the newest row of each key that is not deleted. The index has their order. Without
-	// a row there is one of nulls, for the position.
-	list = `SELECT ` + position + `, ` + columns + `, k.value FROM ` + one + ` LEFT JOIN LATERAL (
-			SELECT * FROM (SELECT DISTINCT ON (name) * FROM sailplane_changes WHERE name >= $1 AND name < $2
-				AND id <= CASE WHEN $3::bigint = 0 THEN r.id ELSE $3 END ORDER BY name, id DESC) AS n
-			WHERE n.deleted = 0 AND n.name <> 'compact_rev_key' ORDER BY n.name LIMIT NULLIF($4::bigint, 0)) k ON true`
-
-	listKeys = `SELECT ` + position + `, ` + columns + `, NULL::bytea FROM ` + one + ` LEFT JOIN LATERAL (
-			SELECT * FROM (SELECT DISTINCT ON (name) * FROM sailplane_changes WHERE name >= $1 AND name < $2
-				AND id <= CASE WHEN $3::bigint = 0 THEN r.id ELSE $3 END ORDER BY name, id DESC) AS n
-			WHERE n.deleted = 0 AND n.name <> 'compact_rev_key' ORDER BY n.name LIMIT NULLIF($4::bigint, 0)) k ON true`
+	// list has the newest row of each key that is not deleted. Without a row there is one of nulls, for the position.
+	list     = `SELECT ` + position + `, ` + columns + `, k.value` + fromNewest
+	listKeys = `SELECT ` + position + `, ` + columns + `, NULL::bytea` + fromNewest
+	// fromNewest walks along the index of names, and stops at the limit. PostgreSQL would rather sort all rows of the
+	// span for each page; a limit that it does not know, and that is none, has it expect to need a tenth of them.
+	fromNewest = ` FROM ` + one + ` LEFT JOIN LATERAL (
+			SELECT * FROM (SELECT DISTINCT ON (name) * FROM
+				(SELECT * FROM sailplane_changes WHERE name >= $1 AND name < $2
+					AND id <= CASE WHEN $3::bigint = 0 THEN r.id ELSE $3 END ORDER BY name, id DESC LIMIT (SELECT NULL::bigint)) AS c
+				ORDER BY name, id DESC) AS n
+			WHERE n.deleted <> 1 AND n.name <> 'compact_rev_key' ORDER BY n.name LIMIT NULLIF($4::bigint, 0)) k ON true`
 
 	count = `SELECT ` + position + `, (
 			SELECT count(*) FROM (SELECT DISTINCT ON (name) name, deleted FROM sailplane_changes WHERE name >= $1 AND name < $2

@@ -170,8 +170,13 @@ func (l *log) page(ctx context.Context, q revision.Query) (page revision.Page, a
 			return page, at, nil
 		}
 	}
-	page.Count, err = l.count(q.Span, at)
-	return page, at, err
+	if page.Count, err = l.count(q.Span, at); err != nil {
+		return page, 0, err
+	}
+	l.mu.Lock()
+	l.counts.SetRest(q.Span, at, &page)
+	l.mu.Unlock()
+	return page, at, nil
 }
 
 // pageOfKey answers a query for one key: from memory if the newest row is there.
@@ -291,8 +296,11 @@ func end(s revision.Span) string {
 // count counts the keys of a span at a revision.
 func (l *log) count(s revision.Span, at int64) (n int64, err error) {
 	l.mu.RLock()
-	n, known := l.counts.Get(s)
-	known = known && l.current == at
+	n, known := l.counts.Rest(s, at)
+	if !known {
+		n, known = l.counts.Get(s)
+		known = known && l.current == at
+	}
 	l.mu.RUnlock()
 	if known {
 		return n, nil

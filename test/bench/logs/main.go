@@ -48,6 +48,7 @@ var measurements = []struct {
 	{"compaction", measureCompaction},
 	{"start", measureStart},
 	{"tables", measureTables},
+	{"shared", measureShared},
 }
 
 // lab is what measurements share.
@@ -57,16 +58,18 @@ type lab struct {
 	large       time.Duration
 	mebibytes   int
 	writes      int
+	writers     int
 }
 
 func run(ctx context.Context) (err error) {
 	l := &lab{}
-	only := flag.String("only", "", "measure these only: events,memory,compaction,start,tables")
+	only := flag.String("only", "", "measure these only: events,memory,compaction,start,tables,shared")
 	flag.StringVar(&l.server, "server", "", "the program sailplane, for start; empty: start is left out")
 	flag.IntVar(&l.updates, "updates", 300_000, "updates of 1 KiB, after which memory is measured")
 	flag.DurationVar(&l.large, "large", 2*time.Minute, "how long values of 1 MiB are updated, after which memory is measured")
 	flag.IntVar(&l.mebibytes, "mebibytes", 200, "data of which a server starts")
 	flag.IntVar(&l.writes, "writes", 1_000_000, "updates of 1 KiB in a database, after which tables are measured")
+	flag.IntVar(&l.writers, "writers", 32, "how many of these are made at once")
 	flag.Parse()
 	if l.dir, err = os.MkdirTemp("", "sailplane-logs-"); err != nil {
 		return err

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// tableKeys are updated in turns, and tableWriters do so at once.
-	tableKeys, tableWriters = 10_000, 32
+	// tableKeys are updated in turns.
+	tableKeys = 10_000
 	// sampled are the writes at the beginning and at the end of which the cost is given.
 	sampled = 20_000
 )
@@ -30,6 +30,7 @@ const (
 type inDatabase struct {
 	create  func(ctx context.Context, dir string, settings ...string) (*database.Server, error)
 	storage func(url string) controlplane.Storage
+	flush   string // the setting with which it flushes the disk at each commit
 	// sizes are of the rows, of the indexes and of the row of revisions, in bytes, which a database knows after analyze.
 	analyze, sizes string
 }
@@ -37,11 +38,12 @@ type inDatabase struct {
 func databases() map[string]inDatabase {
 	return map[string]inDatabase{
 		"PostgreSQL": {
-			database.NewPostgres, func(url string) controlplane.Storage { return postgres.DB{URL: url} }, `ANALYZE`,
+			database.NewPostgres, func(url string) controlplane.Storage { return postgres.DB{URL: url} }, "fsync=on", `ANALYZE`,
 			`SELECT pg_table_size('sailplane_changes'), pg_indexes_size('sailplane_changes'), pg_total_relation_size('sailplane_log')`,
 		},
 		"MariaDB": {
 			database.NewMariaDB, func(url string) controlplane.Storage { return mysql.DB{URL: url} },
+			"--innodb-flush-log-at-trx-commit=1",
 			`ANALYZE TABLE sailplane_changes, sailplane_log`,
 			`SELECT data_length, index_length, (SELECT data_length FROM information_schema.tables WHERE table_name = 'sailplane_log')
 				FROM information_schema.tables WHERE table_name = 'sailplane_changes'`,
@@ -61,13 +63,18 @@ func measureTables(ctx context.Context, l *lab) error {
 	return nil
 }
 
-func (d inDatabase) measure(ctx context.Context, l *lab, name string) (err error) {
+func (d inDatabase) measure(ctx context.Context, l *lab, name string) error {
+	return d.run(ctx, name, nil, func(server *database.Server) error { return d.sizesAfter(ctx, l, name, server) })
+}
+
+// run runs f on a database that is empty.
+func (d inDatabase) run(ctx context.Context, name string, settings []string, f func(*database.Server) error) (err error) {
 	dir, err := os.MkdirTemp("", "sailplane-logs-database-") // whose owner is the database's user
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	server, err := d.create(ctx, dir)
+	server, err := d.create(ctx, dir, settings...)
 	if errors.Is(err, database.ErrNotInstalled) {
 		fmt.Fprintf(os.Stderr, "logs: %s is left out: %v\n", name, err)
 		return nil
@@ -82,8 +89,12 @@ func (d inDatabase) measure(ctx context.Context, l *lab, name string) (err error
 	if err := server.Await(ctx); err != nil {
 		return err
 	}
+	return f(server)
+}
+
+func (d inDatabase) sizesAfter(ctx context.Context, l *lab, name string, server *database.Server) error {
 	return with(ctx, d.storage(server.URL("logs")), func(c *clientv3.Client) error {
-		w := &updates{client: c, server: server, value: strings.Repeat("x", 1<<10)}
+		w := &updates{clients: []*clientv3.Client{c}, server: server, value: strings.Repeat("x", 1<<10), writers: l.writers}
 		first, err := w.sample(ctx, sampled)
 		if err != nil {
 			return err
@@ -119,25 +130,36 @@ func (d inDatabase) measure(ctx context.Context, l *lab, name string) (err error
 
 // updates writes keys in turns.
 type updates struct {
-	client *clientv3.Client
-	server *database.Server
-	value  string
-	next   atomic.Int64
+	clients []*clientv3.Client // which the writers take in turns
+	server  *database.Server
+	value   string
+	writers int // at once
+	next    atomic.Int64
 }
 
-// sample makes n writes, and says how many a second and what each costs.
-func (u *updates) sample(ctx context.Context, n int) (string, error) {
+// cost is what writes cost: how many a second, and the CPU us of each.
+type cost struct {
+	perSecond        float64
+	server, database int64
+}
+
+// String gives the three figures.
+func (c cost) String() string { return fmt.Sprintf("%.0f, %d, %d", c.perSecond, c.server, c.database) }
+
+// sample makes n writes, and says what they cost.
+func (u *updates) sample(ctx context.Context, n int) (cost, error) {
 	stored, err := program.TreeCPUTime(u.server.Pid())
 	if err != nil {
-		return "", err
+		return cost{}, err
 	}
 	own, begun, end := cpu(), time.Now(), u.next.Load()+int64(n)
 	var writing sync.WaitGroup
-	errs := make([]error, tableWriters)
+	errs := make([]error, u.writers)
 	for i := range errs {
+		client := u.clients[i%len(u.clients)]
 		writing.Go(func() {
 			for at := u.next.Add(1); at <= end && errs[i] == nil; at = u.next.Add(1) {
-				_, errs[i] = u.client.Put(ctx, fmt.Sprintf("/registry/tables/%05d", at%tableKeys), u.value)
+				_, errs[i] = client.Put(ctx, fmt.Sprintf("/registry/tables/%05d", at%tableKeys), u.value)
 			}
 		})
 	}
@@ -146,9 +168,9 @@ func (u *updates) sample(ctx context.Context, n int) (string, error) {
 	own = cpu() - own
 	u.next.Store(end)
 	if err := errors.Join(errs...); err != nil {
-		return "", err
+		return cost{}, err
 	}
 	storedAfter, err := program.TreeCPUTime(u.server.Pid())
 	each := func(d time.Duration) int64 { return d.Microseconds() / int64(n) }
-	return fmt.Sprintf("%.0f, %d, %d", float64(n)/took.Seconds(), each(own), each(storedAfter-stored)), err
+	return cost{float64(n) / took.Seconds(), each(own), each(storedAfter - stored)}, err
 }
