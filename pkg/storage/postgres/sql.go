@@ -11,11 +11,13 @@ const (
 
 	// tables makes the tables, and a view that keeps kine from starting beside us. The row of
 	// sailplane_log is locked by whoever writes: no column of it is in an index that changes, and its
-	// page has room, so that an update takes no new one.
+	// page has room, so that an update takes no new one. At its default pace vacuum does not keep up
+	// with many writes.
 	tables = `
 CREATE TABLE IF NOT EXISTS sailplane_changes (
 	id bigint PRIMARY KEY, name bytea NOT NULL, created integer, deleted integer, create_revision bigint,
-	prev_revision bigint, lease integer, value bytea, old_value bytea, expires bigint);
+	prev_revision bigint, lease integer, value bytea, old_value bytea, expires bigint)
+	WITH (` + vacuum + `);
 CREATE INDEX IF NOT EXISTS sailplane_keys ON sailplane_changes (name, id DESC, deleted);
 CREATE INDEX IF NOT EXISTS sailplane_expires ON sailplane_changes (expires) WHERE expires IS NOT NULL;
 CREATE TABLE IF NOT EXISTS sailplane_log (
@@ -25,6 +27,7 @@ CREATE TABLE IF NOT EXISTS sailplane_log (
 CREATE TABLE IF NOT EXISTS sailplane_sweep (
 	one boolean PRIMARY KEY DEFAULT true CHECK (one), swept bigint NOT NULL DEFAULT 0, asked bigint NOT NULL DEFAULT 0);
 CREATE OR REPLACE VIEW kine AS SELECT 'Sailplane writes to this database' AS notice;`
+	vacuum = `autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0`
 
 	// columns are those of a row k, as scanned by row.
 	columns = `k.id, k.name, k.created <> 0, k.deleted <> 0,
@@ -136,7 +139,8 @@ DROP INDEX IF EXISTS kine_name_index, kine_name_id_index, kine_id_deleted_index,
 	kine_name_prev_revision_uindex, kine_list_query_index;
 ALTER TABLE kine RENAME TO sailplane_changes;
 ALTER TABLE sailplane_changes ALTER COLUMN id DROP DEFAULT, ALTER COLUMN id TYPE bigint, ALTER COLUMN create_revision TYPE bigint,
-	ALTER COLUMN prev_revision TYPE bigint, ALTER COLUMN name TYPE bytea USING convert_to(name, 'UTF8'), ADD COLUMN expires bigint;
+	ALTER COLUMN prev_revision TYPE bigint, ALTER COLUMN name TYPE bytea USING convert_to(name, 'UTF8'), ADD COLUMN expires bigint,
+	SET (` + vacuum + `);
 DROP SEQUENCE IF EXISTS kine_id_seq;
 UPDATE sailplane_changes SET expires = (extract(epoch FROM now()) * 1000)::bigint + lease::bigint * 1000 WHERE lease > 0 AND deleted = 0;`
 

@@ -21,21 +21,21 @@ const (
 func measureShared(ctx context.Context, l *lab) error {
 	title(fmt.Sprintf("Updates of 1 KiB by %d writers on one database", l.writers), "database", "flush",
 		"one log: per s, CPU us of the logs, of the database", "two logs", "writes, of one's (min to max)", "three logs", "writes, of one's")
-	for name, d := range databases() {
+	for _, d := range databases() {
 		for _, flush := range []bool{false, true} {
 			var settings []string
 			if flush {
 				settings = append(settings, d.flush)
 			}
 			var row string
-			err := d.run(ctx, name, settings, func(server *database.Server) (err error) {
+			err := d.run(ctx, settings, func(server *database.Server) (err error) {
 				row, err = d.together(ctx, l, server)
 				return err
 			})
 			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+				return fmt.Errorf("%s: %w", d.name, err)
 			}
-			fmt.Printf("| %s | %s | %s |\n", name, map[bool]string{true: "each commit", false: "none"}[flush], row)
+			fmt.Printf("| %s | %s | %s |\n", d.name, map[bool]string{true: "each commit", false: "none"}[flush], row)
 		}
 	}
 	return nil

@@ -28,6 +28,7 @@ const (
 
 // inDatabase is a storage in a database, and how the size of its tables is asked for.
 type inDatabase struct {
+	name    string
 	create  func(ctx context.Context, dir string, settings ...string) (*database.Server, error)
 	storage func(url string) controlplane.Storage
 	flush   string // the setting with which it flushes the disk at each commit
@@ -35,14 +36,14 @@ type inDatabase struct {
 	analyze, sizes string
 }
 
-func databases() map[string]inDatabase {
-	return map[string]inDatabase{
-		"PostgreSQL": {
-			database.NewPostgres, func(url string) controlplane.Storage { return postgres.DB{URL: url} }, "fsync=on", `ANALYZE`,
+func databases() []inDatabase {
+	return []inDatabase{
+		{
+			"PostgreSQL", database.NewPostgres, func(url string) controlplane.Storage { return postgres.DB{URL: url} }, "fsync=on", `ANALYZE`,
 			`SELECT pg_table_size('sailplane_changes'), pg_indexes_size('sailplane_changes'), pg_total_relation_size('sailplane_log')`,
 		},
-		"MariaDB": {
-			database.NewMariaDB, func(url string) controlplane.Storage { return mysql.DB{URL: url} },
+		{
+			"MariaDB", database.NewMariaDB, func(url string) controlplane.Storage { return mysql.DB{URL: url} },
 			"--innodb-flush-log-at-trx-commit=1",
 			`ANALYZE TABLE sailplane_changes, sailplane_log`,
 			`SELECT data_length, index_length, (SELECT data_length FROM information_schema.tables WHERE table_name = 'sailplane_log')
@@ -55,20 +56,20 @@ func databases() map[string]inDatabase {
 func measureTables(ctx context.Context, l *lab) error {
 	title(fmt.Sprintf("%d updates of %d objects of 1 KiB in a database", l.writes, tableKeys), "database",
 		"first writes: per s, CPU us of the server, of the database", "last writes", "rows", "rows, MiB", "indexes, MiB", "row of revisions, KiB")
-	for name, d := range databases() {
-		if err := d.measure(ctx, l, name); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	for _, d := range databases() {
+		if err := d.measure(ctx, l); err != nil {
+			return fmt.Errorf("%s: %w", d.name, err)
 		}
 	}
 	return nil
 }
 
-func (d inDatabase) measure(ctx context.Context, l *lab, name string) error {
-	return d.run(ctx, name, nil, func(server *database.Server) error { return d.sizesAfter(ctx, l, name, server) })
+func (d inDatabase) measure(ctx context.Context, l *lab) error {
+	return d.run(ctx, nil, func(server *database.Server) error { return d.sizesAfter(ctx, l, server) })
 }
 
 // run runs f on a database that is empty.
-func (d inDatabase) run(ctx context.Context, name string, settings []string, f func(*database.Server) error) (err error) {
+func (d inDatabase) run(ctx context.Context, settings []string, f func(*database.Server) error) (err error) {
 	dir, err := os.MkdirTemp("", "sailplane-logs-database-") // whose owner is the database's user
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func (d inDatabase) run(ctx context.Context, name string, settings []string, f f
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	server, err := d.create(ctx, dir, settings...)
 	if errors.Is(err, database.ErrNotInstalled) {
-		fmt.Fprintf(os.Stderr, "logs: %s is left out: %v\n", name, err)
+		fmt.Fprintf(os.Stderr, "logs: %s is left out: %v\n", d.name, err)
 		return nil
 	}
 	if err != nil {
@@ -92,7 +93,7 @@ func (d inDatabase) run(ctx context.Context, name string, settings []string, f f
 	return f(server)
 }
 
-func (d inDatabase) sizesAfter(ctx context.Context, l *lab, name string, server *database.Server) error {
+func (d inDatabase) sizesAfter(ctx context.Context, l *lab, server *database.Server) error {
 	return with(ctx, d.storage(server.URL("logs")), func(c *clientv3.Client) error {
 		w := &updates{clients: []*clientv3.Client{c}, server: server, value: strings.Repeat("x", 1<<10), writers: l.writers}
 		first, err := w.sample(ctx, sampled)
@@ -123,7 +124,7 @@ func (d inDatabase) sizesAfter(ctx context.Context, l *lab, name string, server 
 		if err := db.QueryRowContext(ctx, `SELECT count(*) FROM sailplane_changes`).Scan(&rows); err != nil {
 			return err
 		}
-		fmt.Printf("| %s | %s | %s | %d | %d | %d | %d |\n", name, first, last, rows, table>>20, indexes>>20, log>>10)
+		fmt.Printf("| %s | %s | %s | %d | %d | %d | %d |\n", d.name, first, last, rows, table>>20, indexes>>20, log>>10)
 		return nil
 	})
 }
