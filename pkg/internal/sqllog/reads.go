@@ -159,22 +159,21 @@ func (l *log) pageOfList(ctx context.Context, q revision.Query) (page revision.P
 			asked = at.Current
 		}
 		var known bool
-		if page.Count, known = l.countAt(q.Span, asked); known {
-			l.keepRest(q.Span, asked, &page)
-			return page, nil
+		if page.Count, known = l.countAt(q.Span, asked); !known {
+			at, page.Count, err = l.db.Count(ctx, q.Span, asked)
+			switch {
+			case err != nil:
+				return page, fmt.Errorf("count %s: %w", q.Key, l.explain(err))
+			case asked >= at.Compacted:
+				l.keepCount(q.Span, asked, at.Current, page.Count)
+			case q.Revision > 0:
+				return page, revision.ErrCompacted
+			default:
+				continue
+			}
 		}
-		at, page.Count, err = l.db.Count(ctx, q.Span, asked)
-		if err != nil {
-			return page, fmt.Errorf("count %s: %w", q.Key, l.explain(err))
-		}
-		if asked >= at.Compacted {
-			l.keepCount(q.Span, asked, at.Current, page.Count)
-			l.keepRest(q.Span, asked, &page)
-			return page, nil
-		}
-		if q.Revision > 0 {
-			return page, revision.ErrCompacted
-		}
+		l.keepRest(q.Span, asked, &page)
+		return page, nil
 	}
 }
 

@@ -27,15 +27,16 @@ func measureShared(ctx context.Context, l *lab) error {
 			if flush {
 				settings = append(settings, d.flush)
 			}
-			var row string
-			err := d.run(ctx, settings, func(server *database.Server) (err error) {
-				row, err = d.together(ctx, l, server)
+			err := d.run(ctx, settings, func(server *database.Server) error {
+				row, err := d.together(ctx, l, server)
+				if err == nil {
+					fmt.Printf("| %s | %s | %s |\n", d.name, map[bool]string{true: "each commit", false: "none"}[flush], row)
+				}
 				return err
 			})
 			if err != nil {
 				return fmt.Errorf("%s: %w", d.name, err)
 			}
-			fmt.Printf("| %s | %s | %s |\n", d.name, map[bool]string{true: "each commit", false: "none"}[flush], row)
 		}
 	}
 	return nil
