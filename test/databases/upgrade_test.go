@@ -17,6 +17,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage/kine"
+	"github.com/sailplane-dev/sailplane/test/database"
 )
 
 // kines is a database with kine's own driver.
@@ -130,6 +131,14 @@ func TestDatabaseOfKine(t *testing.T) {
 			t.Errorf("the next write has revision %d, after %d and an end", last, got.Header.Revision)
 		}
 
+		if e.name == "postgres" {
+			fresh := server.URL("fresh")
+			started(t, e.storage(fresh))
+			if got, want := vacuumed(ctx, t, address), vacuumed(ctx, t, fresh); got != want || want == "" {
+				t.Errorf("vacuum has the settings %q for the table, and %q for one that is new", got, want)
+			}
+		}
+
 		b = kines(address).Open()
 		defer func() { _ = b.Stop(context.WithoutCancel(ctx)) }()
 		short, end := context.WithTimeout(ctx, 10*time.Second)
@@ -143,4 +152,14 @@ func TestDatabaseOfKine(t *testing.T) {
 			t.Errorf("after kine has tried the list is %v, %v", list, err)
 		}
 	})
+}
+
+// vacuumed is how PostgreSQL makes space of changes free again, where the table says so.
+func vacuumed(ctx context.Context, t *testing.T, address string) (settings string) {
+	t.Helper()
+	if err := database.Open(t, address).QueryRowContext(ctx,
+		"SELECT COALESCE(array_to_string(reloptions, ' '), '') FROM pg_class WHERE relname = 'sailplane_changes'").Scan(&settings); err != nil {
+		t.Fatal(err)
+	}
+	return settings
 }

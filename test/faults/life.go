@@ -203,6 +203,9 @@ func (r *run) end(failed error) error {
 		}
 	}
 	if r.outside != nil {
+		if failed != nil {
+			err = fmt.Errorf("what servers share said:\n%s", r.outside.said())
+		}
 		err = errors.Join(err, r.outside.stop())
 	}
 	return err

@@ -21,6 +21,7 @@ type outside struct {
 	start   func() error                  // what does not run; who connects waits until it answers
 	kill    func(random *rand.Rand) error // some of it, so that it cannot react
 	end     func() error                  // all of it, with what it has stored outside of the directory of the round
+	said    func() string                 // by all of it
 }
 
 func startOutside(ctx context.Context, r Round, dir string) (*outside, error) {
@@ -60,15 +61,15 @@ func newOutside(ctx context.Context, r Round, dir string) (*outside, error) {
 	if r.Engine == External {
 		return etcdOutside(r.Programs.Etcd, dir)
 	}
-	create := database.NewPostgres
+	create, alone := database.NewPostgres, "listen_addresses=" // on no port: it would be free while the server does not run
 	if r.Engine == MariaDB {
-		create = database.NewMariaDB
+		create, alone = database.NewMariaDB, "--skip-networking"
 	}
 	own, err := os.MkdirTemp("", "sailplane-faults-database-") // the user of a database sees nothing of the round
 	if err != nil {
 		return nil, err
 	}
-	s, err := create(ctx, own)
+	s, err := create(ctx, own, alone)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(own))
 	}
@@ -78,6 +79,7 @@ func newOutside(ctx context.Context, r Round, dir string) (*outside, error) {
 		start:   s.Start,
 		kill:    func(*rand.Rand) error { return s.Kill() },
 		end:     func() error { return errors.Join(s.Kill(), os.RemoveAll(own)) },
+		said:    s.Output,
 	}, nil
 }
 
@@ -93,7 +95,7 @@ func etcdOutside(program, dir string) (*outside, error) {
 	for i := range members {
 		cluster = append(cluster, fmt.Sprintf("m%d=unix://peer:%d", i, i))
 	}
-	running := [members]*exec.Cmd{}
+	running, said := [members]*exec.Cmd{}, [members]tail{}
 	begin := func(i int) error {
 		client, peer := fmt.Sprintf("unix://client:%d", i), fmt.Sprintf("unix://peer:%d", i)
 		cmd := exec.Command(program,
@@ -101,7 +103,7 @@ func etcdOutside(program, dir string) (*outside, error) {
 			"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster="+strings.Join(cluster, ","),
 			"--heartbeat-interval=20", "--election-timeout=200", // in ms
 		)
-		cmd.Dir, cmd.Stderr = dir, &tail{}
+		cmd.Dir, cmd.Stderr = dir, &said[i]
 		if err := cmd.Start(); err != nil {
 			return fmt.Errorf("start etcd: %w", err)
 		}
@@ -136,6 +138,12 @@ func etcdOutside(program, dir string) (*outside, error) {
 				kill(i)
 			}
 			return nil
+		},
+		said: func() (all string) {
+			for i := range members {
+				all += said[i].String()
+			}
+			return all
 		},
 	}
 	for i := range members {

@@ -166,40 +166,47 @@ func (l *log) Range(ctx context.Context, q revision.Query) (revision.Page, error
 		return revision.Page{}, err
 	}
 	l.mu.RLock()
-	page, counted, err := l.find(q)
+	page, at, counted, err := l.find(q)
 	l.mu.RUnlock()
-	if err != nil || !counted {
+	rest := page.Count > int64(len(page.KVs)) && !q.CountOnly
+	if err != nil || !counted && !rest {
 		return page, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if page.Revision == l.current() {
+	if rest {
+		l.counts.SetRest(q.Span, at, &page)
+	}
+	if counted && at == l.current() {
 		l.counts.Set(q.Span, page.Count)
 	}
 	return page, nil
 }
 
-// find answers a query, and says whether it counted keys that exist now. The
+// find answers a query for what was at a revision, and says whether it counted the keys of a span. The
 // caller holds the lock.
-func (l *log) find(q revision.Query) (page revision.Page, counted bool, err error) {
+func (l *log) find(q revision.Query) (page revision.Page, at int64, counted bool, err error) {
 	page.Revision = l.current()
-	at := page.Revision
+	at = page.Revision
 	switch {
 	case l.closed:
-		return page, false, revision.ErrClosed
+		return page, at, false, revision.ErrClosed
 	case q.Revision > page.Revision:
-		return page, false, revision.ErrFuture
+		return page, at, false, revision.ErrFuture
 	case q.Revision > 0 && q.Revision < l.compacted:
-		return page, false, revision.ErrCompacted
+		return page, at, false, revision.ErrCompacted
 	case q.Revision > 0:
 		at = q.Revision
 	}
 	known := q.Uncounted
-	if at == page.Revision && !known {
+	if !known {
+		page.Count, known = l.counts.Rest(q.Span, at)
+	}
+	if !known && at == page.Revision {
 		page.Count, known = l.counts.Get(q.Span)
 	}
 	if known && q.CountOnly {
-		return page, false, nil
+		return page, at, false, nil
 	}
 	var n int64
 	l.scan(q.Span, at, func(v *version) bool {
@@ -210,10 +217,10 @@ func (l *log) find(q revision.Query) (page revision.Page, counted bool, err erro
 		return !known || n < q.Limit || q.Limit <= 0
 	})
 	if known {
-		return page, false, nil
+		return page, at, false, nil
 	}
 	page.Count = n
-	return page, at == page.Revision && q.End != "", nil
+	return page, at, q.End != "", nil
 }
 
 // scan calls f with the keys of a span at a revision, in order, as long as it
