@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,10 +50,11 @@ type Server struct {
 	// Settings are those of the server, from the next start on.
 	Settings []string
 
-	kind   kind
-	port   int
-	become *syscall.SysProcAttr
-	path   string // of its program
+	kind     kind
+	port     int
+	reserved *os.File // the port, until nobody has the server
+	become   *syscall.SysProcAttr
+	path     string // of its program
 
 	running *exec.Cmd
 	exited  chan struct{}
@@ -215,7 +217,7 @@ func (k kind) new(ctx context.Context, dir, path string, settings []string) (*Se
 	if s.become, err = account(k.account, dir); err != nil {
 		return nil, err
 	}
-	if s.port, err = freePort(ctx); err != nil {
+	if s.reserved, s.port, err = reserve(); err != nil {
 		return nil, err
 	}
 	s.Socket = filepath.Join(dir, fmt.Sprintf(k.socket, s.port))
@@ -335,14 +337,35 @@ func (s *Server) run(ctx context.Context, path string, arguments ...string) erro
 	return nil
 }
 
-// freePort is one that the kernel chooses. Another program may take it before the server does:
-// then the server ends, and says so.
-func freePort(ctx context.Context) (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// reserve has the kernel choose a port. It chooses it for nobody else while the file is open, so that the
+// server finds it free, and again whenever it starts. That server may listen there, because it sets
+// SO_REUSEADDR as this does: on Linux. Elsewhere another program may take the port before, and then the
+// server ends and says so.
+func reserve() (*os.File, int, error) {
+	syscall.ForkLock.RLock()
+	socket, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
+	if err == nil {
+		syscall.CloseOnExec(socket)
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		return nil, 0, os.NewSyscallError("socket", err)
+	}
+	file := os.NewFile(uintptr(socket), "port")
+	if err := errors.Join(
+		syscall.SetsockoptInt(socket, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1),
+		syscall.Bind(socket, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}),
+	); err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	bound, err := syscall.Getsockname(socket)
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	if runtime.GOOS != "linux" {
+		err = file.Close()
+	}
+	return file, bound.(*syscall.SockaddrInet4).Port, err
 }
 
 // account gives a directory to a user and says how to run a program as that one,

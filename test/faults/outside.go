@@ -61,15 +61,15 @@ func newOutside(ctx context.Context, r Round, dir string) (*outside, error) {
 	if r.Engine == External {
 		return etcdOutside(r.Programs.Etcd, dir)
 	}
-	create, alone := database.NewPostgres, "listen_addresses=" // on no port: it would be free while the server does not run
+	create := database.NewPostgres
 	if r.Engine == MariaDB {
-		create, alone = database.NewMariaDB, "--skip-networking"
+		create = database.NewMariaDB
 	}
 	own, err := os.MkdirTemp("", "sailplane-faults-database-") // the user of a database sees nothing of the round
 	if err != nil {
 		return nil, err
 	}
-	s, err := create(ctx, own, alone)
+	s, err := create(ctx, own)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(own))
 	}
