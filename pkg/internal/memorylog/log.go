@@ -200,10 +200,7 @@ func (l *log) find(q revision.Query) (page revision.Page, at int64, counted bool
 	}
 	known := q.Uncounted
 	if !known {
-		page.Count, known = l.counts.Rest(q.Span, at)
-	}
-	if !known && at == page.Revision {
-		page.Count, known = l.counts.Get(q.Span)
+		page.Count, known = l.counts.Get(q.Span, at, page.Revision)
 	}
 	if known && q.CountOnly {
 		return page, at, false, nil

@@ -20,9 +20,15 @@ type rest struct {
 	at int64
 }
 
-// Get is how many keys the span has, if that is known.
-func (c *Counts) Get(s Span) (n int64, known bool) {
-	n, known = c.spans[s]
+// Get is how many keys the span had at a revision, if that is known: of the current
+// one, or of the rest of a list.
+func (c *Counts) Get(s Span, at, current int64) (n int64, known bool) {
+	if s.End == "" {
+		return 0, false
+	}
+	if n, known = c.rests[rest{s, at}]; !known && at == current {
+		n, known = c.spans[s]
+	}
 	return n, known
 }
 
@@ -49,12 +55,6 @@ func (c *Counts) SetRest(s Span, at int64, first *Page) {
 		c.rests = map[rest]int64{}
 	}
 	c.rests[rest{Span{Key: first.KVs[n-1].Key + "\x00", End: s.End}, at}] = first.Count - int64(n)
-}
-
-// Rest is how many keys the rest of a list had at a revision, if that is known.
-func (c *Counts) Rest(s Span, at int64) (n int64, known bool) {
-	n, known = c.rests[rest{s, at}]
-	return n, known
 }
 
 // Apply takes in an event.

@@ -177,15 +177,11 @@ func (l *log) pageOfList(ctx context.Context, q revision.Query) (page revision.P
 	}
 }
 
-// countAt is how many keys a span has at a revision, if it is the rest of a list, or the revision the one that the follower has.
+// countAt is how many keys a span had at a revision, if that is known.
 func (l *log) countAt(s revision.Span, at int64) (n int64, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n, known = l.counts.Rest(s, at); known {
-		return n, true
-	}
-	n, known = l.counts.Get(s)
-	return n, known && l.told == at
+	return l.counts.Get(s, at, l.told)
 }
 
 // keepRest remembers how many keys follow a page.

@@ -296,11 +296,7 @@ func end(s revision.Span) string {
 // count counts the keys of a span at a revision.
 func (l *log) count(s revision.Span, at int64) (n int64, err error) {
 	l.mu.RLock()
-	n, known := l.counts.Rest(s, at)
-	if !known {
-		n, known = l.counts.Get(s)
-		known = known && l.current == at
-	}
+	n, known := l.counts.Get(s, at, l.current)
 	l.mu.RUnlock()
 	if known {
 		return n, nil
