@@ -13,12 +13,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-func storageCommand() *cobra.Command {
-	c := &cobra.Command{Use: "storage", Short: "Work on the stored objects of a running server"}
-	c.AddCommand(reencryptCommand())
-	return c
-}
-
 // reencrypt holds the flags of "sailplane storage reencrypt".
 type reencrypt struct {
 	kubeconfig string

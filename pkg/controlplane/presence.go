@@ -11,12 +11,16 @@ import (
 	"strings"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
@@ -209,6 +213,33 @@ func (s *Server) Peers(ctx context.Context) ([]Peer, error) {
 	for i := range peers {
 		peers[i].Work = work[peers[i].ID]
 		slices.Sort(peers[i].Work)
+	}
+	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.ID, b.ID)) })
+	return peers, nil
+}
+
+// Serving are the servers that are there on a storage, as their Leases say, by address: none if these are
+// encrypted. It is for those who want to change what is stored while no server runs.
+func Serving(ctx context.Context, c *clientv3.Client, prefix string) ([]Peer, error) {
+	space := keys.Space{Prefix: prefix}.Range(coordinationv1.Resource("leases")) + metav1.NamespaceSystem + "/"
+	r, err := c.Get(ctx, space, clientv3.WithPrefix())
+	if err != nil {
+		return nil, fmt.Errorf("list the servers: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := coordinationv1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	decoder := serializer.NewCodecFactory(scheme).UniversalDeserializer()
+	var peers []Peer
+	for _, kv := range r.Kvs {
+		var l coordinationv1.Lease
+		if _, _, err := decoder.Decode(kv.Value, nil, &l); err != nil || l.Labels[presenceLabel] == "" {
+			continue
+		}
+		if p := peerOf(&l); time.Since(p.Renewed) < presenceFor {
+			peers = append(peers, p)
+		}
 	}
 	slices.SortFunc(peers, func(a, b Peer) int { return cmp.Or(cmp.Compare(a.Address, b.Address), cmp.Compare(a.ID, b.ID)) })
 	return peers, nil

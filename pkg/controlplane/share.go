@@ -2,12 +2,14 @@ package controlplane
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/klog/v2"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/format"
 	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
 )
 
@@ -103,13 +105,60 @@ func (r *run) own(ctx context.Context, s *Shared) error {
 	}
 }
 
+// known keeps a server from a storage with another format than it knows, or that is being filled by a copy
+// or a restore; and names the format of one that has none.
+func (r *run) known(ctx context.Context, s *Shared) error {
+	for {
+		value, revision, err := s.Get(ctx, format.Name)
+		if err != nil {
+			return fmt.Errorf("storage: read the format of what is stored: %w", err)
+		}
+		stamp, err := format.Parse(value)
+		if err == nil {
+			err = stamp.Check()
+		}
+		if err != nil {
+			return fmt.Errorf("storage: %w", err)
+		}
+		if revision > 0 {
+			return nil
+		}
+		if _, err := s.Put(ctx, format.Name, stamp.Bytes(), 0); err != nil {
+			return fmt.Errorf("storage: name the format of what is stored: %w", err)
+		}
+	}
+}
+
+// guard ends a server on a shared storage when somebody fills that with something else.
+func (r *run) guard(ctx context.Context, s *Shared) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // until the server stops
+	watched := background(func() {
+		s.Follow(ctx, format.Name, func() {
+			if value, _, err := s.Get(ctx, format.Name); err == nil {
+				if stamp, err := format.Parse(value); err != nil || stamp.Check() != nil {
+					r.fail(fmt.Errorf("storage: %w", errors.Join(err, stamp.Check())))
+				}
+			}
+		})
+	})
+	r.onStop(func(context.Context) error {
+		cancel()
+		<-watched
+		return nil
+	})
+}
+
 // share calls those who keep something in common.
 func (r *run) share(ctx context.Context, plan *ServerPlan, o *openStorage) error {
 	s := &Shared{client: o.client, prefix: r.server.built.prefix}
+	if err := r.known(ctx, s); err != nil {
+		return err
+	}
 	if o.backend.Shared {
 		if err := r.own(ctx, s); err != nil {
 			return err
 		}
+		r.guard(ctx, s)
 	}
 	for _, one := range plan.shared {
 		if err := one.value(ctx, s); err != nil {

@@ -54,6 +54,16 @@ type Backend interface {
 	Stop(context.Context) error
 }
 
+// Raising is a Storage whose revisions can be made to go on above one. What is moved to it from
+// another storage can be told from what was there then: whoever watches from a revision of the other
+// storage is refused (410), and lists again.
+type Raising interface {
+	Storage
+	// OpenAbove is Open, and has Start make all further revisions larger than one, with no history
+	// of what was before. Start does neither where the newest revision is larger already.
+	OpenAbove(revision int64) Backend
+}
+
 // Ending is a Backend that may end by itself, with an error from which only a start
 // helps. The server ends then, too, with that error.
 type Ending interface {

@@ -15,7 +15,7 @@ var mayImport = map[string][]string{
 	"pkg/openapi": {},
 	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/controlplane": {
-		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/election", "pkg/internal/keys",
+		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/election", "pkg/internal/format", "pkg/internal/keys",
 		"pkg/internal/loopback", "pkg/internal/metrics",
 		"pkg/internal/openapi/...", "pkg/internal/signal", "pkg/internal/stack", "pkg/internal/store", "pkg/internal/tied", "pkg/internal/turns", "pkg/internal/upstream",
 		"pkg/internal/vouched",
@@ -88,7 +88,10 @@ var mayImport = map[string][]string{
 	"pkg/planetest": {"pkg/...", "pkg/internal/signal"},
 
 	// Storage.
-	"pkg/storage/etcd":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock", "pkg/internal/metrics", "pkg/internal/signal"},
+	"pkg/storage": {"pkg/controlplane", "pkg/internal/format", "pkg/internal/transfer"}, // what is done with any of them
+	"pkg/storage/etcd": {
+		"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/filelock", "pkg/internal/metrics", "pkg/internal/revision", "pkg/internal/signal",
+	},
 	"pkg/storage/memory": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/memorylog", "pkg/internal/revision"},
 	"pkg/storage/sqlite": {"pkg/controlplane", "pkg/internal/etcdapi", "pkg/internal/filelock", "pkg/internal/revision", "pkg/internal/signal"},
 	"pkg/storage/kine":   {"pkg/controlplane", "pkg/internal/etcdclient", "pkg/internal/remote"},
@@ -110,6 +113,8 @@ var mayImport = map[string][]string{
 	"pkg/internal/pauses":     {},
 	"pkg/internal/turns":      {},
 	"pkg/internal/keys":       {},
+	"pkg/internal/format":     {"pkg/internal/keys"},
+	"pkg/internal/transfer":   {"pkg/controlplane", "pkg/internal/format"},
 	"pkg/internal/stack":      {},
 	"pkg/internal/stream":     {"pkg/internal/callers", "pkg/internal/tied"},
 	"pkg/internal/tied":       {},

@@ -17,6 +17,10 @@ import (
 // operations of a transaction (--max-txn-ops).
 const MaxChanges = 128
 
+// Skipped is how far above revisions that are lost others go on: more than a server writes before it
+// is noticed.
+const Skipped = 1 << 30
+
 // AnyRevision expects nothing of a key: it may exist or not.
 const AnyRevision int64 = -1
 

@@ -42,10 +42,6 @@ type Known struct {
 	ID  int64
 }
 
-// Skipped is how far above the revisions that were lost others go on: more than a database commits
-// before it notices that its replica has stopped.
-const Skipped = 1 << 30
-
 const (
 	// ChangesRows is how many rows of history are read at a time.
 	ChangesRows = 500

@@ -54,14 +54,20 @@ type log struct {
 const defaultHistoryBytes = 256 << 20
 
 // Backend serves the log in a database, which it opens when it starts and then closes. At most so
-// many bytes of history are kept; 0: 256 MiB. The opened database has its tables.
-func Backend(name string, historyBytes int64, database func(context.Context) (Database, error)) *etcdapi.Backend {
+// many bytes of history are kept; 0: 256 MiB. Revisions go on above those that are lost; 0: none are. The
+// opened database has its tables.
+func Backend(name string, historyBytes, lost int64, database func(context.Context) (Database, error)) *etcdapi.Backend {
 	return &etcdapi.Backend{
 		Name: name,
 		Open: func(ctx context.Context, follow revision.Follower) (revision.Log, error) {
 			db, err := database(ctx)
 			if err != nil {
 				return nil, err
+			}
+			if lost > 0 {
+				if err := db.Skip(ctx, lost+1); err != nil {
+					return nil, errors.Join(fmt.Errorf("go on above revision %d: %w", lost, err), db.Close())
+				}
 			}
 			l, err := open(ctx, db, cmp.Or(historyBytes, defaultHistoryBytes), follow)
 			if err != nil {

@@ -81,6 +81,9 @@ func (c Cluster) Open() controlplane.Backend {
 	return &cluster{description: c}
 }
 
+// String names the members.
+func (c Cluster) String() string { return "etcd cluster " + strings.Join(c.Endpoints, ",") }
+
 // Traits implements controlplane.Storage: servers with the same prefix are
 // replicas of each other. etcd's own configuration decides what it syncs.
 func (Cluster) Traits() controlplane.Traits {
@@ -108,17 +111,13 @@ func (s *cluster) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started {
-		return fmt.Errorf("%s: started before; open the storage again", s.name())
+		return fmt.Errorf("%s: started before; open the storage again", s.description)
 	}
 	s.started = true
 	if err := s.start(ctx); err != nil {
-		return fmt.Errorf("%s: %w", s.name(), errors.Join(err, s.hangUp()))
+		return fmt.Errorf("%s: %w", s.description, errors.Join(err, s.hangUp()))
 	}
 	return nil
-}
-
-func (s *cluster) name() string {
-	return "etcd cluster " + strings.Join(s.description.Endpoints, ",")
 }
 
 func (s *cluster) start(ctx context.Context) error {
@@ -245,7 +244,7 @@ func (s *cluster) Client() (*clientv3.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.base == nil {
-		return nil, fmt.Errorf("%s: not connected", s.name())
+		return nil, fmt.Errorf("%s: not connected", s.description)
 	}
 	c := clientv3.NewCtxClient(context.Background())
 	c.KV = s.kv
@@ -292,7 +291,7 @@ func (s *cluster) Stop(context.Context) error {
 	s.started = true
 	s.clients.Close()
 	if err := s.hangUp(); err != nil {
-		return fmt.Errorf("%s: %w", s.name(), err)
+		return fmt.Errorf("%s: %w", s.description, err)
 	}
 	return nil
 }

@@ -87,16 +87,22 @@ type Embedded struct {
 	Listen []string
 }
 
-var _ controlplane.Storage = Embedded{}
+var _ controlplane.Raising = Embedded{}
 
 // Open implements controlplane.Storage.
-func (e Embedded) Open() controlplane.Backend {
+func (e Embedded) Open() controlplane.Backend { return e.OpenAbove(0) }
+
+// OpenAbove implements controlplane.Raising.
+func (e Embedded) OpenAbove(lost int64) controlplane.Backend {
 	if e.Dir == "" {
 		e.Dir = "data"
 	}
 	f := newFailure()
-	return &embedded{description: e, failure: f, calls: &calls{failure: f}}
+	return &embedded{description: e, lost: lost, failure: f, calls: &calls{failure: f}}
 }
+
+// String names the directory.
+func (e Embedded) String() string { return fmt.Sprintf("etcd directory %q", e.Dir) }
 
 // Traits implements controlplane.Storage. Servers of other processes may use an
 // etcd that listens.
@@ -109,6 +115,7 @@ func (e Embedded) Traits() controlplane.Traits {
 // embedded is a storage on an etcd in this process.
 type embedded struct {
 	description Embedded
+	lost        int64 // revisions go on above it
 	clients     etcdclient.Pool
 	failure     *failure
 	calls       *calls
@@ -133,7 +140,7 @@ func (s *embedded) Done() <-chan struct{} { return s.failure.happened }
 // Err implements controlplane.Ending.
 func (s *embedded) Err() error {
 	if err := s.failure.err(); err != nil {
-		return fmt.Errorf("etcd directory %q: %w", s.description.Dir, advise(err))
+		return fmt.Errorf("%v: %w", s.description, advise(err))
 	}
 	return nil
 }
@@ -153,11 +160,11 @@ func (s *embedded) Start(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started {
-		return fmt.Errorf("etcd directory %q: started before; open the storage again", s.description.Dir)
+		return fmt.Errorf("%v: started before; open the storage again", s.description)
 	}
 	s.started = true
 	if err := s.start(ctx); err != nil {
-		return fmt.Errorf("etcd directory %q: %w", s.description.Dir, err)
+		return fmt.Errorf("%v: %w", s.description, err)
 	}
 	return nil
 }
@@ -175,18 +182,18 @@ func (s *embedded) start(ctx context.Context) error {
 		return err
 	}
 	s.lock = p.lock
-	config := s.config(p.dir)
-	config.ListenClientUrls, config.AdvertiseClientUrls = listen, listen
-	if err := s.launch(ctx, config); err != nil {
+	if err := s.launch(ctx, s.config(p.dir, listen)); err != nil {
 		return err
 	}
-	if err := s.elect(ctx); err != nil {
-		return errors.Join(err, s.stop(context.Background()))
+	err = s.elect(ctx)
+	if err == nil && p.isNew {
+		err = endBootstrap(p.dir)
 	}
-	if p.isNew {
-		if err := endBootstrap(p.dir); err != nil {
-			return errors.Join(err, s.stop(context.Background()))
-		}
+	if err == nil && s.etcd.Server.KV().Rev() <= s.lost {
+		err = s.raise(ctx, p.dir, listen)
+	}
+	if err != nil {
+		return errors.Join(err, s.stop(context.Background()))
 	}
 	s.failure.started.Store(true)
 	server := s.etcd.Server
@@ -211,10 +218,11 @@ func (s *embedded) start(ctx context.Context) error {
 	return nil
 }
 
-func (s *embedded) config(dir string) *embed.Config {
+func (s *embedded) config(dir string, listen []url.URL) *embed.Config {
 	c := embed.NewConfig()
 	c.Name = memberName
 	c.Dir = dir
+	c.ListenClientUrls, c.AdvertiseClientUrls = listen, listen
 	c.ListenPeerUrls = nil
 	c.AdvertisePeerUrls = []url.URL{{Scheme: "http", Host: memberURL}}
 	c.InitialCluster = c.InitialClusterFromName(c.Name)
@@ -344,7 +352,7 @@ func (s *embedded) Client() (*clientv3.Client, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.servers.KV == nil {
-		return nil, fmt.Errorf("etcd directory %q: not running", s.description.Dir)
+		return nil, fmt.Errorf("%v: not running", s.description)
 	}
 	return s.clients.Add(etcdclient.InProcess(s.servers))
 }
@@ -361,7 +369,7 @@ func (s *embedded) Stop(ctx context.Context) error {
 	}
 	s.calls.finish(ctx)
 	if err := s.stop(ctx); err != nil {
-		return fmt.Errorf("etcd directory %q: %w", s.description.Dir, err)
+		return fmt.Errorf("%v: %w", s.description, err)
 	}
 	return nil
 }

@@ -57,7 +57,7 @@ type DB struct {
 	PollInterval time.Duration
 }
 
-var _ controlplane.Storage = DB{}
+var _ controlplane.Raising = DB{}
 
 func (d DB) login() remote.Login {
 	return remote.Login{
@@ -76,8 +76,11 @@ func (DB) Traits() controlplane.Traits {
 }
 
 // Open implements controlplane.Storage.
-func (d DB) Open() controlplane.Backend {
+func (d DB) Open() controlplane.Backend { return d.OpenAbove(0) }
+
+// OpenAbove implements controlplane.Raising.
+func (d DB) OpenAbove(lost int64) controlplane.Backend {
 	d.Connections = cmp.Or(d.Connections, defaultConnections)
 	d.PollInterval = cmp.Or(d.PollInterval, defaultPoll)
-	return sqllog.Backend(d.String(), d.HistoryBytes, func(ctx context.Context) (sqllog.Database, error) { return open(ctx, d) })
+	return sqllog.Backend(d.String(), d.HistoryBytes, lost, func(ctx context.Context) (sqllog.Database, error) { return open(ctx, d) })
 }

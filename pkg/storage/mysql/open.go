@@ -16,7 +16,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/remote"
-	"github.com/sailplane-dev/sailplane/pkg/internal/sqllog"
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
 const (
@@ -112,7 +112,7 @@ func verify(ctx context.Context, query driver.QueryerContext, exec driver.Execer
 		return nil
 	}
 	done, err := exec.ExecContext(ctx, moveTo, []driver.NamedValue{
-		{Ordinal: 1, Value: int64(sqllog.Skipped)}, {Ordinal: 2, Value: now}, {Ordinal: 3, Value: now},
+		{Ordinal: 1, Value: int64(revision.Skipped)}, {Ordinal: 2, Value: now}, {Ordinal: 3, Value: now},
 	})
 	if err != nil {
 		return err

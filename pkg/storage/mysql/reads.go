@@ -193,7 +193,7 @@ func (d *database) Compact(ctx context.Context, at int64, asked bool) (later boo
 
 // Skip implements sqllog.Database.
 func (d *database) Skip(ctx context.Context, above int64) error {
-	_, err := d.reads.ExecContext(ctx, skip, above+sqllog.Skipped, above+sqllog.Skipped, above)
+	_, err := d.reads.ExecContext(ctx, skip, above+revision.Skipped, above+revision.Skipped, above)
 	return err
 }
 

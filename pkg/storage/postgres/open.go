@@ -17,7 +17,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/remote"
-	"github.com/sailplane-dev/sailplane/pkg/internal/sqllog"
+	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
 const (
@@ -121,7 +121,7 @@ func verify(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil || now == origin {
 		return err
 	}
-	done, err := conn.Exec(ctx, moveTo, now, int64(sqllog.Skipped))
+	done, err := conn.Exec(ctx, moveTo, now, int64(revision.Skipped))
 	if err == nil && origin != "" && done.RowsAffected() > 0 {
 		klog.FromContext(ctx).Error(nil, "The database has failed over or was restored, and may lack its last changes: "+
 			"revisions go on far above them, and all watches begin anew", "timeline", now, "before", origin)

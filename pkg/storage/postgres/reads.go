@@ -178,7 +178,7 @@ func (d *database) Compact(ctx context.Context, at int64, asked bool) (later boo
 
 // Skip implements sqllog.Database.
 func (d *database) Skip(ctx context.Context, above int64) error {
-	_, err := d.pool.Exec(ctx, skip, above+sqllog.Skipped, above)
+	_, err := d.pool.Exec(ctx, skip, above+revision.Skipped, above)
 	return err
 }
 

@@ -50,6 +50,7 @@ const (
 
 	getCurrent   = `SELECT COALESCE(MAX(id), 0) FROM kine`
 	getCompacted = `SELECT COALESCE(MAX(prev_revision), 0) FROM kine WHERE name = 'compact_rev_key'`
+	raiseTo      = `UPDATE kine SET id = ?, prev_revision = ? WHERE name = 'compact_rev_key' AND (SELECT MAX(id) FROM kine) <= ?`
 	setCompacted = `UPDATE kine SET prev_revision = ? WHERE name = 'compact_rev_key'`
 
 	addRow = `INSERT INTO kine (id, name, created, deleted, create_revision, prev_revision, lease, value)

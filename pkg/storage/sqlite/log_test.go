@@ -128,7 +128,7 @@ func TestHistoryBytes(t *testing.T) {
 func TestDamagedValue(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	f := File{Path: path}
-	opened, err := open(t.Context(), f, func(int64, []*revision.Event, int64) {})
+	opened, err := open(t.Context(), f, 0, func(int64, []*revision.Event, int64) {})
 	must(t, err)
 	for i := range 10 {
 		put(t, opened.(*log), fmt.Sprintf("/t/%d", i), "good")
@@ -222,7 +222,7 @@ func TestLockHoldsThroughLinks(t *testing.T) {
 func TestOrderlyStop(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state.db")
 	for round, want := range []bool{true, true, true} {
-		opened, err := open(t.Context(), File{Path: path}, func(int64, []*revision.Event, int64) {})
+		opened, err := open(t.Context(), File{Path: path}, 0, func(int64, []*revision.Event, int64) {})
 		must(t, err)
 		l := opened.(*log)
 		if l.writer.clean != want {

@@ -14,8 +14,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
-// open locks a file, finds what is wrong with it, and starts the log.
-func open(ctx context.Context, f File, follow revision.Follower) (revision.Log, error) {
+// open locks a file, finds what is wrong with it, and starts the log, with revisions above those that
+// are lost.
+func open(ctx context.Context, f File, lost int64, follow revision.Follower) (revision.Log, error) {
 	path, err := absoluteFile(f.Path)
 	if err != nil {
 		return nil, err
@@ -29,7 +30,7 @@ func open(ctx context.Context, f File, follow revision.Follower) (revision.Log, 
 		return nil, fmt.Errorf("lock: %w; the directory must be writable", err)
 	}
 	l := &log{path: path, lock: lock, follow: follow, stop: make(chan struct{})}
-	if err := l.open(ctx, f); err != nil {
+	if err := l.open(ctx, f, lost); err != nil {
 		return nil, errors.Join(err, l.release())
 	}
 	return l, nil
@@ -91,11 +92,14 @@ func kind(info os.FileInfo) string {
 }
 
 // open opens the locked file and starts the goroutines that work on it.
-func (l *log) open(ctx context.Context, f File) error {
+func (l *log) open(ctx context.Context, f File, lost int64) error {
 	if err := touch(l.path); err != nil {
 		return err
 	}
 	if err := upgrade(ctx, l.path); err != nil {
+		return err
+	}
+	if err := raise(ctx, l.path, lost); err != nil {
 		return err
 	}
 	sync := "PRAGMA synchronous = FULL"
@@ -241,4 +245,19 @@ func (l *log) release() error {
 		errs = append(errs, l.db.Close())
 	}
 	return errors.Join(append(errs, l.lock.Release())...)
+}
+
+// raise has revisions go on above those that are lost, and those before refused. kine's row of the last
+// compaction takes the first one.
+func raise(ctx context.Context, path string, lost int64) (err error) {
+	if lost <= 0 {
+		return nil
+	}
+	db := connect(path, 1)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	next := lost + revision.Skipped
+	if _, err = db.ExecContext(ctx, raiseTo, next, next, lost); err != nil {
+		return fmt.Errorf("go on above revision %d: %w", lost, explain(err))
+	}
+	return nil
 }

@@ -44,7 +44,10 @@ type File struct {
 	UnsafeNoSync bool
 }
 
-var _ controlplane.Storage = File{}
+var _ controlplane.Raising = File{}
+
+// String names the file.
+func (f File) String() string { return fmt.Sprintf("sqlite file %q", f.Path) }
 
 // Traits implements controlplane.Storage.
 func (f File) Traits() controlplane.Traits {
@@ -52,7 +55,10 @@ func (f File) Traits() controlplane.Traits {
 }
 
 // Open implements controlplane.Storage.
-func (f File) Open() controlplane.Backend {
+func (f File) Open() controlplane.Backend { return f.OpenAbove(0) }
+
+// OpenAbove implements controlplane.Raising.
+func (f File) OpenAbove(lost int64) controlplane.Backend {
 	if f.Path == "" {
 		f.Path = filepath.Join("data", "state.db")
 	}
@@ -60,7 +66,9 @@ func (f File) Open() controlplane.Backend {
 		f.HistoryBytes = defaultHistoryBytes
 	}
 	return &etcdapi.Backend{
-		Name: fmt.Sprintf("sqlite file %q", f.Path),
-		Open: func(ctx context.Context, follow revision.Follower) (revision.Log, error) { return open(ctx, f, follow) },
+		Name: f.String(),
+		Open: func(ctx context.Context, follow revision.Follower) (revision.Log, error) {
+			return open(ctx, f, lost, follow)
+		},
 	}
 }

@@ -242,7 +242,7 @@ func TestDamagedRows(t *testing.T) {
 // openLog opens a file until the test ends.
 func openLog(t testing.TB, f File) *log {
 	t.Helper()
-	opened, err := open(t.Context(), f, func(int64, []*revision.Event, int64) {})
+	opened, err := open(t.Context(), f, 0, func(int64, []*revision.Event, int64) {})
 	if err != nil {
 		t.Fatal(err)
 	}

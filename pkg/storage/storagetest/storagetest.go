@@ -23,6 +23,7 @@ func RunPersistent(t *testing.T, open func(testing.TB) controlplane.Storage, opt
 		t.Run("keeps keys, revisions and history", func(t *testing.T) { testRestart(t, s) })
 		t.Run("keeps compaction", func(t *testing.T) { testCompactedRestart(t, s) })
 		t.Run("lets leases go on", func(t *testing.T) { testLeaseRestart(t, s) })
+		t.Run("goes on above a revision", func(t *testing.T) { testRaise(t, s) })
 	})
 	if !open(t).Traits().Shared {
 		t.Run("a second server is refused", func(t *testing.T) { testSecondServer(t, s) })

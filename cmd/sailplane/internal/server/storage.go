@@ -49,6 +49,11 @@ func database(c config.Storage, password string) controlplane.Storage {
 	return nil
 }
 
+// Storage returns the storage that a configuration describes, with a password unless that is in a file.
+func Storage(c *config.Server, password string) (controlplane.Storage, error) {
+	return storageOf(c.Storage, c.DataDir, password)
+}
+
 // storageOf returns the storage that a configuration describes. The password is that
 // of the environment; only databases have one.
 func storageOf(c config.Storage, dataDir, password string) (controlplane.Storage, error) {

@@ -1,0 +1,256 @@
+package transfer
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/format"
+)
+
+// maxPasses is how often the source is gone through. The second pass finds nothing to do unless
+// somebody writes to it.
+const maxPasses = 4
+
+// From is what a storage is filled with.
+type From struct {
+	// Name says what it is: "a copy of sqlite file \"state.db\"".
+	Name string
+	// Revision is the newest one that clients may have seen there.
+	Revision int64
+	// Format is that of what is stored.
+	Format int
+	// Entries returns all keys below the prefix, as often as it is called. Keys that are being written
+	// may differ from one call to the next.
+	Entries func(context.Context) (Entries, error)
+	// IsInUse returns an error if somebody may be writing to it, now that the storage is marked.
+	// Nil: nobody is.
+	IsInUse func(context.Context) error
+}
+
+func (f From) check(ctx context.Context) error {
+	if f.IsInUse == nil {
+		return nil
+	}
+	return f.IsInUse(ctx)
+}
+
+// Options say how.
+type Options struct {
+	// Prefix starts every key.
+	Prefix string
+	// Overwrite: what the storage has is replaced. Else it has to be empty, or be what an interrupted
+	// run left.
+	Overwrite bool
+	// AcceptNewRevisions: the storage may go on with revisions that clients have seen elsewhere.
+	AcceptNewRevisions bool
+	// Progress is called often, with the number of the pass and how many keys it has gone through. Nil:
+	// nobody asks.
+	Progress func(pass int, keys int64)
+}
+
+// Report says what was done.
+type Report struct {
+	// Last is the pass that found nothing to do, and Written and Deleted what the others did.
+	Last             Tally
+	Written, Deleted int64
+	// Revision is the first revision that clients see.
+	Revision int64
+	// Raised tells whether it is larger than all they may have seen.
+	Raised bool
+}
+
+// Into fills a storage. It is marked meanwhile, so that no server uses it; a run that is interrupted
+// leaves it so, and the next one with the same source continues. In the end all history is dropped.
+func Into(ctx context.Context, to controlplane.Storage, from From, o Options) (r Report, err error) {
+	found, err := look(ctx, to, from, o)
+	if err != nil {
+		return r, err
+	}
+	open := to.Open
+	if raising, ok := to.(controlplane.Raising); ok {
+		if found.stamp.Filling == nil {
+			open = func() controlplane.Backend { return raising.OpenAbove(max(from.Revision, found.revision)) }
+		}
+		r.Raised = true
+	} else if r.Raised = found.revision > from.Revision; !r.Raised && !o.AcceptNewRevisions {
+		return r, fmt.Errorf("its newest revision is %d, and that of %s is %d: clients of before would take new versions of objects for "+
+			"old ones, and miss changes without a word. A revision of a cluster that runs cannot be raised: copy to an embedded etcd, "+
+			"and make the cluster from it; or accept new revisions, and restart every client",
+			found.revision, from.Name, from.Revision)
+	}
+	err = with(ctx, open(), func(c *clientv3.Client) error { return into(ctx, c, to, from, o, found, &r) })
+	return r, err
+}
+
+// state is what a storage is before it is filled.
+type state struct {
+	stamp    format.Stamp
+	revision int64
+}
+
+// look finds why a storage must not be filled.
+func look(ctx context.Context, to controlplane.Storage, from From, o Options) (found state, err error) {
+	if from.Format > format.Current {
+		return found, format.Stamp{Format: from.Format}.Known()
+	}
+	err = with(ctx, to.Open(), func(c *clientv3.Client) error {
+		if found.stamp, found.revision, err = stampOf(ctx, c, o.Prefix); err != nil {
+			return err
+		}
+		if err := found.stamp.Known(); err != nil {
+			return err
+		}
+		if f := found.stamp.Filling; f != nil && f.From != from.Name && !o.Overwrite {
+			return fmt.Errorf("it is not complete: it was being filled with %s, begun at %s, and not with %s: "+
+				"finish that one first, or have it overwritten", f.From, f.Begun.Format(time.RFC3339), from.Name)
+		} else if f != nil {
+			return nil
+		}
+		if err := Idle(ctx, c, o.Prefix); err != nil {
+			return err
+		}
+		n, err := c.Get(ctx, root(o.Prefix), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		if err == nil && n.Count > 0 && !o.Overwrite {
+			err = fmt.Errorf("it has %d keys below %s: choose an empty one, or have it overwritten, which deletes what it has", n.Count, o.Prefix)
+		}
+		return err
+	})
+	return found, err
+}
+
+// root is what keys below a prefix begin with.
+func root(prefix string) string { return strings.TrimSuffix(prefix, "/") + "/" }
+
+// Idle returns an error if servers seem to be running on a storage.
+func Idle(ctx context.Context, c *clientv3.Client, prefix string) error {
+	peers, err := controlplane.Serving(ctx, c, prefix)
+	if err != nil || len(peers) == 0 {
+		return err
+	}
+	var names []string
+	for _, p := range peers {
+		names = append(names, fmt.Sprintf("%s at %s (seen %v ago)", p.ID, p.Address, time.Since(p.Renewed).Round(time.Second)))
+	}
+	slices.Sort(names)
+	return fmt.Errorf("servers are running on it: %s: stop them; one that was killed counts as running for 40 s", strings.Join(names, ", "))
+}
+
+// stampOf returns what a storage says of itself, and its newest revision.
+func stampOf(ctx context.Context, c *clientv3.Client, prefix string) (s format.Stamp, revision int64, err error) {
+	r, err := c.Get(ctx, format.Key(prefix))
+	if err != nil {
+		return s, 0, err
+	}
+	var value []byte
+	if len(r.Kvs) > 0 {
+		value = r.Kvs[0].Value
+	}
+	s, err = format.Parse(value)
+	return s, r.Header.Revision, err
+}
+
+// with starts a storage, and stops it when something is done.
+func with(ctx context.Context, b controlplane.Backend, something func(*clientv3.Client) error) (err error) {
+	defer func() { err = errors.Join(err, b.Stop(context.WithoutCancel(ctx))) }()
+	if err := b.Start(ctx); err != nil {
+		return err
+	}
+	c, err := b.Client()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }() // its error only says that it was closed
+	return something(c)
+}
+
+// into does the work, on a storage whose revisions are as they should be.
+func into(ctx context.Context, c *clientv3.Client, to controlplane.Storage, from From, o Options, found state, r *Report) error {
+	mark := format.Stamp{Format: from.Format, Filling: found.stamp.Filling}
+	if mark.Filling == nil || mark.Filling.From != from.Name {
+		mark.Filling = &format.Filling{From: from.Name, Begun: time.Now().UTC().Truncate(time.Second)}
+	}
+	mark.Filling.Run = rand.Text()
+	key := format.Key(o.Prefix)
+	if _, err := c.Put(ctx, key, string(mark.Bytes())); err != nil {
+		return fmt.Errorf("mark it as incomplete: %w", err)
+	}
+	if err := from.check(ctx); err != nil {
+		if found.stamp.Filling == nil { // nothing was changed
+			_, undo := c.Put(context.WithoutCancel(ctx), key, string(found.stamp.Bytes()))
+			err = errors.Join(err, undo)
+		}
+		return err
+	}
+	f := &filler{
+		client: c, prefix: root(o.Prefix), maxOps: max(1, to.Traits().MaxOps), beside: func(k []byte) bool { return string(k) == key },
+	}
+	for pass := 1; ; pass++ {
+		f.progress = func(n int64) {
+			if o.Progress != nil {
+				o.Progress(pass, n)
+			}
+		}
+		done, err := f.once(ctx, from, r)
+		switch {
+		case err != nil:
+			return err
+		case !done && pass == maxPasses:
+			return fmt.Errorf("%s is still being written: %d keys had changed when it was read for the %dth time. "+
+				"Stop its servers, and run the same command again: what is copied stays", from.Name, r.Last.Written+r.Last.Deleted, pass)
+		case done:
+			return f.finish(ctx, key, mark, r)
+		}
+	}
+}
+
+// once makes one pass, and tells whether there was nothing to do.
+func (f *filler) once(ctx context.Context, from From, r *Report) (done bool, err error) {
+	if err := from.check(ctx); err != nil {
+		return false, err
+	}
+	entries, err := from.Entries(ctx)
+	if err != nil {
+		return false, err
+	}
+	r.Last, err = f.pass(ctx, entries)
+	if errors.Is(err, rpctypes.ErrCompacted) {
+		return false, nil // the next one reads a newer revision
+	}
+	r.Written += r.Last.Written
+	r.Deleted += r.Last.Deleted
+	return err == nil && r.Last.Written+r.Last.Deleted == 0, err
+}
+
+// finish drops all history, and then the mark.
+func (f *filler) finish(ctx context.Context, key string, mark format.Stamp, r *Report) error {
+	at, err := f.client.Get(ctx, key)
+	if err != nil {
+		return err
+	}
+	if len(at.Kvs) != 1 || string(at.Kvs[0].Value) != string(mark.Bytes()) {
+		return errors.New("somebody else fills it at the same time: run one command at a time, and this one again")
+	}
+	r.Revision = at.Header.Revision
+	if _, err := f.client.Compact(ctx, r.Revision); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		return fmt.Errorf("drop its history: %w", err)
+	}
+	stamp := format.Stamp{Format: mark.Format}
+	done, err := f.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", at.Kvs[0].ModRevision)).
+		Then(clientv3.OpPut(key, string(stamp.Bytes()))).Commit()
+	if err == nil && !done.Succeeded {
+		err = errors.New("somebody else fills it at the same time: run one command at a time, and this one again")
+	}
+	if err != nil {
+		return fmt.Errorf("mark it as complete: %w", err)
+	}
+	return nil
+}
