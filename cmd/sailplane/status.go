@@ -81,6 +81,25 @@ const statusTimeout = time.Minute
 
 // askStatus gets the report from the server of a kubeconfig.
 func askStatus(ctx context.Context, kubeconfig string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	answer, err := page{insight.Path, "status", "insight.Status{}"}.get(ctx, kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Close()
+	return io.ReadAll(answer)
+}
+
+// page is what a server answers at a path of ours.
+type page struct {
+	path string
+	what string // "status"
+	part string // what serves it
+}
+
+// get asks the server of a kubeconfig. The caller closes the answer.
+func (p page) get(ctx context.Context, kubeconfig string) (io.ReadCloser, error) {
 	if kubeconfig == "" {
 		return nil, misused(errors.New("--data-dir is empty: name the server's --kubeconfig"))
 	}
@@ -91,25 +110,23 @@ func askStatus(ctx context.Context, kubeconfig string) ([]byte, error) {
 	if err != nil {
 		return nil, misused(fmt.Errorf("%s: %w", kubeconfig, err))
 	}
-	config.Timeout = statusTimeout
 	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, misused(fmt.Errorf("%s: %w", kubeconfig, err))
 	}
-	b, err := client.RESTClient().Get().AbsPath(insight.Path).Do(ctx).Raw()
+	answer, err := client.RESTClient().Get().AbsPath(p.path).MaxRetries(0).Stream(ctx)
 	var answered apierrors.APIStatus
 	switch {
 	case err == nil:
-		return b, nil
+		return answer, nil
 	case apierrors.IsUnauthorized(err):
 		return nil, fmt.Errorf("the server at %s does not know the user of %s, who is of another server, or whose login has ended",
 			config.Host, kubeconfig)
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("the user of %s may not see the status: ask with the administrator's kubeconfig, "+
-			"or bind a ClusterRole with nonResourceURLs: [%s] and verbs: [get]", kubeconfig, insight.Path)
+		return nil, fmt.Errorf("the user of %s may not get the %s: ask with the administrator's kubeconfig, "+
+			"or bind a ClusterRole with nonResourceURLs: [%s] and verbs: [get]", kubeconfig, p.what, p.path)
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("the server at %s has no status: its program is older than this one, or made without insight.Status{}",
-			config.Host)
+		return nil, fmt.Errorf("the server at %s has no %s: its program is older than this one, or made without %s", config.Host, p.what, p.part)
 	case errors.As(err, &answered):
 		return nil, fmt.Errorf("the server at %s: %w", config.Host, err)
 	}

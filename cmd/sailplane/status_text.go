@@ -155,16 +155,21 @@ func (w *tables) peers(all []insight.Peer) {
 	}
 }
 
+// ago is how long it is since a time; what is said if there is none.
+func ago(at time.Time, none string) string {
+	if at.IsZero() {
+		return none
+	}
+	return long(time.Since(at).Seconds()) + " ago"
+}
+
 func (w *tables) storage(s insight.Storage) {
 	w.section("STORAGE")
 	w.row("kind", s.Engine)
 	w.row("size", known(s.FileBytes, size))
 	w.row("history", known(s.HistoryBytes, size))
-	compacted := "unknown"
-	if !s.Compacted.IsZero() {
-		compacted = long(time.Since(s.Compacted).Seconds()) + " ago"
-	}
-	w.row("compacted or opened", compacted)
+	w.row("compacted or opened", ago(s.Compacted, "unknown"))
+	w.row("last backup", ago(s.Backup, "none that is known"))
 	revision := "unknown: the storage does not answer"
 	if s.Revision > 0 {
 		revision = number(s.Revision)

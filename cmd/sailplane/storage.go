@@ -26,6 +26,8 @@ type place struct {
 	url, config string
 	// what a URL does not have; see config.Storage.
 	password, ca, cert, key string
+	// encryption is the encryption configuration that the file names, once it is open.
+	encryption string
 }
 
 // flags adds the flags of the place.
@@ -59,7 +61,7 @@ func (p *place) open() (s controlplane.Storage, prefix string, err error) {
 		return nil, "", misused(err)
 	}
 	if p.config != "" {
-		prefix = c.Storage.Prefix
+		prefix, p.encryption = c.Storage.Prefix, c.Encryption.ConfigFile
 	}
 	c.Storage.URL = cmp.Or(p.url, c.Storage.URL)
 	c.Storage.PasswordFile = cmp.Or(p.password, c.Storage.PasswordFile)

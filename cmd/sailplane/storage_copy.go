@@ -112,6 +112,20 @@ func newTeller(to io.Writer) *teller { return &teller{to: to} }
 
 // progress says how many of how many are done.
 func (t *teller) progress(doing string, done, total int64) {
+	t.say(doing, done, func(perSecond float64) string { return fmt.Sprintf("%d of %d, %.0f/s", done, total, perSecond) })
+}
+
+// count says how many are done.
+func (t *teller) count(doing string, done int64) {
+	t.say(doing, done, func(perSecond float64) string { return fmt.Sprintf("%d keys, %.0f/s", done, perSecond) })
+}
+
+// bytes says how many bytes are done.
+func (t *teller) bytes(doing string, done int64) {
+	t.say(doing, done, func(perSecond float64) string { return size(done) + ", " + size(int64(perSecond)) + "/s" })
+}
+
+func (t *teller) say(doing string, done int64, text func(perSecond float64) string) {
 	if doing != t.doing {
 		t.doing, t.begun, t.said, t.first = doing, time.Now(), time.Now(), done
 	}
@@ -119,5 +133,5 @@ func (t *teller) progress(doing string, done, total int64) {
 		return
 	}
 	t.said = time.Now()
-	fmt.Fprintf(t.to, "%s %d of %d, %.0f/s\n", doing, done, total, float64(done-t.first)/time.Since(t.begun).Seconds())
+	fmt.Fprintf(t.to, "%s %s\n", doing, text(float64(done-t.first)/time.Since(t.begun).Seconds()))
 }

@@ -3,6 +3,8 @@ package controlplane
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -144,7 +146,53 @@ type StorageState struct {
 	Compacted time.Time
 	// Lag is how many revisions the slowest watch is behind.
 	Lag *int64
+	// Backup is the last one of the storage, whichever server it was taken from; the zero value if none is
+	// known.
+	Backup Backup
 }
+
+// Backup is one of all that is stored.
+type Backup struct {
+	// Taken is when, and Revision the one that it is of.
+	Taken    time.Time `json:"taken"`
+	Revision int64     `json:"revision"`
+}
+
+// backups is what the last backup is called among those values that servers share.
+const backups = "backup"
+
+// NoteBackup notes in the storage that a backup of it was completed. [Server.Storage] and the metrics tell.
+func (s *Server) NoteBackup(ctx context.Context, b Backup) error {
+	h := s.running()
+	if h == nil {
+		return errors.New("note a backup: the server does not run")
+	}
+	value, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	shared := h.stats.shared()
+	for {
+		if last, revision, err := shared.backup(ctx); err != nil {
+			return fmt.Errorf("note a backup: %w", err)
+		} else if last.Taken.After(b.Taken) {
+			return nil
+		} else if done, err := shared.Put(ctx, backups, value, revision); done || err != nil {
+			return err
+		}
+	}
+}
+
+// backup is the last one that was noted.
+func (s *Shared) backup(ctx context.Context) (b Backup, revision int64, err error) {
+	value, revision, err := s.Get(ctx, backups)
+	if err == nil && revision > 0 {
+		err = json.Unmarshal(value, &b)
+	}
+	return b, revision, err
+}
+
+func (o *openStorage) shared() *Shared { return &Shared{client: o.client, prefix: o.backend.Prefix} }
 
 // Storage is the state of the server's storage, which gets a few seconds to answer.
 // It is the zero value while the server does not run.
@@ -163,7 +211,21 @@ func (s *Server) Storage(ctx context.Context) StorageState {
 	if r, err := h.stats.client.Get(ctx, h.backend.Prefix, clientv3.WithCountOnly(), clientv3.WithLimit(1)); err == nil {
 		state.Revision = r.Header.Revision
 	}
+	if last, _, err := h.stats.shared().backup(ctx); err == nil {
+		state.Backup = last
+	}
 	return state
+}
+
+// Stored returns a client of the server's storage, and what all its keys start with, for those who need
+// what is stored as it is: backups. Objects are for the API. It is nil while the server does not run, and
+// of no use after that; the caller does not close it.
+func (s *Server) Stored() (c *clientv3.Client, prefix string) {
+	h := s.running()
+	if h == nil {
+		return nil, ""
+	}
+	return h.stats.client, h.backend.Prefix
 }
 
 // ask returns the figures for metrics.Report.
@@ -175,6 +237,9 @@ func (f *storageStats) ask() metrics.Storage {
 		s = m.Measure(ctx)
 	} else if status, err := f.client.Status(ctx, ""); err == nil {
 		s.File = &status.DbSize
+	}
+	if last, _, err := f.shared().backup(ctx); err == nil {
+		s.Backup = last.Taken
 	}
 	at, when := f.lastCompaction()
 	if s.Compacted.IsZero() {

@@ -150,7 +150,7 @@ func (r *run) guard(ctx context.Context, s *Shared) {
 
 // share calls those who keep something in common.
 func (r *run) share(ctx context.Context, plan *ServerPlan, o *openStorage) error {
-	s := &Shared{client: o.client, prefix: r.server.built.prefix}
+	s := o.shared()
 	if err := r.known(ctx, s); err != nil {
 		return err
 	}

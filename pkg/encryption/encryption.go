@@ -17,6 +17,7 @@ import (
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig/controller"
 	"k8s.io/apiserver/pkg/server/options/encryptionconfig/metrics"
+	"k8s.io/apiserver/pkg/storage/value"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 )
@@ -91,4 +92,19 @@ func (a AtRest) start(ctx context.Context) (*controlplane.Transformation, error)
 		Checks:    []healthz.HealthChecker{transformers},
 		Stop:      func() { end(); <-done },
 	}, nil
+}
+
+// Transformers returns what decrypts stored values as a file says, for those who read them without a
+// server. It does not follow the file.
+func Transformers(ctx context.Context, file string) (transformers value.ResourceTransformers, stop func(), err error) {
+	if err := check(file); err != nil {
+		return nil, nil, err
+	}
+	ctx, stop = context.WithCancel(ctx)
+	loaded, err := encryptionconfig.LoadEncryptionConfig(ctx, file, false, identity)
+	if err != nil {
+		stop()
+		return nil, nil, explain(file, err)
+	}
+	return encryptionconfig.StaticTransformers(loaded.Transformers), stop, nil
 }

@@ -155,7 +155,7 @@ func storage(ctx context.Context, server *controlplane.Server) Storage {
 	s := server.Storage(ctx)
 	return Storage{
 		Engine: s.Engine, Revision: s.Revision, FileBytes: s.File, HistoryBytes: s.History,
-		Compacted: s.Compacted, LagRevisions: s.Lag,
+		Compacted: s.Compacted, Backup: s.Backup.Taken, LagRevisions: s.Lag,
 	}
 }
 

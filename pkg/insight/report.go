@@ -96,6 +96,8 @@ type Storage struct {
 	HistoryBytes *int64 `json:"historyBytes,omitempty"`
 	// Compacted is when history was last dropped, or when the storage was started.
 	Compacted time.Time `json:"compacted,omitzero"`
+	// Backup is when the last backup was taken.
+	Backup time.Time `json:"backup,omitzero"`
 	// LagRevisions is how many revisions the slowest watch is behind.
 	LagRevisions *int64 `json:"lagRevisions,omitempty"`
 }

@@ -5,13 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
-	"strings"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
-	"github.com/sailplane-dev/sailplane/pkg/internal/format"
 	"github.com/sailplane-dev/sailplane/pkg/internal/transfer"
 )
 
@@ -68,11 +65,8 @@ type Result struct {
 // An interrupted copy leaves a storage that no server starts on, and the next one with the same source
 // continues it. Copy ends when it has read both and found no difference.
 func Copy(ctx context.Context, from, to controlplane.Storage, o Options) (r Result, err error) {
-	if o.Prefix == "" {
-		o.Prefix = "/registry"
-	}
-	if !strings.HasPrefix(o.Prefix, "/") || path.Clean(o.Prefix) != o.Prefix || o.Prefix == "/" {
-		return r, fmt.Errorf(`prefix %q: want a path such as "/registry"`, o.Prefix)
+	if o.Prefix, err = transfer.Prefix(o.Prefix); err != nil {
+		return r, err
 	}
 	backend := from.Open()
 	defer func() { err = errors.Join(err, failed("stop the source", backend.Stop(context.WithoutCancel(ctx)))) }()
@@ -119,16 +113,7 @@ type source struct {
 
 // describe says what is copied, and finds why it must not be.
 func (s *source) describe(ctx context.Context, from controlplane.Storage) (transfer.From, error) {
-	r, err := s.client.Get(ctx, format.Key(s.prefix))
-	if err != nil {
-		return transfer.From{}, err
-	}
-	var stamp format.Stamp
-	if len(r.Kvs) > 0 {
-		stamp, err = format.Parse(r.Kvs[0].Value)
-	} else {
-		stamp, err = format.Parse(nil)
-	}
+	stamp, header, err := transfer.Stamp(ctx, s.client, s.prefix)
 	if err == nil {
 		err = stamp.Check()
 	}
@@ -139,7 +124,7 @@ func (s *source) describe(ctx context.Context, from controlplane.Storage) (trans
 		return transfer.From{}, err
 	}
 	return transfer.From{
-		Name: fmt.Sprintf("a copy of %s", name(from)), Revision: r.Header.Revision, Format: stamp.Format,
+		Name: fmt.Sprintf("a copy of %s", name(from)), Revision: header.Revision, Format: stamp.Format,
 		Entries: s.entries, IsInUse: s.isInUse,
 	}, nil
 }
@@ -164,18 +149,12 @@ func (s *source) entries(ctx context.Context) (transfer.Entries, error) {
 
 // isInUse finds that servers were started meanwhile, and that the source is the target.
 func (s *source) isInUse(ctx context.Context) error {
-	r, err := s.client.Get(ctx, format.Key(s.prefix))
-	if err != nil {
+	stamp, _, err := transfer.Stamp(ctx, s.client, s.prefix)
+	switch {
+	case err != nil:
 		return fmt.Errorf("source: %w", err)
-	}
-	if len(r.Kvs) > 0 {
-		stamp, err := format.Parse(r.Kvs[0].Value)
-		switch {
-		case err != nil:
-			return fmt.Errorf("source: %w", err)
-		case stamp.Filling != nil:
-			return errors.New("it is the source, by another name: name another storage")
-		}
+	case stamp.Filling != nil:
+		return errors.New("it is the source, by another name: name another storage")
 	}
 	return failed("source", transfer.Idle(ctx, s.client, s.prefix))
 }

@@ -35,18 +35,26 @@ type Storage struct {
 	Compacted time.Time
 	// Lag is how many revisions the slowest watch is behind.
 	Lag *int64
+	// Backup is when the last backup was taken.
+	Backup time.Time
 }
 
 // add takes in the report of another storage: sums, and the worst of times and
 // lags.
 func (s *Storage) add(other Storage) {
 	s.History, s.File = sum(s.History, other.History), sum(s.File, other.File)
-	if s.Compacted.IsZero() || !other.Compacted.IsZero() && other.Compacted.Before(s.Compacted) {
-		s.Compacted = other.Compacted
-	}
+	s.Compacted, s.Backup = earlier(s.Compacted, other.Compacted), earlier(s.Backup, other.Backup)
 	if s.Lag == nil || other.Lag != nil && *other.Lag > *s.Lag {
 		s.Lag = other.Lag
 	}
+}
+
+// earlier is the earlier one of two times that are known.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func sum(a, b *int64) *int64 {
@@ -117,12 +125,13 @@ var (
 	historyDesc   = desc("history_bytes", "Bytes of history that the storage keeps, as far as known")
 	fileDesc      = desc("file_bytes", "Bytes that the storage uses, on disk or in memory")
 	compactedDesc = desc("last_compaction_timestamp_seconds", "When the history was last compacted, or the start time if it never was")
+	backupDesc    = desc("last_backup_timestamp_seconds", "When the last backup of what is stored was taken; missing if none was")
 	lagDesc       = desc("watch_lag_revisions", "How many revisions the slowest watch is behind")
 )
 
 // DescribeWithStability implements metrics.StableCollector.
 func (r *reporting) DescribeWithStability(ch chan<- *metrics.Desc) {
-	for _, d := range []*metrics.Desc{historyDesc, fileDesc, compactedDesc, lagDesc} {
+	for _, d := range []*metrics.Desc{historyDesc, fileDesc, compactedDesc, backupDesc, lagDesc} {
 		ch <- d
 	}
 }
@@ -148,8 +157,10 @@ func (r *reporting) CollectWithStability(ch chan<- metrics.Metric) {
 				gauge(d, float64(*value))
 			}
 		}
-		if !s.Compacted.IsZero() {
-			gauge(compactedDesc, float64(s.Compacted.UnixNano())/float64(time.Second))
+		for d, at := range map[*metrics.Desc]time.Time{compactedDesc: s.Compacted, backupDesc: s.Backup} {
+			if !at.IsZero() {
+				gauge(d, float64(at.UnixNano())/float64(time.Second))
+			}
 		}
 	}
 }

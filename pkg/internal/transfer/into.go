@@ -5,10 +5,12 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -26,6 +28,10 @@ type From struct {
 	Name string
 	// Revision is the newest one that clients may have seen there.
 	Revision int64
+	// Past: it is what a storage was, and clients may have seen more of that since. Cluster is the ID
+	// of the etcd that it was; 0: it was none.
+	Past    bool
+	Cluster uint64
 	// Format is that of what is stored.
 	Format int
 	// Entries returns all keys below the prefix, as often as it is called. Keys that are being written
@@ -81,13 +87,12 @@ func Into(ctx context.Context, to controlplane.Storage, from From, o Options) (r
 			open = func() controlplane.Backend { return raising.OpenAbove(max(from.Revision, found.revision)) }
 		}
 		r.Raised = true
-	} else if r.Raised = found.revision > from.Revision; !r.Raised && !o.AcceptNewRevisions {
-		return r, fmt.Errorf("its newest revision is %d, and that of %s is %d: clients of before would take new versions of objects for "+
-			"old ones, and miss changes without a word. A revision of a cluster that runs cannot be raised: copy to an embedded etcd, "+
-			"and make the cluster from it; or accept new revisions, and restart every client",
-			found.revision, from.Name, from.Revision)
+	} else if r.Raised = from.isBehind(found); !r.Raised && !o.AcceptNewRevisions {
+		return r, fmt.Errorf("its newest revision is %d, and clients of %s may have seen that: they would take new versions of objects "+
+			"for old ones, and miss changes without a word. Revisions of a cluster that runs cannot be raised: fill an embedded etcd, "+
+			"and make the cluster from it; or accept new revisions, and restart every client", found.revision, from.Name)
 	}
-	err = with(ctx, open(), func(c *clientv3.Client) error { return into(ctx, c, to, from, o, found, &r) })
+	err = With(ctx, open(), func(c *clientv3.Client) error { return into(ctx, c, to, from, o, found, &r) })
 	return r, err
 }
 
@@ -95,6 +100,15 @@ func Into(ctx context.Context, to controlplane.Storage, from From, o Options) (r
 type state struct {
 	stamp    format.Stamp
 	revision int64
+	cluster  uint64
+}
+
+// isBehind tells whether clients have seen smaller revisions only than a storage has.
+func (f From) isBehind(s state) bool {
+	if f.Past { // there may have been any number of changes since
+		return f.Cluster != 0 && f.Cluster == s.cluster
+	}
+	return s.revision > f.Revision
 }
 
 // look finds why a storage must not be filled.
@@ -102,8 +116,8 @@ func look(ctx context.Context, to controlplane.Storage, from From, o Options) (f
 	if from.Format > format.Current {
 		return found, format.Stamp{Format: from.Format}.Known()
 	}
-	err = with(ctx, to.Open(), func(c *clientv3.Client) error {
-		if found.stamp, found.revision, err = stampOf(ctx, c, o.Prefix); err != nil {
+	err = With(ctx, to.Open(), func(c *clientv3.Client) error {
+		if found, err = stateOf(ctx, c, o.Prefix); err != nil {
 			return err
 		}
 		if err := found.stamp.Known(); err != nil {
@@ -118,7 +132,7 @@ func look(ctx context.Context, to controlplane.Storage, from From, o Options) (f
 		if err := Idle(ctx, c, o.Prefix); err != nil {
 			return err
 		}
-		n, err := c.Get(ctx, root(o.Prefix), clientv3.WithPrefix(), clientv3.WithCountOnly())
+		n, err := c.Get(ctx, Root(o.Prefix), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err == nil && n.Count > 0 && !o.Overwrite {
 			err = fmt.Errorf("it has %d keys below %s: choose an empty one, or have it overwritten, which deletes what it has", n.Count, o.Prefix)
 		}
@@ -127,8 +141,19 @@ func look(ctx context.Context, to controlplane.Storage, from From, o Options) (f
 	return found, err
 }
 
-// root is what keys below a prefix begin with.
-func root(prefix string) string { return strings.TrimSuffix(prefix, "/") + "/" }
+// Root is what keys below a prefix begin with.
+func Root(prefix string) string { return strings.TrimSuffix(prefix, "/") + "/" }
+
+// Prefix returns a prefix that is one; "/registry" for none.
+func Prefix(prefix string) (string, error) {
+	if prefix == "" {
+		return "/registry", nil
+	}
+	if !strings.HasPrefix(prefix, "/") || path.Clean(prefix) != prefix || prefix == "/" {
+		return "", fmt.Errorf(`prefix %q: want a path such as "/registry"`, prefix)
+	}
+	return prefix, nil
+}
 
 // Idle returns an error if servers seem to be running on a storage.
 func Idle(ctx context.Context, c *clientv3.Client, prefix string) error {
@@ -144,22 +169,32 @@ func Idle(ctx context.Context, c *clientv3.Client, prefix string) error {
 	return fmt.Errorf("servers are running on it: %s: stop them; one that was killed counts as running for 40 s", strings.Join(names, ", "))
 }
 
-// stampOf returns what a storage says of itself, and its newest revision.
-func stampOf(ctx context.Context, c *clientv3.Client, prefix string) (s format.Stamp, revision int64, err error) {
+// stateOf returns what a storage says of itself.
+func stateOf(ctx context.Context, c *clientv3.Client, prefix string) (state, error) {
+	stamp, r, err := Stamp(ctx, c, prefix)
+	if err != nil {
+		return state{}, err
+	}
+	return state{stamp: stamp, revision: r.Revision, cluster: r.ClusterId}, nil
+}
+
+// Stamp returns what a storage says of itself, and the header of the answer: with its newest revision, and
+// the ID of its etcd.
+func Stamp(ctx context.Context, c *clientv3.Client, prefix string) (s format.Stamp, h *pb.ResponseHeader, err error) {
 	r, err := c.Get(ctx, format.Key(prefix))
 	if err != nil {
-		return s, 0, err
+		return s, nil, err
 	}
 	var value []byte
 	if len(r.Kvs) > 0 {
 		value = r.Kvs[0].Value
 	}
 	s, err = format.Parse(value)
-	return s, r.Header.Revision, err
+	return s, r.Header, err
 }
 
-// with starts a storage, and stops it when something is done.
-func with(ctx context.Context, b controlplane.Backend, something func(*clientv3.Client) error) (err error) {
+// With starts a storage, and stops it when something is done.
+func With(ctx context.Context, b controlplane.Backend, something func(*clientv3.Client) error) (err error) {
 	defer func() { err = errors.Join(err, b.Stop(context.WithoutCancel(ctx))) }()
 	if err := b.Start(ctx); err != nil {
 		return err
@@ -191,7 +226,7 @@ func into(ctx context.Context, c *clientv3.Client, to controlplane.Storage, from
 		return err
 	}
 	f := &filler{
-		client: c, prefix: root(o.Prefix), maxOps: max(1, to.Traits().MaxOps), beside: func(k []byte) bool { return string(k) == key },
+		client: c, prefix: Root(o.Prefix), maxOps: max(1, to.Traits().MaxOps), beside: func(k []byte) bool { return string(k) == key },
 	}
 	for pass := 1; ; pass++ {
 		f.progress = func(n int64) {

@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash"
-	"io"
 	"iter"
 	"time"
 
@@ -148,8 +147,7 @@ func (m *merge) one(ctx context.Context, e Entry) error {
 	default:
 		t.Keys++
 		t.Bytes += int64(len(e.Key) + len(e.Value))
-		add(m.sum, e.Key)
-		add(m.sum, e.Value)
+		Sum(m.sum, e.Key, e.Value)
 	}
 	m.progress(t.Keys + t.Expiring)
 	if equal {
@@ -170,12 +168,14 @@ func (m *merge) surplus(ctx context.Context) error {
 	return m.advance()
 }
 
-// add adds bytes to a sum, with their length.
-func add(to hash.Hash, b []byte) {
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(len(b)))
-	_, _ = to.Write(n[:]) // it never fails
-	_, _ = io.Writer(to).Write(b)
+// Sum adds a key and a value to a sum, each with its length in 8 bytes (big endian) before it.
+func Sum(to hash.Hash, key, value []byte) {
+	for _, b := range [][]byte{key, value} {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		_, _ = to.Write(n[:]) // it never fails
+		_, _ = to.Write(b)
+	}
 }
 
 func (f *filler) put(ctx context.Context, e Entry) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
+	"github.com/sailplane-dev/sailplane/pkg/backup"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/encryption"
@@ -152,7 +153,7 @@ func (b *build) definitions() controlplane.Part {
 
 // rest is what has no section of its own, or one of a field or two.
 func (b *build) rest() controlplane.Part {
-	parts := controlplane.Parts{insight.Status{}}
+	parts := controlplane.Parts{insight.Status{}, backup.Endpoint{}}
 	if b.GarbageCollection {
 		parts = append(parts, lifecycle.GarbageCollection{})
 	}

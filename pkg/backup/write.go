@@ -1,0 +1,104 @@
+package backup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/format"
+	"github.com/sailplane-dev/sailplane/pkg/internal/transfer"
+)
+
+// Write writes a backup of a running server: all that it has stored, of all planes, as it is at one
+// revision. Writes go on meanwhile. An error leaves an incomplete backup, which no reader takes.
+//
+// What was replaced or deleted while it is written has to be kept for so long: as long as the history
+// (Builder.History) and its limit allow.
+func Write(ctx context.Context, s *controlplane.Server, to io.Writer) (Info, error) {
+	c, prefix := s.Stored()
+	if c == nil {
+		return Info{}, errors.New("backup: the server does not run")
+	}
+	info, err := write(ctx, c, Info{Engine: s.Storage(ctx).Engine, Prefix: prefix}, to)
+	if err != nil {
+		return info, fmt.Errorf("backup: %w", err)
+	}
+	return info, nil
+}
+
+// WriteStored writes a backup of a storage that no server uses. An empty prefix is "/registry".
+func WriteStored(ctx context.Context, s controlplane.Storage, prefix string, to io.Writer) (info Info, err error) {
+	if prefix, err = transfer.Prefix(prefix); err != nil {
+		return info, err
+	}
+	err = transfer.With(ctx, s.Open(), func(c *clientv3.Client) error {
+		info, err = write(ctx, c, Info{Engine: s.Traits().Engine, Prefix: prefix}, to)
+		return err
+	})
+	if err != nil {
+		return info, fmt.Errorf("backup: %w", err)
+	}
+	return info, nil
+}
+
+// write writes what is below a prefix.
+func write(ctx context.Context, c *clientv3.Client, info Info, to io.Writer) (Info, error) {
+	stamp, header, err := transfer.Stamp(ctx, c, info.Prefix)
+	if err == nil {
+		err = stamp.Check()
+	}
+	if err != nil {
+		return info, err
+	}
+	info.Format, info.Stored, info.Program = Format, stamp.Format, controlplane.Version().GitVersion
+	info.Cluster, info.Revision, info.Taken = header.ClusterId, header.Revision, time.Now().UTC().Truncate(time.Second)
+	w, err := newWriter(to, info)
+	if err != nil {
+		return info, err
+	}
+	for e, err := range transfer.Range(ctx, c, transfer.Root(info.Prefix), info.Revision) {
+		if errors.Is(err, rpctypes.ErrCompacted) {
+			return info, fmt.Errorf("history was dropped while it was read for %v: keep it for longer (storage.history, and "+
+				"storage.historyLimit), or read faster: %w", time.Since(info.Taken).Round(time.Second), err)
+		}
+		if err != nil {
+			return info, err
+		}
+		if string(e.Key) == format.Key(info.Prefix) {
+			continue // Info.Stored has it
+		}
+		if err := w.add(e); err != nil {
+			return info, err
+		}
+	}
+	return w.end()
+}
+
+// Read reads a backup to its end, and says what is in it. An error says what is wrong with it.
+func Read(ctx context.Context, from io.Reader) (Info, error) {
+	return check(ctx, from, func(*Info, transfer.Entry) error { return nil })
+}
+
+// check reads a backup, and hands on what is in it.
+func check(ctx context.Context, from io.Reader, each func(*Info, transfer.Entry) error) (Info, error) {
+	r, err := newReader(from)
+	if err != nil {
+		return Info{}, fmt.Errorf("backup: %w", err)
+	}
+	defer r.close()
+	for e, err := range r.entries(ctx) {
+		if err == nil {
+			err = each(&r.counts, e)
+		}
+		if err != nil {
+			return r.counts, fmt.Errorf("backup: %w", err)
+		}
+	}
+	return r.counts, nil
+}
