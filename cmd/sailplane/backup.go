@@ -11,10 +11,12 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/server"
 	"github.com/sailplane-dev/sailplane/pkg/backup"
@@ -26,6 +28,8 @@ type taking struct {
 	stored   place
 	prefix   string
 	list     string
+	keep     int
+	private  backup.Private
 }
 
 func backupCommand() *cobra.Command {
@@ -35,18 +39,20 @@ func backupCommand() *cobra.Command {
 		Short: "Write a backup of everything that a running server has stored",
 		Long: `Write a backup of everything that a running server has stored, as it is at one
 moment: all objects of all planes. Writes go on meanwhile. FILE may be -, for the
-standard output.
+standard output, or a directory, where the file is named by the time.
 
 It asks the server, as its administrator, or as another user who may get ` + backup.Path + `. With
 --storage it reads a storage that no server uses.
 
 What is stored encrypted is encrypted in the backup, which has no key of the
 encryption configuration: keep that apart from it. Private keys and certificates of
-the server (DATA-DIR/pki) are not in it either; without them, a server makes new
-ones, and kubeconfigs and tokens of before are refused.
+the server are not in it either, unless --with-pki names their directory (DATA-DIR/pki)
+and --pki-key-file a file with the key that seals them: without them, a restored
+server makes new ones, and kubeconfigs and tokens of before are refused.
 
 With --list it says what is in a backup, after a check of all of it.`,
 		Example: `  sailplane backup --data-dir data shop.backup
+  sailplane backup --data-dir data --keep 7 /var/backups/sailplane/
   sailplane backup --list shop.backup
   sailplane backup --kubeconfig admin.kubeconfig - | ssh vault 'cat > shop.backup'`,
 		Args: cobra.MaximumNArgs(1),
@@ -64,6 +70,11 @@ With --list it says what is in a backup, after a check of all of it.`,
 	c.Flags().Lookup("kubeconfig").Usage = "kubeconfig to ask with (default admin.kubeconfig in --data-dir)"
 	t.stored.flags(c, "storage that no server uses, in place of a running server")
 	c.Flags().StringVar(&t.prefix, "prefix", "", "with --storage: what the keys start with (default storage.prefix of a configuration, or /registry)")
+	c.Flags().IntVar(&t.keep, "keep", 0, "with a directory: how many backups stay there; older ones are removed (default all)")
+	c.Flags().StringVar(&t.private.Dir, "with-pki", "", "directory with private keys and certificates to add, sealed")
+	c.Flags().StringVar(&t.private.KeyFile, "pki-key-file", "", "file with the key that seals them: openssl rand -hex 32")
+	_ = c.MarkFlagDirname("with-pki")
+	_ = c.MarkFlagFilename("pki-key-file")
 	c.Flags().StringVar(&t.list, "list", "", "say what is in a backup, and write none")
 	_ = c.MarkFlagFilename("list")
 	return c
@@ -71,30 +82,47 @@ With --list it says what is in a backup, after a check of all of it.`,
 
 func (t *taking) run(ctx context.Context, file string, out, log io.Writer) error {
 	say := &counted{teller: newTeller(log)}
+	if (t.private.Dir == "") != (t.private.KeyFile == "") {
+		return misused(errors.New("--with-pki, --pki-key-file: want both, or none"))
+	}
 	take, err := t.source()
 	if err != nil {
 		return err
 	}
+	if t.private.Dir != "" {
+		take = sealing(take, t.private)
+	}
 	begun := time.Now()
+	write := func(to io.Writer) (backup.Info, error) { return take(ctx, io.MultiWriter(to, say)) }
 	var info backup.Info
-	size := int64(0)
-	if file == "-" {
+	switch stat, err := os.Stat(file); {
+	case file == "-":
 		to := bufio.NewWriterSize(out, 256<<10)
-		info, err = take(ctx, io.MultiWriter(to, say))
-		err = errors.Join(err, to.Flush())
-		size = say.n
-	} else {
-		info, size, err = backup.WriteFile(file, func(to *bufio.Writer) (backup.Info, error) { return take(ctx, io.MultiWriter(to, say)) })
+		if info, err = write(to); err == nil {
+			err = to.Flush()
+		}
+		if err != nil {
+			return err
+		}
+	case strings.HasSuffix(file, "/") || err == nil && stat.IsDir():
+		if file, info, _, err = (backup.Directory{Path: file, Name: "sailplane", Keep: t.keep}).Write(write); err != nil {
+			return err
+		}
+	default:
+		if info, _, err = backup.WriteFile(file, write); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	fmt.Fprintf(log, "backup of %s at revision %d: %d keys, %d bytes in the file, in %v\n",
-		info.Taken.Format(time.RFC3339), info.Revision, info.Keys+info.Expiring, size, time.Since(begun).Round(time.Millisecond))
+	fmt.Fprintf(log, "%s: backup of %s at revision %d: %d keys, %s, in %v\n",
+		file, info.Taken.Format(time.RFC3339), info.Revision, info.Keys+info.Expiring, size(say.n), time.Since(begun).Round(time.Millisecond))
 	if len(info.Encrypted) > 0 {
 		fmt.Fprintf(log, "keep the encryption configuration apart from it: %s\n", encrypted(info))
 	}
-	fmt.Fprintln(log, "not in it: the private keys and certificates of the server")
+	if info.Private {
+		fmt.Fprintln(log, "keep the key that seals the private keys and certificates apart from it")
+	} else {
+		fmt.Fprintln(log, "not in it: the private keys and certificates of the server (--with-pki)")
+	}
 	return nil
 }
 
@@ -142,6 +170,24 @@ func (t *taking) source() (func(context.Context, io.Writer) (backup.Info, error)
 	}, nil
 }
 
+// sealing adds private files to what is written.
+func sealing(take func(context.Context, io.Writer) (backup.Info, error), p backup.Private) func(context.Context, io.Writer) (backup.Info, error) {
+	return func(ctx context.Context, to io.Writer) (info backup.Info, err error) {
+		from, write := io.Pipe()
+		group, ctx := errgroup.WithContext(ctx)
+		group.Go(func() error {
+			_, err := take(ctx, write)
+			return errors.Join(err, write.CloseWithError(err))
+		})
+		info, err = p.Add(ctx, from, to)
+		_ = from.CloseWithError(err)
+		if failed := group.Wait(); failed != nil { // why there was nothing more to add to
+			err = failed
+		}
+		return info, err
+	}
+}
+
 // listBackup says what is in a backup.
 func listBackup(ctx context.Context, file string, to io.Writer) error {
 	f := os.Stdin
@@ -160,6 +206,9 @@ func listBackup(ctx context.Context, file string, to io.Writer) error {
 	fmt.Fprintf(w, "taken\t%s\nrevision\t%d\nstorage\t%s\nprogram\t%s\nprefix\t%s\n", info.Taken.Format(time.RFC3339), info.Revision, info.Engine,
 		info.Program, info.Prefix)
 	fmt.Fprintf(w, "keys\t%d, and %d that expire\nbytes\t%d\nchecksum\t%s\n", info.Keys, info.Expiring, info.Bytes, info.Checksum)
+	if info.Private {
+		fmt.Fprintf(w, "private files\tyes, sealed\n")
+	}
 	if len(info.Encrypted) > 0 {
 		fmt.Fprintf(w, "encrypted\t%s\n", encrypted(info))
 	}

@@ -51,11 +51,17 @@ Until then no server starts on the storage.`,
 	f.BoolVar(&r.options.Overwrite, "overwrite", false, "replace what the storage has; else it has to be empty")
 	f.BoolVar(&r.options.AcceptNewRevisions, "accept-new-revisions", false,
 		"fill a cluster whose revisions may be smaller than those clients have seen: restart all clients then")
-	_ = c.MarkFlagFilename("encryption-config")
+	f.StringVar(&r.options.Private.Dir, "with-pki", "", "directory for the private keys and certificates of the backup")
+	f.StringVar(&r.options.Private.KeyFile, "pki-key-file", "", "file with the key that sealed them")
+	_ = c.MarkFlagDirname("with-pki")
+	_ = c.MarkFlagFilename("encryption-config", "pki-key-file")
 	return c
 }
 
 func (r *restoring) run(ctx context.Context, file string, in io.Reader, out, log io.Writer) (err error) {
+	if (r.options.Private.Dir == "") != (r.options.Private.KeyFile == "") {
+		return misused(errors.New("--with-pki, --pki-key-file: want both, or none"))
+	}
 	to, _, err := r.to.open()
 	if err != nil {
 		return err
@@ -86,7 +92,14 @@ func (r *restoring) run(ctx context.Context, file string, in io.Reader, out, log
 	} else {
 		fmt.Fprintf(out, "RESTART ALL CLIENTS: revisions go on at %d, which they may have seen before\n", done.Revision)
 	}
-	fmt.Fprintln(out, "not in a backup: the private keys and certificates of the server")
+	switch {
+	case r.options.Private.Dir != "":
+		fmt.Fprintf(out, "private keys and certificates are in %s\n", r.options.Private.Dir)
+	case done.Info.Private:
+		fmt.Fprintln(out, "not restored: the private keys and certificates that the backup has (--with-pki)")
+	default:
+		fmt.Fprintln(out, "not in the backup: the private keys and certificates of the server")
+	}
 	return nil
 }
 

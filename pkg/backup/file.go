@@ -65,9 +65,8 @@ func (w *writer) add(e transfer.Entry) error {
 	var expires uint64
 	if !e.Expires.IsZero() {
 		expires = uint64(e.Expires.Unix())
-	} else {
-		transfer.Sum(w.keys, e.Key, e.Value)
 	}
+	sum(w.keys, e)
 	head = binary.AppendUvarint(head, expires)
 	head = binary.AppendUvarint(head, uint64(len(e.Value)))
 	if _, err := w.to.Write(head); err != nil {
@@ -76,6 +75,13 @@ func (w *writer) add(e transfer.Entry) error {
 	w.info.count(e.Key, e.Value, expires > 0)
 	_, err := w.to.Write(e.Value)
 	return err
+}
+
+// sum adds an entry to the sum of what does not expire.
+func sum(to hash.Hash, e transfer.Entry) {
+	if e.Expires.IsZero() && e.Key[0] != attached {
+		transfer.Sum(to, e.Key, e.Value)
+	}
 }
 
 // end completes the backup.
@@ -203,9 +209,8 @@ func (r *reader) next() (e transfer.Entry, err error) {
 	}
 	if expires > 0 {
 		e.Expires = time.Unix(int64(expires), 0)
-	} else {
-		transfer.Sum(r.keys, e.Key, e.Value)
 	}
+	sum(r.keys, e)
 	r.counts.count(e.Key, e.Value, expires > 0)
 	return e, nil
 }

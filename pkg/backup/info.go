@@ -37,6 +37,8 @@ type Info struct {
 	// Encrypted is how many values are encrypted with each key, by the prefix that they begin
 	// with: "k8s:enc:aescbc:v1:key1:".
 	Encrypted map[string]int64 `json:"encrypted,omitempty"`
+	// Private tells whether it has private files ([Private]).
+	Private bool `json:"private,omitempty"`
 	// Checksum is the SHA-256 of all that is before the last line, in hexadecimal.
 	Checksum string `json:"checksum,omitempty"`
 }
@@ -50,6 +52,10 @@ type Count struct {
 
 // count counts a key.
 func (i *Info) count(key, value []byte, expires bool) {
+	if key[0] == attached {
+		i.Private = true
+		return
+	}
 	if expires {
 		i.Expiring++
 	} else {

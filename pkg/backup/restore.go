@@ -27,6 +27,8 @@ type Options struct {
 	// AcceptNewRevisions restores to a storage whose revisions cannot be raised above all that clients
 	// have seen: an etcd cluster other than that of the backup. All clients have to be restarted then.
 	AcceptNewRevisions bool
+	// Private is where the backup's private files are written. The zero value: nowhere.
+	Private Private
 	// Progress is called often, with the number of the pass over the backup, and how many keys it has
 	// gone through: pass 0 checks the backup, 1 writes, and 2 compares. Nil: nobody asks.
 	Progress func(pass int, keys int64)
@@ -55,9 +57,11 @@ const writesPerSecond = 10_000
 // starts on, and the next one with the same backup continues it. Restore ends when it has read both
 // and found no difference.
 func Restore(ctx context.Context, from io.ReadSeeker, to controlplane.Storage, o Options) (r Result, err error) {
-	if r.Info, err = examine(ctx, from, o); err != nil {
+	info, files, err := examine(ctx, from, o)
+	if err != nil {
 		return r, err
 	}
+	r.Info = info
 	age := max(0, time.Since(r.Info.Taken))
 	report, err := transfer.Into(ctx, to, transfer.From{
 		Name: fmt.Sprintf("the backup of %s with checksum %.12s", r.Info.Taken.Format(time.RFC3339), r.Info.Checksum), Format: r.Info.Stored,
@@ -70,10 +74,7 @@ func Restore(ctx context.Context, from io.ReadSeeker, to controlplane.Storage, o
 			if err != nil {
 				return nil, err
 			}
-			return func(yield func(transfer.Entry, error) bool) {
-				defer file.close()
-				file.entries(ctx)(yield)
-			}, nil
+			return stored(ctx, file), nil
 		},
 	}, transfer.Options{
 		Prefix: r.Info.Prefix, Overwrite: o.Overwrite, AcceptNewRevisions: o.AcceptNewRevisions, Progress: o.Progress,
@@ -81,28 +82,56 @@ func Restore(ctx context.Context, from io.ReadSeeker, to controlplane.Storage, o
 	if err != nil {
 		return r, fmt.Errorf("restore: %w", err)
 	}
+	if err := o.Private.write(files); err != nil {
+		return r, fmt.Errorf("restore private files: %w", err)
+	}
 	r.Written, r.Deleted, r.Expired = report.Written, report.Deleted, report.Last.Expired
 	r.Revision, r.Continuous = report.Revision, report.Raised
 	return r, nil
 }
 
-// examine reads a backup, and tries whether its values can be decrypted.
-func examine(ctx context.Context, from io.ReadSeeker, o Options) (Info, error) {
+// stored are the entries of a backup that are of the storage. It closes the reader.
+func stored(ctx context.Context, file *reader) transfer.Entries {
+	return func(yield func(transfer.Entry, error) bool) {
+		defer file.close()
+		for e, err := range file.entries(ctx) {
+			if err == nil && e.Key[0] == attached {
+				continue
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// examine reads a backup, tries whether its values can be decrypted, and returns its private files if they
+// are asked for.
+func examine(ctx context.Context, from io.ReadSeeker, o Options) (info Info, files map[string][]byte, err error) {
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
-		return Info{}, err
+		return info, nil, err
 	}
 	read, stop, err := decrypter(ctx, o.EncryptionConfigFile)
 	if err != nil {
-		return Info{}, err
+		return info, nil, err
 	}
 	defer stop()
 	var n int64
-	return check(ctx, from, func(info *Info, e transfer.Entry) error {
+	var sealed []byte
+	info, err = check(ctx, from, func(info *Info, e transfer.Entry) error {
+		if e.Key[0] == attached {
+			sealed = e.Value
+			return nil
+		}
 		if n++; o.Progress != nil {
 			o.Progress(0, n)
 		}
 		return read(info, e)
 	})
+	if err == nil && o.Private.Dir != "" {
+		files, err = o.Private.open(sealed)
+	}
+	return info, files, err
 }
 
 // decrypter returns what tries whether a value can be decrypted.

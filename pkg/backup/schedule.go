@@ -1,14 +1,10 @@
 package backup
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
+	"io"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -87,77 +83,13 @@ func (s Schedule) run(ctx context.Context, plane *controlplane.Plane) error {
 
 // take takes a backup, and removes those that are too many.
 func (s Schedule) take(ctx context.Context, server *controlplane.Server) error {
-	if err := os.MkdirAll(s.Dir, 0o700); err != nil {
-		return err
-	}
 	begun := time.Now()
-	name := filepath.Join(s.Dir, fmt.Sprintf("%s-%s.backup", server.Name(), begun.UTC().Format("20060102T150405Z")))
-	info, size, err := WriteFile(name, func(to *bufio.Writer) (Info, error) { return Write(ctx, server, to) })
+	d := Directory{Path: s.Dir, Name: server.Name(), Keep: s.Keep}
+	name, info, size, err := d.Write(func(to io.Writer) (Info, error) { return Write(ctx, server, to) })
 	if err != nil {
 		return err
 	}
 	klog.FromContext(ctx).Info("Took a backup", "file", name, "keys", info.Keys, "revision", info.Revision, "bytes", size,
 		"took", time.Since(begun).Round(time.Millisecond))
-	if err := server.NoteBackup(ctx, controlplane.Backup{Taken: info.Taken, Revision: info.Revision}); err != nil {
-		return err
-	}
-	return s.prune(server.Name())
-}
-
-// prune removes all but the newest backups of a server, and what was not completed.
-func (s Schedule) prune(name string) error {
-	ours := regexp.MustCompile(`^` + regexp.QuoteMeta(name) + `-\d{8}T\d{6}Z\.backup(\.incomplete)?$`)
-	all, err := os.ReadDir(s.Dir) // by name, and so by time
-	if err != nil {
-		return err
-	}
-	var kept, gone []string
-	for _, entry := range all {
-		switch match := ours.FindStringSubmatch(entry.Name()); {
-		case match == nil || !entry.Type().IsRegular():
-		case match[1] != "":
-			gone = append(gone, entry.Name())
-		default:
-			kept = append(kept, entry.Name())
-		}
-	}
-	gone = append(gone, kept[:max(0, len(kept)-s.Keep)]...)
-	var errs []error
-	for _, old := range slices.Compact(gone) {
-		errs = append(errs, os.Remove(filepath.Join(s.Dir, old)))
-	}
-	return errors.Join(errs...)
-}
-
-// WriteFile has a backup written to a file of mode 0600, which has that name when it is complete and on
-// disk. It returns what was written, and the size of the file.
-func WriteFile(name string, write func(*bufio.Writer) (Info, error)) (info Info, size int64, err error) {
-	f, err := os.OpenFile(name+".incomplete", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return info, 0, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-		}
-	}()
-	to := bufio.NewWriterSize(f, 256<<10)
-	if info, err = write(to); err != nil {
-		return info, 0, err
-	}
-	if err = errors.Join(to.Flush(), f.Sync()); err != nil {
-		return info, 0, err
-	}
-	stat, err := f.Stat()
-	if err != nil {
-		return info, 0, err
-	}
-	if err = os.Rename(f.Name(), name); err != nil {
-		return info, 0, err
-	}
-	if dir, err := os.Open(filepath.Dir(name)); err == nil {
-		_ = dir.Sync() // some systems cannot
-		_ = dir.Close()
-	}
-	return info, stat.Size(), f.Close()
+	return server.NoteBackup(ctx, controlplane.Backup{Taken: info.Taken, Revision: info.Revision})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/follow"
+	"github.com/sailplane-dev/sailplane/pkg/internal/seal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 )
 
@@ -56,7 +57,7 @@ func (f Files) InstallServer(p *controlplane.ServerPlan) error {
 	}
 	for _, m := range mirrors {
 		p.Root().Read(func() (err error) {
-			if m.seals, err = readSeals(f.KeyFile); err != nil {
+			if m.seals, err = seal.Read(f.KeyFile); err != nil {
 				return fmt.Errorf("field KeyFile: %w", err)
 			}
 			return nil
@@ -74,7 +75,7 @@ func (f Files) InstallServer(p *controlplane.ServerPlan) error {
 type mirror struct {
 	name   string // of the value
 	folder folder
-	seals  seals
+	seals  seal.Keys
 	shared *controlplane.Shared
 }
 
@@ -111,7 +112,7 @@ func (m *mirror) try(ctx context.Context) (done bool, err error) {
 	}
 	theirs, sealed := map[string][]byte{}, false
 	if revision > 0 {
-		if theirs, sealed, err = m.seals.open(stored); err != nil {
+		if theirs, sealed, err = m.seals.Open(stored); err != nil {
 			return false, err
 		}
 	}
@@ -122,7 +123,7 @@ func (m *mirror) try(ctx context.Context) (done bool, err error) {
 		}
 		done = sealed && maps.EqualFunc(merged, theirs, bytes.Equal)
 		if !done {
-			next, err := m.seals.seal(merged)
+			next, err := m.seals.Seal(merged)
 			if err != nil {
 				return nil, err
 			}

@@ -63,6 +63,9 @@ func servingFlags() []Flag {
 		},
 		{Name: "service-cluster-ip-range", Field: "services.clusterIPs", Usage: "network that Services get their cluster IP from, a CIDR"},
 		{Name: "service-node-port-range", Field: "services.nodePorts", Usage: "ports for Services of type NodePort"},
+		{Name: "backup-dir", Field: "backup.directory", Usage: "directory where the server puts backups by itself (default it takes none)"},
+		{Name: "backup-every", Field: "backup.every", Usage: "time between two backups"},
+		{Name: "backup-keep", Field: "backup.keep", Usage: "how many backups stay in the directory"},
 		{Name: "otlp", Field: "tracing.endpoint", Usage: "collector of OpenTelemetry traces, HOST:PORT of OTLP/gRPC (default none)"},
 		{
 			Name: "otlp-samples", Field: "tracing.samplesPerMillion",

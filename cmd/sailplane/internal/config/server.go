@@ -35,6 +35,7 @@ type Server struct {
 	Aggregation    Aggregation    `json:"aggregation"`
 	Audit          Audit          `json:"audit"`
 	Encryption     Encryption     `json:"encryption"`
+	Backup         Backup         `json:"backup"`
 	Limits         Limits         `json:"limits"`
 	Tracing        Tracing        `json:"tracing"`
 	Log            Log            `json:"log"`
@@ -189,6 +190,13 @@ type AuditWebhook struct {
 // Encryption says how objects are stored.
 type Encryption struct {
 	ConfigFile string `json:"configFile"`
+}
+
+// Backup says where the server puts backups that it takes by itself, and how often.
+type Backup struct {
+	Directory string          `json:"directory"`
+	Every     metav1.Duration `json:"every"`
+	Keep      int             `json:"keep"`
 }
 
 // Limits bound what is taken of the server.

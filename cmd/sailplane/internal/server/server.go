@@ -77,7 +77,7 @@ func (b *build) parts() controlplane.Parts {
 // check checks the values that no part does.
 func (b *build) check() {
 	for field, d := range map[string]metav1.Duration{
-		"storage.history": b.Storage.History, "serving.drain": b.Serving.Drain, "aggregation.patience": b.Aggregation.Patience,
+		"storage.history": b.Storage.History, "backup.every": b.Backup.Every, "serving.drain": b.Serving.Drain, "aggregation.patience": b.Aggregation.Patience,
 	} {
 		if d.Duration <= 0 {
 			b.wrong(field, "want a duration above 0, such as 5m")
@@ -159,6 +159,9 @@ func (b *build) rest() controlplane.Part {
 	}
 	if b.Encryption.ConfigFile != "" {
 		parts = append(parts, encryption.AtRest{ConfigFile: b.Encryption.ConfigFile})
+	}
+	if b.Backup.Directory != "" {
+		parts = append(parts, backup.Schedule{Dir: b.Backup.Directory, Every: b.Backup.Every.Duration, Keep: b.Backup.Keep})
 	}
 	if b.Tracing.Endpoint != "" {
 		parts = append(parts, tracing.OTLP{Endpoint: b.Tracing.Endpoint, SamplesPerMillion: b.Tracing.SamplesPerMillion})

@@ -1,4 +1,4 @@
-package sharing
+package seal
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ const (
 	secondKey = "fedcba9876543210fedcba9876543210"
 )
 
-func keys(t *testing.T, lines ...string) seals {
+func keys(t *testing.T, lines ...string) Keys {
 	t.Helper()
-	s, err := readSeals(keyFile(t, lines...))
+	s, err := Read(keyFile(t, lines...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func keyFile(t *testing.T, lines ...string) string {
 func TestSeal(t *testing.T) {
 	t.Parallel()
 	files := map[string][]byte{"ca.key": []byte("secret"), "revoked.crl": nil}
-	stored, err := keys(t, firstKey).seal(files)
+	stored, err := keys(t, firstKey).Seal(files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestSeal(t *testing.T) {
 		t.Error("what is stored can be read")
 	}
 	for name, c := range map[string]struct {
-		with   seals
+		with   Keys
 		stored []byte
 		first  bool
 		err    error
@@ -53,13 +53,13 @@ func TestSeal(t *testing.T) {
 	}{
 		"its key":           {keys(t, firstKey), stored, true, nil, "a server with the same key reads it"},
 		"a newer one first": {keys(t, secondKey, "", firstKey), stored, false, nil, "keys change one server after the other"},
-		"another key":       {keys(t, secondKey), stored, false, errSealed, "nobody else reads it"},
-		"damaged":           {keys(t, firstKey), append(bytes.Clone(stored[:len(stored)-1]), stored[len(stored)-1]^1), false, errSealed, "a change is noticed"},
-		"cut off":           {keys(t, firstKey), stored[:5], false, errSealed, "it has no whole nonce"},
-		"another format":    {keys(t, firstKey), append([]byte{format + 1}, stored[1:]...), false, errSealed, "a later version may write another one"},
-		"nothing":           {keys(t, firstKey), nil, false, errSealed, "somebody emptied it"},
+		"another key":       {keys(t, secondKey), stored, false, ErrSealed, "nobody else reads it"},
+		"damaged":           {keys(t, firstKey), append(bytes.Clone(stored[:len(stored)-1]), stored[len(stored)-1]^1), false, ErrSealed, "a change is noticed"},
+		"cut off":           {keys(t, firstKey), stored[:5], false, ErrSealed, "it has no whole nonce"},
+		"another format":    {keys(t, firstKey), append([]byte{format + 1}, stored[1:]...), false, ErrSealed, "a later version may write another one"},
+		"nothing":           {keys(t, firstKey), nil, false, ErrSealed, "somebody emptied it"},
 	} {
-		got, first, err := c.with.open(c.stored)
+		got, first, err := c.with.Open(c.stored)
 		if !errors.Is(err, c.err) || first != c.first {
 			t.Errorf("%s: %v, sealed by the first key: %t (%s)", name, err, first, c.reason)
 		}
@@ -81,7 +81,7 @@ func TestKeyFilesAreChecked(t *testing.T) {
 		"missing":  {filepath.Join(t.TempDir(), "none"), "no such file"},
 		"readable": {open, "chmod 0600"},
 	} {
-		if _, err := readSeals(c.file); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Read(c.file); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

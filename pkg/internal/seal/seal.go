@@ -1,4 +1,6 @@
-package sharing
+// Package seal keeps files where others may read what is stored: encrypted with a key that only those have
+// who may read the files.
+package seal
 
 import (
 	"bytes"
@@ -22,16 +24,16 @@ const (
 	minKey = 32
 )
 
-// seals have a key each. The first one seals, and all open.
-type seals []cipher.AEAD
+// Keys are those of a key file. The first one seals, and all open.
+type Keys []cipher.AEAD
 
-// readSeals reads a key file: a key in each line, of which only the owner and group may know.
-func readSeals(file string) (seals, error) {
+// Read reads a key file: a key in each line, of which only the owner and group may know.
+func Read(file string) (Keys, error) {
 	content, err := secretfile.Read(file)
 	if err != nil {
 		return nil, err
 	}
-	var all seals
+	var all Keys
 	for line := range bytes.Lines(content) {
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
@@ -60,8 +62,8 @@ func readSeals(file string) (seals, error) {
 	return all, nil
 }
 
-// seal returns what is stored for files.
-func (s seals) seal(files map[string][]byte) ([]byte, error) {
+// Seal returns what is stored for files, by their names.
+func (s Keys) Seal(files map[string][]byte) ([]byte, error) {
 	plain, err := json.Marshal(files)
 	if err != nil {
 		return nil, err
@@ -71,17 +73,17 @@ func (s seals) seal(files map[string][]byte) ([]byte, error) {
 	return s[0].Seal(append([]byte{format}, nonce...), nonce, plain, []byte{format}), nil
 }
 
-// errSealed is why stored files cannot be read.
-var errSealed = errors.New("the files in the storage were sealed with another key, or are damaged")
+// ErrSealed is why stored files cannot be read.
+var ErrSealed = errors.New("the stored files were sealed with another key, or are damaged")
 
-// open returns the files of what is stored, and whether the first key sealed them.
-func (s seals) open(stored []byte) (files map[string][]byte, first bool, err error) {
+// Open returns the files of what is stored, and whether the first key sealed them.
+func (s Keys) Open(stored []byte) (files map[string][]byte, first bool, err error) {
 	if len(stored) == 0 || stored[0] != format {
-		return nil, false, errSealed
+		return nil, false, ErrSealed
 	}
 	for i, one := range s {
 		if len(stored) < 1+one.NonceSize() {
-			return nil, false, errSealed
+			return nil, false, ErrSealed
 		}
 		nonce, text := stored[1:1+one.NonceSize()], stored[1+one.NonceSize():]
 		plain, err := one.Open(nil, nonce, text, []byte{format})
@@ -89,9 +91,9 @@ func (s seals) open(stored []byte) (files map[string][]byte, first bool, err err
 			continue
 		}
 		if err := json.Unmarshal(plain, &files); err != nil {
-			return nil, false, fmt.Errorf("%w: %w", errSealed, err)
+			return nil, false, fmt.Errorf("%w: %w", ErrSealed, err)
 		}
 		return files, i == 0, nil
 	}
-	return nil, false, errSealed
+	return nil, false, ErrSealed
 }
