@@ -66,10 +66,7 @@ With --list it says what is in a backup, after a check of all of it.`,
 			return t.run(cmd.Context(), args[0], cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	t.settings.only(c, "data-dir", "kubeconfig")
-	c.Flags().Lookup("kubeconfig").Usage = "kubeconfig to ask with (default admin.kubeconfig in --data-dir)"
-	t.stored.flags(c, "storage that no server uses, in place of a running server")
-	c.Flags().StringVar(&t.prefix, "prefix", "", "with --storage: what the keys start with (default storage.prefix of a configuration, or /registry)")
+	t.flags(c)
 	c.Flags().IntVar(&t.keep, "keep", 0, "with a directory: how many backups stay there; older ones are removed (default all)")
 	c.Flags().StringVar(&t.private.Dir, "with-pki", "", "directory with private keys and certificates to add, sealed")
 	c.Flags().StringVar(&t.private.KeyFile, "pki-key-file", "", "file with the key that seals them: openssl rand -hex 32")
@@ -78,6 +75,14 @@ With --list it says what is in a backup, after a check of all of it.`,
 	c.Flags().StringVar(&t.list, "list", "", "say what is in a backup, and write none")
 	_ = c.MarkFlagFilename("list")
 	return c
+}
+
+// flags adds those which say of what a backup is taken.
+func (t *taking) flags(c *cobra.Command) {
+	t.settings.only(c, "data-dir", "kubeconfig")
+	c.Flags().Lookup("kubeconfig").Usage = "kubeconfig to ask with (default admin.kubeconfig in --data-dir)"
+	t.stored.flags(c, "storage that no server uses, in place of a running server")
+	c.Flags().StringVar(&t.prefix, "prefix", "", "with --storage: what the keys start with (default storage.prefix of a configuration, or /registry)")
 }
 
 func (t *taking) run(ctx context.Context, file string, out, log io.Writer) error {
@@ -140,8 +145,8 @@ func (c *counted) Write(b []byte) (int, error) {
 }
 
 // source returns what writes the backup.
-func (t *taking) source() (func(context.Context, io.Writer) (backup.Info, error), error) {
-	if t.stored.url != "" || t.stored.config != "" {
+func (t *taking) source() (writing, error) {
+	if t.stored.isNamed() {
 		s, prefix, err := t.stored.open()
 		if err != nil {
 			return nil, err
@@ -156,7 +161,7 @@ func (t *taking) source() (func(context.Context, io.Writer) (backup.Info, error)
 	}
 	kubeconfig := server.Kubeconfig(c)
 	return func(ctx context.Context, to io.Writer) (backup.Info, error) {
-		answer, err := page{backup.Path, "backup", "backup.Endpoint{}"}.get(ctx, kubeconfig)
+		answer, err := page{path: backup.Path, what: "backup", part: "backup.Endpoint{}"}.get(ctx, kubeconfig)
 		if err != nil {
 			return backup.Info{}, err
 		}
@@ -170,22 +175,35 @@ func (t *taking) source() (func(context.Context, io.Writer) (backup.Info, error)
 	}, nil
 }
 
+// writing writes a backup.
+type writing = func(context.Context, io.Writer) (backup.Info, error)
+
 // sealing adds private files to what is written.
-func sealing(take func(context.Context, io.Writer) (backup.Info, error), p backup.Private) func(context.Context, io.Writer) (backup.Info, error) {
+func sealing(take writing, p backup.Private) writing {
 	return func(ctx context.Context, to io.Writer) (info backup.Info, err error) {
-		from, write := io.Pipe()
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error {
-			_, err := take(ctx, write)
-			return errors.Join(err, write.CloseWithError(err))
+		err = through(ctx, take, func(ctx context.Context, from io.Reader) error {
+			info, err = p.Add(ctx, from, to)
+			return err
 		})
-		info, err = p.Add(ctx, from, to)
-		_ = from.CloseWithError(err)
-		if failed := group.Wait(); failed != nil { // why there was nothing more to add to
-			err = failed
-		}
 		return info, err
 	}
+}
+
+// through has a backup read while it is written.
+func through(ctx context.Context, take writing, read func(context.Context, io.Reader) error) error {
+	from, write := io.Pipe()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		_, err := take(ctx, write)
+		_ = write.CloseWithError(err) // it never fails
+		return err
+	})
+	err := read(ctx, from)
+	_ = from.CloseWithError(err) // it never fails
+	if failed := group.Wait(); failed != nil && !errors.Is(failed, err) {
+		return failed // why there was nothing more to read
+	}
+	return err
 }
 
 // listBackup says what is in a backup.

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// reencrypt holds the flags of "sailplane storage reencrypt".
-type reencrypt struct {
+// rewriting holds the flags of commands that write objects again.
+type rewriting struct {
 	kubeconfig string
 	state      string
 	resources  []string
@@ -24,7 +24,7 @@ type reencrypt struct {
 }
 
 func reencryptCommand() *cobra.Command {
-	r := &reencrypt{}
+	r := &rewriting{}
 	c := &cobra.Command{
 		Use:   "reencrypt",
 		Short: "Write every object again, encrypted with the key that is now first",
@@ -43,37 +43,51 @@ With --state, the next run continues one that was interrupted or had failures.`,
 			return r.run(cmd.Context(), cmd.OutOrStdout())
 		},
 	}
+	r.flags(c)
+	c.Flags().StringSliceVar(&r.resources, "resources", nil,
+		"what to write, as in the encryption configuration: secrets, gadgets.example.com, *., *.example.com (default everything)")
+	return c
+}
+
+// flags adds the flags.
+func (r *rewriting) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig file of the server (default as kubectl: $KUBECONFIG, ~/.kube/config)")
-	f.StringSliceVar(&r.resources, "resources", nil,
-		"what to write, as in the encryption configuration: secrets, gadgets.example.com, *., *.example.com (default everything)")
 	f.BoolVar(&r.dryRun, "dry-run", false, "have the server check every update and write nothing")
 	f.StringVar(&r.state, "state", "", "file to keep the progress in, from which the next run continues; removed when everything is done")
 	f.Int64Var(&r.pageSize, "page-size", 500, "how many objects are read at once")
 	f.IntVar(&r.workers, "workers", 4, "how many objects are written at the same time")
 	_ = c.MarkFlagFilename("kubeconfig")
 	_ = c.MarkFlagFilename("state")
-	return c
 }
 
-func (r *reencrypt) run(ctx context.Context, out io.Writer) error {
+func (r *rewriting) run(ctx context.Context, out io.Writer) error {
+	w, targets, err := r.open(ctx, out)
+	if err != nil {
+		return err
+	}
+	return w.all(ctx, targets)
+}
+
+// open returns what writes, and what there is to write.
+func (r *rewriting) open(ctx context.Context, out io.Writer) (*rewriter, []target, error) {
 	if r.pageSize < 1 || r.workers < 1 {
-		return errors.New("--page-size, --workers: want numbers above 0")
+		return nil, nil, misused(errors.New("--page-size, --workers: want numbers above 0"))
 	}
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = r.kubeconfig
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
 	if err != nil {
-		return fmt.Errorf("--kubeconfig: %w", err)
+		return nil, nil, misused(fmt.Errorf("--kubeconfig: %w", err))
 	}
 	config.QPS = -1 // the server's fairness sets the pace
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	discovered, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	w := &rewriter{
 		objects: objects, dryRun: r.dryRun, pageSize: r.pageSize, workers: r.workers, out: out,
@@ -81,15 +95,15 @@ func (r *reencrypt) run(ctx context.Context, out io.Writer) error {
 	}
 	if r.state != "" && !r.dryRun {
 		if err := w.progress.load(r.state); err != nil {
-			return fmt.Errorf("--state: %w", err)
+			return nil, nil, fmt.Errorf("--state: %w", err)
 		}
 	}
 	targets, failed, err := findTargets(ctx, discovered, objects, r.resources)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	w.failures.add(failed...)
-	return w.all(ctx, targets)
+	return w, targets, nil
 }
 
 // all writes the objects of every resource and reports the outcome.

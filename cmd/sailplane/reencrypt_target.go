@@ -58,7 +58,7 @@ func findTargets(
 		}
 	}
 	if unknown := unmatched(targets, patterns); len(unknown) > 0 && len(failed) == 0 {
-		return nil, nil, fmt.Errorf("--resources: the server has no resource that %s: name it as in gadgets.example.com, without a version",
+		return nil, nil, fmt.Errorf("the server has no resource that %s: name it as in gadgets.example.com, without a version",
 			strings.Join(unknown, " or "))
 	}
 	// Both groups have the same events, stored as those of the core group.

@@ -378,7 +378,7 @@ func TestReencryptFlags(t *testing.T) {
 		args []string
 		want string
 	}{
-		"unknown resource": {[]string{"--resources", "secrets,gizmos.example.com"}, `--resources: the server has no resource that is "gizmos.example.com"`},
+		"unknown resource": {[]string{"--resources", "secrets,gizmos.example.com"}, `the server has no resource that is "gizmos.example.com"`},
 		"other server":     {[]string{"--state", other}, "contains the progress for server https://elsewhere"},
 		"no kubeconfig":    {[]string{"--kubeconfig", "missing"}, "--kubeconfig: "},
 		"no workers":       {[]string{"--workers", "0"}, "want numbers above 0"},

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -83,7 +85,7 @@ const statusTimeout = time.Minute
 func askStatus(ctx context.Context, kubeconfig string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
-	answer, err := page{insight.Path, "status", "insight.Status{}"}.get(ctx, kubeconfig)
+	answer, err := page{path: insight.Path, what: "status", part: "insight.Status{}"}.get(ctx, kubeconfig)
 	if err != nil {
 		return nil, err
 	}
@@ -93,10 +95,15 @@ func askStatus(ctx context.Context, kubeconfig string) ([]byte, error) {
 
 // page is what a server answers at a path of ours.
 type page struct {
-	path string
-	what string // "status"
-	part string // what serves it
+	path   string
+	method string // empty: get
+	query  map[string]string
+	what   string // "status"
+	part   string // what serves it
 }
+
+// verb is what the user must be allowed to do.
+func (p page) verb() string { return strings.ToLower(cmp.Or(p.method, http.MethodGet)) }
 
 // get asks the server of a kubeconfig. The caller closes the answer.
 func (p page) get(ctx context.Context, kubeconfig string) (io.ReadCloser, error) {
@@ -114,7 +121,11 @@ func (p page) get(ctx context.Context, kubeconfig string) (io.ReadCloser, error)
 	if err != nil {
 		return nil, misused(fmt.Errorf("%s: %w", kubeconfig, err))
 	}
-	answer, err := client.RESTClient().Get().AbsPath(p.path).MaxRetries(0).Stream(ctx)
+	ask := client.RESTClient().Verb(cmp.Or(p.method, http.MethodGet)).AbsPath(p.path).MaxRetries(0)
+	for name, value := range p.query {
+		ask = ask.Param(name, value)
+	}
+	answer, err := ask.Stream(ctx)
 	var answered apierrors.APIStatus
 	switch {
 	case err == nil:
@@ -123,8 +134,8 @@ func (p page) get(ctx context.Context, kubeconfig string) (io.ReadCloser, error)
 		return nil, fmt.Errorf("the server at %s does not know the user of %s, who is of another server, or whose login has ended",
 			config.Host, kubeconfig)
 	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("the user of %s may not get the %s: ask with the administrator's kubeconfig, "+
-			"or bind a ClusterRole with nonResourceURLs: [%s] and verbs: [get]", kubeconfig, p.what, p.path)
+		return nil, fmt.Errorf("the user of %s may not %s the %s: ask with the administrator's kubeconfig, "+
+			"or bind a ClusterRole with nonResourceURLs: [%s] and verbs: [%s]", kubeconfig, p.verb(), p.what, p.path, p.verb())
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("the server at %s has no %s: its program is older than this one, or made without %s", config.Host, p.what, p.part)
 	case errors.As(err, &answered):

@@ -15,7 +15,7 @@ import (
 
 func storageCommand() *cobra.Command {
 	c := &cobra.Command{Use: "storage", Short: "Work on what is stored"}
-	c.AddCommand(copyCommand(), reencryptCommand())
+	c.AddCommand(copyCommand(), checkCommand(), compactCommand(), defragCommand(), migrateCommand(), reencryptCommand())
 	return c
 }
 
@@ -44,6 +44,9 @@ func (p *place) flags(c *cobra.Command, what string) {
 		_ = c.MarkFlagFilename(p.flag + name)
 	}
 }
+
+// isNamed tells whether the flags name a storage.
+func (p *place) isNamed() bool { return p.url != "" || p.config != "" }
 
 // open returns the storage and the prefix of its keys; empty: the place does not say.
 func (p *place) open() (s controlplane.Storage, prefix string, err error) {

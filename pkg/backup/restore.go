@@ -74,7 +74,7 @@ func Restore(ctx context.Context, from io.ReadSeeker, to controlplane.Storage, o
 			if err != nil {
 				return nil, err
 			}
-			return stored(ctx, file), nil
+			return storedIn(ctx, file), nil
 		},
 	}, transfer.Options{
 		Prefix: r.Info.Prefix, Overwrite: o.Overwrite, AcceptNewRevisions: o.AcceptNewRevisions, Progress: o.Progress,
@@ -90,8 +90,8 @@ func Restore(ctx context.Context, from io.ReadSeeker, to controlplane.Storage, o
 	return r, nil
 }
 
-// stored are the entries of a backup that are of the storage. It closes the reader.
-func stored(ctx context.Context, file *reader) transfer.Entries {
+// storedIn are the entries of a backup that are of the storage. It closes the reader.
+func storedIn(ctx context.Context, file *reader) transfer.Entries {
 	return func(yield func(transfer.Entry, error) bool) {
 		defer file.close()
 		for e, err := range file.entries(ctx) {

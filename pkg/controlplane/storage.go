@@ -72,3 +72,10 @@ type Ending interface {
 	// Err is why it did, or nil.
 	Err() error
 }
+
+// Defragmenting is a Backend that takes more room than what it keeps needs, until it is told to write that
+// anew. Writes, or all requests, wait meanwhile.
+type Defragmenting interface {
+	// Defragment returns when it is done.
+	Defragment(context.Context) error
+}

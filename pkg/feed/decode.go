@@ -1,65 +1,21 @@
 package feed
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
+	"github.com/sailplane-dev/sailplane/pkg/internal/stored"
 )
-
-// stored is the part of a stored object that the feed reads.
-type stored struct {
-	metav1.TypeMeta
-	Metadata struct {
-		Name              string                  `json:"name"`
-		Namespace         string                  `json:"namespace"`
-		UID               string                  `json:"uid"`
-		DeletionTimestamp *metav1.Time            `json:"deletionTimestamp"`
-		Finalizers        []string                `json:"finalizers"`
-		OwnerReferences   []metav1.OwnerReference `json:"ownerReferences"`
-	} `json:"metadata"`
-}
-
-// protobufMagic starts a value that is stored as protobuf.
-// https://kubernetes.io/docs/reference/using-api/api-concepts/#protobuf-encoding
-func protobufMagic() []byte { return []byte{'k', '8', 's', 0} }
-
-// decode reads the metadata of a stored value, JSON or protobuf. In protobuf the
-// first field of every Kubernetes type is the ObjectMeta.
-func decode(value []byte) (*stored, error) {
-	s := &stored{}
-	if !bytes.HasPrefix(value, protobufMagic()) {
-		if err := json.Unmarshal(value, s); err != nil {
-			return nil, err
-		}
-		return s, nil
-	}
-	var unknown runtime.Unknown
-	if err := unknown.Unmarshal(value[len(protobufMagic()):]); err != nil {
-		return nil, err
-	}
-	var object metav1.PartialObjectMetadata
-	if err := object.Unmarshal(unknown.Raw); err != nil {
-		return nil, err
-	}
-	s.APIVersion, s.Kind = unknown.APIVersion, unknown.Kind
-	s.Metadata.Name, s.Metadata.Namespace, s.Metadata.UID = object.Name, object.Namespace, string(object.UID)
-	s.Metadata.DeletionTimestamp, s.Metadata.Finalizers = object.DeletionTimestamp, object.Finalizers
-	s.Metadata.OwnerReferences = object.OwnerReferences
-	return s, nil
-}
 
 // object makes an Object of the stored value in a place (see [keys.Space.Place]).
 func (f *Feed) object(place string, value []byte) (*Object, error) {
-	s, err := decode(value)
+	s, err := stored.Decode(value)
 	if err != nil {
 		return nil, err
 	}

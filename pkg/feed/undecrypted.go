@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/storage/value"
@@ -113,7 +114,7 @@ func (f *Feed) seal(ctx context.Context, place string, kv *mvccpb.KeyValue, caus
 
 // placeholder is an object of which only the place is known.
 func (f *Feed) placeholder(place string, resource schema.GroupResource, revision int64) *Object {
-	o := &Object{Type: f.typeOf(resource, stored{}.TypeMeta), UID: UIDOf(types.UID("sealed " + place)), Revision: revision}
+	o := &Object{Type: f.typeOf(resource, metav1.TypeMeta{}), UID: UIDOf(types.UID("sealed " + place)), Revision: revision}
 	o.Name = strings.TrimPrefix(place, keys.Space{}.Of(resource)+"/")
 	if namespace, name, found := strings.Cut(o.Name, "/"); found {
 		o.Namespace, o.Name = namespace, name

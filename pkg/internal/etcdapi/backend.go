@@ -128,6 +128,22 @@ func (b *Backend) Client() (*clientv3.Client, error) {
 	return b.clients.Add(c)
 }
 
+// Defragment implements controlplane.Defragmenting, as far as the log does.
+func (b *Backend) Defragment(ctx context.Context) error {
+	b.mu.Lock()
+	r := b.running
+	b.mu.Unlock()
+	if r == nil {
+		return fmt.Errorf("%s: not running", b.Name)
+	}
+	if shrinking, ok := r.log.(revision.Shrinking); ok {
+		if err := shrinking.Shrink(ctx); err != nil {
+			return fmt.Errorf("%s: %w", b.Name, err)
+		}
+	}
+	return nil
+}
+
 // Stop implements controlplane.Backend: it ends the watches, then the background
 // work, then the log.
 func (b *Backend) Stop(ctx context.Context) error {

@@ -184,3 +184,9 @@ type Log interface {
 // one before ended, unless the log has lost, or no longer has, what was between: then who followed
 // has to read it, and is refused. It must return soon and may not call the log.
 type Follower func(after int64, events []*Event, through int64)
+
+// Shrinking is a Log that takes more room than it needs, and gives the rest back when it is asked to.
+type Shrinking interface {
+	// Shrink may keep other calls waiting until it returns.
+	Shrink(ctx context.Context) error
+}

@@ -90,6 +90,8 @@ type Database interface {
 	// and returns where it ended: after about so many rows. Of several servers that sweep at
 	// once, one does it.
 	Sweep(ctx context.Context, to, rows int64) (swept int64, err error)
+	// Shrink writes the tables anew, without what is free in them. Other calls wait for it.
+	Shrink(ctx context.Context) error
 	// Size returns what the tables and their indexes take on disk, in bytes.
 	Size(ctx context.Context) (int64, error)
 	// Wait returns a revision that was committed, by any server: the next one that it is told of.

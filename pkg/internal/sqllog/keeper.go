@@ -74,6 +74,14 @@ func (l *log) Compact(ctx context.Context, at int64) error {
 	return nil
 }
 
+// Shrink implements revision.Shrinking.
+func (l *log) Shrink(ctx context.Context) error {
+	if err := l.db.Shrink(ctx); err != nil {
+		return fmt.Errorf("shrink the tables: %w", l.explain(err))
+	}
+	return nil
+}
+
 // trim drops the oldest history if there is too much, and a tenth more. Servers that do so at
 // once share the work.
 func (k *keeper) trim(ctx context.Context) error {

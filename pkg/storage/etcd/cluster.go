@@ -284,6 +284,22 @@ func (s *cluster) Measure(ctx context.Context) metrics.Storage {
 	return m
 }
 
+// Defragment implements controlplane.Defragmenting: one member after the other. Each answers nothing meanwhile.
+func (s *cluster) Defragment(ctx context.Context) error {
+	s.mu.Lock()
+	base := s.base
+	s.mu.Unlock()
+	if base == nil {
+		return fmt.Errorf("%s: not running", s.description)
+	}
+	for _, endpoint := range s.description.Endpoints {
+		if _, err := base.Defragment(ctx, endpoint); err != nil {
+			return fmt.Errorf("defragment %s: %w", endpoint, err)
+		}
+	}
+	return nil
+}
+
 // Stop implements controlplane.Backend.
 func (s *cluster) Stop(context.Context) error {
 	s.mu.Lock()

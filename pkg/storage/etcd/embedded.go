@@ -357,6 +357,20 @@ func (s *embedded) Client() (*clientv3.Client, error) {
 	return s.clients.Add(etcdclient.InProcess(s.servers))
 }
 
+// Defragment implements controlplane.Defragmenting.
+func (s *embedded) Defragment(context.Context) error {
+	s.mu.Lock()
+	running := s.etcd
+	s.mu.Unlock()
+	if running == nil {
+		return fmt.Errorf("%v: not running", s.description)
+	}
+	if err := running.Server.Backend().Defrag(); err != nil {
+		return fmt.Errorf("%v: %w: is there room for a second copy of its contents?", s.description, err)
+	}
+	return nil
+}
+
 // Stop implements controlplane.Backend.
 func (s *embedded) Stop(ctx context.Context) error {
 	s.mu.Lock()

@@ -191,6 +191,17 @@ func (d *database) Compact(ctx context.Context, at int64, asked bool) (later boo
 	return later, err
 }
 
+// Shrink implements sqllog.Database.
+func (d *database) Shrink(ctx context.Context) error {
+	rows, err := d.reads.QueryContext(ctx, shrink)
+	if err != nil {
+		return err
+	}
+	for rows.Next() { // what it did
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
 // Skip implements sqllog.Database.
 func (d *database) Skip(ctx context.Context, above int64) error {
 	_, err := d.reads.ExecContext(ctx, skip, above+revision.Skipped, above+revision.Skipped, above)

@@ -84,6 +84,8 @@ INSERT INTO sailplane_log (id, compacted, history) SELECT (SELECT MAX(id) FROM s
 
 	expiring = `SELECT name, id, expires FROM sailplane_changes WHERE expires IS NOT NULL`
 
+	shrink = `OPTIMIZE TABLE sailplane_changes`
+
 	size = `SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables
 		WHERE table_schema = DATABASE() AND table_name IN ('sailplane_changes', 'sailplane_log')`
 

@@ -182,6 +182,12 @@ func (d *database) Skip(ctx context.Context, above int64) error {
 	return err
 }
 
+// Shrink implements sqllog.Database.
+func (d *database) Shrink(ctx context.Context) error {
+	_, err := d.pool.Exec(ctx, shrink)
+	return explain(err)
+}
+
 // Sweep implements sqllog.Database.
 func (d *database) Sweep(ctx context.Context, to, limit int64) (swept int64, err error) {
 	err = pgx.BeginTxFunc(ctx, d.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {

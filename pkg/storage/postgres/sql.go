@@ -98,6 +98,8 @@ CREATE OR REPLACE VIEW kine AS SELECT 'Sailplane writes to this database' AS not
 
 	expiring = `SELECT name, id, expires FROM sailplane_changes WHERE expires IS NOT NULL`
 
+	shrink = `VACUUM (FULL, ANALYZE) sailplane_changes`
+
 	size = `SELECT pg_total_relation_size('sailplane_changes') + pg_total_relation_size('sailplane_log')`
 
 	ask           = `UPDATE sailplane_sweep SET asked = $1 WHERE asked < $1`

@@ -255,6 +255,20 @@ func (k *keeper) shrink(ctx context.Context) error {
 	}
 }
 
+// Shrink implements revision.Shrinking: it writes the file anew, without what is free in it. Writes wait
+// for it. There has to be room for a second copy.
+func (l *log) Shrink(context.Context) error {
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	err := l.writer.step(func(ctx context.Context, conn *sql.Conn) error {
+		return drain(ctx, conn, "VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)")
+	})
+	if err != nil {
+		return fmt.Errorf("shrink the file: %w", explain(err))
+	}
+	return nil
+}
+
 // checkpoint moves SQLite's log into the file while writes go on. If the log is
 // still too long, writes wait for the rest, and the log is truncated.
 func (k *keeper) checkpoint(ctx context.Context) {

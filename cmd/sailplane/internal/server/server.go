@@ -153,7 +153,7 @@ func (b *build) definitions() controlplane.Part {
 
 // rest is what has no section of its own, or one of a field or two.
 func (b *build) rest() controlplane.Part {
-	parts := controlplane.Parts{insight.Status{}, backup.Endpoint{}}
+	parts := controlplane.Parts{insight.Status{}, insight.Maintenance{}, backup.Endpoint{}}
 	if b.GarbageCollection {
 		parts = append(parts, lifecycle.GarbageCollection{})
 	}
