@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"github.com/sailplane-dev/sailplane/pkg/internal/filelock"
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
@@ -93,13 +95,17 @@ func kind(info os.FileInfo) string {
 
 // open opens the locked file and starts the goroutines that work on it.
 func (l *log) open(ctx context.Context, f File, lost int64) error {
+	copied, err := lacksLog(ctx, l.path)
+	if err != nil {
+		return err
+	}
 	if err := touch(l.path); err != nil {
 		return err
 	}
 	if err := upgrade(ctx, l.path); err != nil {
 		return err
 	}
-	if err := raise(ctx, l.path, lost); err != nil {
+	if err := raise(ctx, l.path, lost, copied); err != nil {
 		return err
 	}
 	sync := "PRAGMA synchronous = FULL"
@@ -247,14 +253,40 @@ func (l *log) release() error {
 	return errors.Join(append(errs, l.lock.Release())...)
 }
 
+// lacksLog tells whether a file is a copy of one that a server had open, without SQLite's log beside it: what
+// was written last is missing then.
+func lacksLog(ctx context.Context, path string) (lacks bool, err error) {
+	if _, err := os.Stat(path + "-wal"); err == nil || sizeOf(path) == 0 {
+		return false, nil
+	}
+	db := connect(path, 1)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	has, err := tables(ctx, db)
+	if err != nil || !has["sailplane_meta"] {
+		return false, err
+	}
+	meta, err := readMeta(ctx, db)
+	return meta[metaClean] == 0, err
+}
+
 // raise has revisions go on above those that are lost, and those before refused. kine's row of the last
-// compaction takes the first one.
-func raise(ctx context.Context, path string, lost int64) (err error) {
-	if lost <= 0 {
+// compaction takes the first one. Of a copied file, those are lost that the log had which it lacks.
+func raise(ctx context.Context, path string, lost int64, copied bool) (err error) {
+	if lost <= 0 && !copied {
 		return nil
 	}
 	db := connect(path, 1)
 	defer func() { err = errors.Join(err, db.Close()) }()
+	if copied {
+		var newest int64
+		if err := db.QueryRowContext(ctx, getCurrent).Scan(&newest); err != nil {
+			return fmt.Errorf("read the newest revision: %w", explain(err))
+		}
+		klog.FromContext(ctx).Error(nil, "The file was copied from a server that used it, without the file -wal beside it: what was written "+
+			"last may be missing. Revisions go on far above, and all watches begin anew. Take backups with: sailplane backup",
+			"file", path, "revision", newest)
+		lost = max(lost, newest)
+	}
 	next := lost + revision.Skipped
 	if _, err = db.ExecContext(ctx, raiseTo, next, next, lost); err != nil {
 		return fmt.Errorf("go on above revision %d: %w", lost, explain(err))

@@ -260,3 +260,44 @@ func must(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestCopiedWithoutLog: a copy of a file that is in use, without SQLite's log, lacks what was written last. It
+// is opened, with revisions that nobody has seen. One with the log, or of a stopped server, is as it was.
+func TestCopiedWithoutLog(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open := func(name string) *log {
+		t.Helper()
+		l, err := open(t.Context(), File{Path: filepath.Join(dir, name)}, 0, func(int64, []*revision.Event, int64) {})
+		must(t, err)
+		return l.(*log)
+	}
+	l := open("state.db")
+	for i := range 10 {
+		put(t, l, fmt.Sprintf("/t/%d", i), "1")
+	}
+	last := put(t, l, "/t/last", "1")
+	copied := func(name string, suffixes ...string) int64 {
+		t.Helper()
+		for _, suffix := range suffixes {
+			content, err := os.ReadFile(filepath.Join(dir, "state.db"+suffix))
+			must(t, err)
+			must(t, os.WriteFile(filepath.Join(dir, name+suffix), content, 0o600))
+		}
+		c := open(name)
+		current, _, err := c.Current(t.Context())
+		must(t, err)
+		must(t, c.Close(t.Context()))
+		return current
+	}
+	if got := copied("without.db", ""); got <= last+1 {
+		t.Errorf("without the log, the newest revision is %d, want it far above %d", got, last)
+	}
+	if got := copied("with.db", "", "-wal"); got != last {
+		t.Errorf("with the log, the newest revision is %d, want %d", got, last)
+	}
+	must(t, l.Close(t.Context()))
+	if got := copied("stopped.db", ""); got != last {
+		t.Errorf("after a stop, the newest revision is %d, want %d", got, last)
+	}
+}

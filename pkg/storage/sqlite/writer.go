@@ -259,26 +259,29 @@ func (b *batch) begin() error {
 	if b.begun {
 		return nil
 	}
+	if b.clean {
+		// In the file itself, not only in SQLite's log: of a copy that lacks the log, this is known then.
+		if _, err := b.conn.ExecContext(b.ctx, setMeta, metaClean, 0); err != nil {
+			return err
+		}
+		b.clean = false
+		if err := drain(b.ctx, b.conn, "PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+			return err
+		}
+	}
 	if _, err := b.conn.ExecContext(b.ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
 	b.begun = true
-	if !b.clean {
-		return nil
-	}
-	_, err := b.conn.ExecContext(b.ctx, setMeta, metaClean, 0)
-	return err
+	return nil
 }
 
 func (b *batch) commit() error {
 	if !b.begun {
 		return nil
 	}
-	if _, err := b.conn.ExecContext(b.ctx, "COMMIT"); err != nil {
-		return err
-	}
-	b.clean = false
-	return nil
+	_, err := b.conn.ExecContext(b.ctx, "COMMIT")
+	return err
 }
 
 // open makes the connection if there is none. After a failed transaction it
