@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/served"
 )
 
 func storageCommand() *cobra.Command {
@@ -50,7 +49,7 @@ With --state, the next run continues one that was interrupted or had failures.`,
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig file of the server (default as kubectl: $KUBECONFIG, ~/.kube/config)")
+	f.StringVar(&r.kubeconfig, "kubeconfig", "", kubeconfigUsage)
 	f.StringSliceVar(&r.resources, "resources", nil,
 		"what to write, as in the encryption configuration: secrets, gadgets.example.com, *., *.example.com (default everything)")
 	f.BoolVar(&r.dryRun, "dry-run", false, "have the server check every update and write nothing")
@@ -66,51 +65,42 @@ func (r *reencrypt) run(ctx context.Context, out io.Writer) error {
 	if r.pageSize < 1 || r.workers < 1 {
 		return errors.New("--page-size, --workers: want numbers above 0")
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = r.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return fmt.Errorf("--kubeconfig: %w", err)
-	}
-	config.QPS = -1 // the server's fairness sets the pace
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	discovered, err := discovery.NewDiscoveryClientForConfig(config)
+	server, err := connect(r.kubeconfig)
 	if err != nil {
 		return err
 	}
 	w := &rewriter{
-		objects: objects, dryRun: r.dryRun, pageSize: r.pageSize, workers: r.workers, out: out,
-		progress: &progress{Server: config.Host, Begun: time.Now(), Done: map[string]tally{}},
+		objects: server.objects, dryRun: r.dryRun, pageSize: r.pageSize, workers: r.workers, out: out,
+		progress: &progress{Server: server.host, Begun: time.Now(), Done: map[string]tally{}},
 	}
 	if r.state != "" && !r.dryRun {
 		if err := w.progress.load(r.state); err != nil {
 			return fmt.Errorf("--state: %w", err)
 		}
 	}
-	targets, failed, err := findTargets(ctx, discovered, objects, r.resources)
+	found, err := served.Find(ctx, served.Query{
+		Discovery: server.discovery, Objects: server.objects, Verbs: []string{"list", "update"}, Patterns: r.resources,
+	})
 	if err != nil {
 		return err
 	}
-	w.failures.add(failed...)
-	return w.all(ctx, targets)
+	w.failures.add(found.Failed...)
+	return w.all(ctx, found.Resources)
 }
 
 // all writes the objects of every resource and reports the outcome.
-func (w *rewriter) all(ctx context.Context, targets []target) error {
+func (w *rewriter) all(ctx context.Context, targets []served.Resource) error {
 	begun := time.Now()
 	var sum tally
 	for _, t := range targets {
-		if before, ok := w.progress.Done[t.name()]; ok {
-			fmt.Fprintf(w.out, "%s: already done, %d objects\n", t.name(), before.total())
+		if before, ok := w.progress.Done[t.Name()]; ok {
+			fmt.Fprintf(w.out, "%s: already done, %d objects\n", t.Name(), before.total())
 			continue
 		}
 		counted, err := w.resource(ctx, t)
 		sum.plus(counted)
 		if err != nil && ctx.Err() == nil {
-			w.failures.add(fmt.Sprintf("%s: %v", t.name(), err))
+			w.failures.add(fmt.Sprintf("%s: %v", t.Name(), err))
 		}
 		if ctx.Err() != nil {
 			return errors.New("interrupted: to continue, run the command again, with the same --state if you set it")

@@ -156,6 +156,7 @@ var mayImport = map[string][]string{
 	"cmd/sailplane/internal/envtest": {"pkg/...", "cmd/sailplane/internal/config", "cmd/sailplane/internal/server"},
 	"cmd/sailplane/internal/heap":    {},
 	"cmd/sailplane/internal/threads": {},
+	"cmd/sailplane/internal/served":  {}, // a client of any server
 	"cmd/sailplane/internal/server":  {"pkg/...", "cmd/sailplane/internal/config"},
 	"examples/...":                   {"pkg/...", "examples/..."},
 	"hack/...":                       {"pkg/internal/openapi/...", "hack/..."},
