@@ -27,7 +27,7 @@ func command() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(serveCommand(), statusCommand(), serversCommand(), configCommand(), kubeconfigCommand(), pkiCommand(), auditCommand(),
-		storageCommand(), verifyCommand(), envtest.Command(), versionCommand())
+		storageCommand(), exportCommand(), importCommand(), verifyCommand(), envtest.Command(), versionCommand())
 	return careful(root)
 }
 

@@ -28,7 +28,8 @@ func connect(kubeconfig string) (*connection, error) {
 		return nil, fmt.Errorf("--kubeconfig: %w", err)
 	}
 	config.QPS = -1 // the server's fairness sets the pace
-	config.WarningHandlerWithContext = rest.NoWarnings{} // that a kind is old is no news to who goes through all of them
+	// That a kind is old is no news to who goes through all of them.
+	config.WarningHandlerWithContext = rest.NoWarnings{}
 	c := &connection{host: config.Host}
 	if c.objects, err = dynamic.NewForConfig(config); err != nil {
 		return nil, err
