@@ -27,7 +27,8 @@ func command() *cobra.Command {
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.AddCommand(serveCommand(), statusCommand(), serversCommand(), configCommand(), kubeconfigCommand(), pkiCommand(), auditCommand(),
-		backupCommand(), restoreCommand(), storageCommand(), verifyCommand(), envtest.Command(), versionCommand())
+		backupCommand(), restoreCommand(), storageCommand(), exportCommand(), importCommand(), verifyCommand(), envtest.Command(),
+		versionCommand())
 	return careful(root)
 }
 

@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/served"
 )
 
 func migrateCommand() *cobra.Command {
@@ -49,21 +51,21 @@ func (r *rewriting) migrate(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	before := map[target]definition{}
+	before := map[string]definition{}
 	for _, t := range targets {
 		d, err := w.definition(ctx, t)
 		if err != nil {
 			return err
 		}
-		before[t] = d
+		before[t.Name()] = d
 	}
 	if err := w.all(ctx, targets); err != nil || r.dryRun {
 		return err
 	}
 	for _, t := range targets {
-		if d := before[t]; d.stored != "" {
+		if d := before[t.Name()]; d.stored != "" {
 			if err := w.trim(ctx, t, d); err != nil {
-				return fmt.Errorf("%s: %w", t.name(), err)
+				return fmt.Errorf("%s: %w", t.Name(), err)
 			}
 		}
 	}
@@ -82,13 +84,13 @@ func definitionsResource() schema.GroupVersionResource {
 }
 
 // definition reads that of a resource.
-func (w *rewriter) definition(ctx context.Context, t target) (definition, error) {
-	u, err := w.objects.Resource(definitionsResource()).Get(ctx, t.name(), metav1.GetOptions{})
+func (w *rewriter) definition(ctx context.Context, t served.Resource) (definition, error) {
+	u, err := w.objects.Resource(definitionsResource()).Get(ctx, t.Name(), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return definition{}, nil
 	}
 	if err != nil {
-		return definition{}, fmt.Errorf("read the definition of %s: %w", t.name(), err)
+		return definition{}, fmt.Errorf("read the definition of %s: %w", t.Name(), err)
 	}
 	return definitionOf(u), nil
 }
@@ -107,9 +109,9 @@ func definitionOf(u *unstructured.Unstructured) definition {
 
 // trim removes the versions in which nothing is stored any more from the status of a definition, if it has
 // not changed since before.
-func (w *rewriter) trim(ctx context.Context, t target, before definition) error {
+func (w *rewriter) trim(ctx context.Context, t served.Resource, before definition) error {
 	for {
-		u, err := w.objects.Resource(definitionsResource()).Get(ctx, t.name(), metav1.GetOptions{})
+		u, err := w.objects.Resource(definitionsResource()).Get(ctx, t.Name(), metav1.GetOptions{})
 		if err != nil {
 			return fmt.Errorf("read its definition: %w", err)
 		}
@@ -119,7 +121,7 @@ func (w *rewriter) trim(ctx context.Context, t target, before definition) error 
 			return fmt.Errorf("its definition was changed meanwhile: it stored version %s, and stores %s now: run the command again",
 				before.stored, now.stored)
 		case slices.Equal(now.all, []string{now.stored}):
-			fmt.Fprintf(w.out, "%s: status.storedVersions: %s\n", t.name(), now.stored)
+			fmt.Fprintf(w.out, "%s: status.storedVersions: %s\n", t.Name(), now.stored)
 			return nil
 		}
 		if err := unstructured.SetNestedStringSlice(u.Object, []string{now.stored}, "status", "storedVersions"); err != nil {
@@ -132,7 +134,7 @@ func (w *rewriter) trim(ctx context.Context, t target, before definition) error 
 		if err != nil {
 			return fmt.Errorf("write the status of its definition: %w", err)
 		}
-		fmt.Fprintf(w.out, "%s: status.storedVersions: %s, was %s\n", t.name(), now.stored, strings.Join(now.all, ", "))
+		fmt.Fprintf(w.out, "%s: status.storedVersions: %s, was %s\n", t.Name(), now.stored, strings.Join(now.all, ", "))
 		return nil
 	}
 }

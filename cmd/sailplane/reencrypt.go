@@ -8,9 +8,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/served"
 )
 
 // rewriting holds the flags of commands that write objects again.
@@ -52,7 +51,7 @@ With --state, the next run continues one that was interrupted or had failures.`,
 // flags adds the flags.
 func (r *rewriting) flags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig file of the server (default as kubectl: $KUBECONFIG, ~/.kube/config)")
+	f.StringVar(&r.kubeconfig, "kubeconfig", "", kubeconfigUsage)
 	f.BoolVar(&r.dryRun, "dry-run", false, "have the server check every update and write nothing")
 	f.StringVar(&r.state, "state", "", "file to keep the progress in, from which the next run continues; removed when everything is done")
 	f.Int64Var(&r.pageSize, "page-size", 500, "how many objects are read at once")
@@ -70,55 +69,46 @@ func (r *rewriting) run(ctx context.Context, out io.Writer) error {
 }
 
 // open returns what writes, and what there is to write.
-func (r *rewriting) open(ctx context.Context, out io.Writer) (*rewriter, []target, error) {
+func (r *rewriting) open(ctx context.Context, out io.Writer) (*rewriter, []served.Resource, error) {
 	if r.pageSize < 1 || r.workers < 1 {
 		return nil, nil, misused(errors.New("--page-size, --workers: want numbers above 0"))
 	}
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = r.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, nil, misused(fmt.Errorf("--kubeconfig: %w", err))
-	}
-	config.QPS = -1 // the server's fairness sets the pace
-	objects, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, nil, err
-	}
-	discovered, err := discovery.NewDiscoveryClientForConfig(config)
+	server, err := connect(r.kubeconfig)
 	if err != nil {
 		return nil, nil, err
 	}
 	w := &rewriter{
-		objects: objects, dryRun: r.dryRun, pageSize: r.pageSize, workers: r.workers, out: out,
-		progress: &progress{Server: config.Host, Begun: time.Now(), Done: map[string]tally{}},
+		objects: server.objects, dryRun: r.dryRun, pageSize: r.pageSize, workers: r.workers, out: out,
+		progress: &progress{Server: server.host, Begun: time.Now(), Done: map[string]tally{}},
 	}
 	if r.state != "" && !r.dryRun {
 		if err := w.progress.load(r.state); err != nil {
 			return nil, nil, fmt.Errorf("--state: %w", err)
 		}
 	}
-	targets, failed, err := findTargets(ctx, discovered, objects, r.resources)
+	found, err := served.Find(ctx, served.Query{
+		Discovery: server.discovery, Objects: server.objects, Verbs: []string{"list", "update"}, Patterns: r.resources,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	w.failures.add(failed...)
-	return w, targets, nil
+	w.failures.add(found.Failed...)
+	return w, found.Resources, nil
 }
 
 // all writes the objects of every resource and reports the outcome.
-func (w *rewriter) all(ctx context.Context, targets []target) error {
+func (w *rewriter) all(ctx context.Context, targets []served.Resource) error {
 	begun := time.Now()
 	var sum tally
 	for _, t := range targets {
-		if before, ok := w.progress.Done[t.name()]; ok {
-			fmt.Fprintf(w.out, "%s: already done, %d objects\n", t.name(), before.total())
+		if before, ok := w.progress.Done[t.Name()]; ok {
+			fmt.Fprintf(w.out, "%s: already done, %d objects\n", t.Name(), before.total())
 			continue
 		}
 		counted, err := w.resource(ctx, t)
 		sum.plus(counted)
 		if err != nil && ctx.Err() == nil {
-			w.failures.add(fmt.Sprintf("%s: %v", t.name(), err))
+			w.failures.add(fmt.Sprintf("%s: %v", t.Name(), err))
 		}
 		if ctx.Err() != nil {
 			return errors.New("interrupted: to continue, run the command again, with the same --state if you set it")

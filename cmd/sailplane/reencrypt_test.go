@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/served"
 	"github.com/sailplane-dev/sailplane/pkg/admit"
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
@@ -89,7 +90,7 @@ func (opened) Traits() controlplane.Traits  { return memory.Store{}.Traits() }
 func startLocked(t *testing.T) *locked {
 	t.Helper()
 	s := &locked{lock: &lock{}, storage: memory.Store{}.Open(), kubeconfig: filepath.Join(t.TempDir(), "admin.kubeconfig")}
-	server, err := controlplane.New("reencrypt").Listen("127.0.0.1:0").Storage(opened{s.storage}).With(
+	server := startServer(t, opened{s.storage},
 		authn.Admin{Kubeconfig: s.kubeconfig}, core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, aggregator.APIServices{},
 		crd.Definitions{FS: fstest.MapFS{"gadgets.yaml": {Data: []byte(gadgets)}}},
 		admit.Validate("updates", func(_ context.Context, a admission.Attributes) error {
@@ -104,7 +105,21 @@ func startLocked(t *testing.T) *locked {
 			})
 			return nil
 		}),
-	).Build()
+	)
+	var err error
+	if s.client, err = kubernetes.NewForConfig(server.ClientConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if s.objects, err = dynamic.NewForConfig(server.ClientConfig()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// startServer runs a server until the end of the test.
+func startServer(t *testing.T, storage controlplane.Storage, parts ...controlplane.Part) *controlplane.Server {
+	t.Helper()
+	server, err := controlplane.New("commands").Listen("127.0.0.1:0").Storage(storage).With(parts...).Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,13 +138,7 @@ func startLocked(t *testing.T) *locked {
 		ended <- nil
 		t.Fatal(err)
 	}
-	if s.client, err = kubernetes.NewForConfig(server.ClientConfig()); err != nil {
-		t.Fatal(err)
-	}
-	if s.objects, err = dynamic.NewForConfig(server.ClientConfig()); err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return server
 }
 
 // fill makes Secrets, a ConfigMap and Gadgets.
@@ -342,7 +351,7 @@ func TestReencryptExpiredPosition(t *testing.T) {
 		objects: objects, pageSize: 10, workers: 1, out: &out,
 		progress: &progress{Done: map[string]tally{}, Resource: "secrets", Continue: "old", Counted: tally{Rewritten: 7}},
 	}
-	counted, err := w.resource(t.Context(), target{schema.GroupVersionResource{Version: "v1", Resource: "secrets"}})
+	counted, err := w.resource(t.Context(), served.Resource{GroupVersionResource: schema.GroupVersionResource{Version: "v1", Resource: "secrets"}})
 	if err != nil || counted.Rewritten != 7 || !slices.Equal(asked, []string{"old", "new"}) {
 		t.Errorf("asked for %q, counted %+v: %v", asked, counted, err)
 	}
@@ -387,30 +396,6 @@ func TestReencryptFlags(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if _, err := s.run(t.Context(), c.args...); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
-			}
-		})
-	}
-}
-
-// TestMatches has the patterns of encryption configurations.
-func TestMatches(t *testing.T) {
-	secrets, own := schema.GroupResource{Resource: "secrets"}, schema.GroupResource{Group: "example.com", Resource: "gadgets"}
-	cases := map[string]struct {
-		patterns     []string
-		secrets, own bool
-	}{
-		"none":        {nil, true, true},
-		"built-in":    {[]string{"secrets"}, true, false},
-		"custom":      {[]string{"gadgets.example.com"}, false, true},
-		"core group":  {[]string{"*."}, true, false},
-		"other group": {[]string{"*.example.com"}, false, true},
-		"everything":  {[]string{"*.*"}, true, true},
-		"several":     {[]string{"configmaps", "gadgets.example.com"}, false, true},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			if a, b := matches(secrets, c.patterns), matches(own, c.patterns); a != c.secrets || b != c.own {
-				t.Errorf("secrets %v, gadgets.example.com %v", a, b)
 			}
 		})
 	}

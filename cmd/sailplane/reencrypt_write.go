@@ -16,6 +16,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/served"
 )
 
 // rewriter updates objects with their own content.
@@ -30,9 +32,9 @@ type rewriter struct {
 }
 
 // resource writes all objects of a resource, a page at a time.
-func (w *rewriter) resource(ctx context.Context, t target) (tally, error) {
+func (w *rewriter) resource(ctx context.Context, t served.Resource) (tally, error) {
 	begun := time.Now()
-	done, next := w.progress.position(t.name())
+	done, next := w.progress.position(t.Name())
 	already := done.total()
 	for {
 		list, err := w.page(ctx, t, next)
@@ -52,9 +54,9 @@ func (w *rewriter) resource(ctx context.Context, t target) (tally, error) {
 		}
 		next = list.GetContinue()
 		if next == "" && done.Failed == 0 {
-			w.progress.finish(t.name(), done)
+			w.progress.finish(t.Name(), done)
 		} else {
-			w.progress.at(t.name(), next, done)
+			w.progress.at(t.Name(), next, done)
 		}
 		if err := w.progress.save(); err != nil {
 			return done, err
@@ -62,16 +64,16 @@ func (w *rewriter) resource(ctx context.Context, t target) (tally, error) {
 		if next == "" {
 			break
 		}
-		fmt.Fprintf(w.out, "%s: %d/%d, %.0f/s\n", t.name(), done.total(), total, float64(done.total()-already)/time.Since(begun).Seconds())
+		fmt.Fprintf(w.out, "%s: %d/%d, %.0f/s\n", t.Name(), done.total(), total, float64(done.total()-already)/time.Since(begun).Seconds())
 	}
-	fmt.Fprintf(w.out, "%s: %s, %.0f/s\n", t.name(), done.String(w.dryRun), float64(done.total()-already)/time.Since(begun).Seconds())
+	fmt.Fprintf(w.out, "%s: %s, %.0f/s\n", t.Name(), done.String(w.dryRun), float64(done.total()-already)/time.Since(begun).Seconds())
 	return done, nil
 }
 
 // page reads a page. The server answers an expired position with another that continues after the same
 // object, in the current state.
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks
-func (w *rewriter) page(ctx context.Context, t target, next string) (*unstructured.UnstructuredList, error) {
+func (w *rewriter) page(ctx context.Context, t served.Resource, next string) (*unstructured.UnstructuredList, error) {
 	options := metav1.ListOptions{Limit: w.pageSize, Continue: next}
 	list, err := w.objects.Resource(t.GroupVersionResource).List(ctx, options)
 	var status apierrors.APIStatus
@@ -83,7 +85,7 @@ func (w *rewriter) page(ctx context.Context, t target, next string) (*unstructur
 }
 
 // write writes objects, several at the same time.
-func (w *rewriter) write(ctx context.Context, t target, items []unstructured.Unstructured) tally {
+func (w *rewriter) write(ctx context.Context, t served.Resource, items []unstructured.Unstructured) tally {
 	var mu sync.Mutex
 	var sum tally
 	workqueue.ParallelizeUntil(ctx, w.workers, len(items), func(i int) {
@@ -97,7 +99,7 @@ func (w *rewriter) write(ctx context.Context, t target, items []unstructured.Uns
 
 // object updates an object with its own content. The update has the resource
 // version that was read, so it never overwrites a later write.
-func (w *rewriter) object(ctx context.Context, t target, u *unstructured.Unstructured) tally {
+func (w *rewriter) object(ctx context.Context, t served.Resource, u *unstructured.Unstructured) tally {
 	options := metav1.UpdateOptions{}
 	if w.dryRun {
 		options.DryRun = []string{metav1.DryRunAll}
@@ -108,7 +110,7 @@ func (w *rewriter) object(ctx context.Context, t target, u *unstructured.Unstruc
 		return tally{Skipped: 1} // a missing resource has that cause, a missing object does not
 	case err != nil:
 		if ctx.Err() == nil {
-			w.failures.add(fmt.Sprintf("%s %s: %v", t.name(), cache.MetaObjectToName(u), err))
+			w.failures.add(fmt.Sprintf("%s %s: %v", t.Name(), cache.MetaObjectToName(u), err))
 		}
 		return tally{Failed: 1}
 	case got.GetResourceVersion() == u.GetResourceVersion():

@@ -92,6 +92,7 @@ STORAGE
   size                  84.0 KiB
   history               1023 B
   compacted or opened   unknown
+  last backup           none that is known
   revision              unknown: the storage does not answer
   watch lag             0 revisions
 

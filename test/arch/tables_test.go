@@ -156,14 +156,16 @@ var mayImport = map[string][]string{
 	"pkg/internal/upstream":  {},
 
 	// Programs. They see what a user sees: nothing of pkg/internal.
-	"cmd/sailplane":                  {"pkg/...", "cmd/sailplane/internal/..."},
-	"cmd/sailplane/internal/config":  {}, // says nothing of parts: server makes them
-	"cmd/sailplane/internal/envtest": {"pkg/...", "cmd/sailplane/internal/config", "cmd/sailplane/internal/server"},
-	"cmd/sailplane/internal/heap":    {},
-	"cmd/sailplane/internal/threads": {},
-	"cmd/sailplane/internal/server":  {"pkg/...", "cmd/sailplane/internal/config"},
-	"examples/...":                   {"pkg/...", "examples/..."},
-	"hack/...":                       {"pkg/internal/openapi/...", "hack/..."},
+	"cmd/sailplane":                   {"pkg/...", "cmd/sailplane/internal/..."},
+	"cmd/sailplane/internal/config":   {}, // says nothing of parts: server makes them
+	"cmd/sailplane/internal/envtest":  {"pkg/...", "cmd/sailplane/internal/config", "cmd/sailplane/internal/server"},
+	"cmd/sailplane/internal/heap":     {},
+	"cmd/sailplane/internal/threads":  {},
+	"cmd/sailplane/internal/served":   {}, // a client of any server
+	"cmd/sailplane/internal/server":   {"pkg/...", "cmd/sailplane/internal/config"},
+	"cmd/sailplane/internal/manifest": {"cmd/sailplane/internal/served"},
+	"examples/...":                    {"pkg/...", "examples/..."},
+	"hack/...":                        {"pkg/internal/openapi/...", "hack/..."},
 }
 
 // home is where a dependency may be imported outside tests, and why only there.

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestReadme does what the project's README and the pages about parts, configuration and deploying say
-// after `make run`: with the flags that the Makefile gives the server, but for
+// TestReadme does what the project's README and the pages about parts, configuration, deploying and exports
+// say after `make run`: with the flags that the Makefile gives the server, but for
 // the port.
 func TestReadme(t *testing.T) {
 	t.Parallel()
@@ -22,7 +22,7 @@ func TestReadme(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("docs/parts has %d pages: %v", len(pages), err)
 	}
-	for _, page := range []string{"README.md", "docs/deploying.md", "docs/configuration.md"} {
+	for _, page := range []string{"README.md", "docs/deploying.md", "docs/configuration.md", "docs/storage/export.md"} {
 		pages = append(pages, filepath.Join(root, filepath.FromSlash(page)))
 	}
 	for _, page := range pages {
