@@ -237,6 +237,25 @@ func TestCopyInterrupted(t *testing.T) {
 	}
 }
 
+// TestCopyAgain: a copy whose end nobody saw is told from another one.
+func TestCopyAgain(t *testing.T) {
+	t.Parallel()
+	file, dir := files(t)
+	fill(t, file, odd())
+	first, err := storage.Copy(t.Context(), file, dir, storage.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := storage.Copy(t.Context(), file, dir, storage.Options{})
+	if err != nil || again.SHA256 != first.SHA256 || again.Written+again.Deleted > 0 || !again.Continuous || again.Revision > first.Revision+1 {
+		t.Errorf("again: %v, %+v, want as %+v, with nothing written", err, again, first)
+	}
+	fill(t, dir, map[string]string{"/registry/z": "more"})
+	if again, err := storage.Copy(t.Context(), file, dir, storage.Options{}); err == nil {
+		t.Errorf("after a write: %+v, want it refused", again)
+	}
+}
+
 // TestCopyOver: what a target has is never lost unless that is asked for.
 func TestCopyOver(t *testing.T) {
 	t.Parallel()

@@ -78,8 +78,8 @@ type Report struct {
 // leaves it so, and the next one with the same source continues. In the end all history is dropped.
 func Into(ctx context.Context, to controlplane.Storage, from From, o Options) (r Report, err error) {
 	found, err := look(ctx, to, from, o)
-	if err != nil {
-		return r, err
+	if err != nil || found.complete {
+		return found.report, err
 	}
 	open := to.Open
 	if raising, ok := to.(controlplane.Raising); ok {
@@ -101,6 +101,9 @@ type state struct {
 	stamp    format.Stamp
 	revision int64
 	cluster  uint64
+	// complete: it has been filled, by a run that was ended before it could say so.
+	complete bool
+	report   Report
 }
 
 // isBehind tells whether clients have seen smaller revisions only than a storage has.
@@ -134,11 +137,33 @@ func look(ctx context.Context, to controlplane.Storage, from From, o Options) (f
 		}
 		n, err := c.Get(ctx, Root(o.Prefix), clientv3.WithPrefix(), clientv3.WithCountOnly())
 		if err == nil && n.Count > 0 && !o.Overwrite {
+			if found.complete, err = found.isFilled(ctx, c, from, o); found.complete || err != nil {
+				return err
+			}
 			err = fmt.Errorf("it has %d keys below %s: choose an empty one, or have it overwritten, which deletes what it has", n.Count, o.Prefix)
 		}
 		return err
 	})
 	return found, err
+}
+
+// isFilled tells whether a storage has exactly the entries, and revisions above those that clients have seen.
+func (s *state) isFilled(ctx context.Context, c *clientv3.Client, from From, o Options) (bool, error) {
+	if s.report.Raised = s.revision > from.Revision; !s.report.Raised && !o.AcceptNewRevisions {
+		return false, nil
+	}
+	entries, err := from.Entries(ctx)
+	if err != nil {
+		return false, err
+	}
+	f := newFiller(c, o, 1)
+	f.dry = true
+	s.report.Revision = s.revision
+	s.report.Last, err = f.pass(ctx, entries)
+	if errors.Is(err, errDiffers) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // Root is what keys below a prefix begin with.
@@ -225,9 +250,7 @@ func into(ctx context.Context, c *clientv3.Client, to controlplane.Storage, from
 		}
 		return err
 	}
-	f := &filler{
-		client: c, prefix: Root(o.Prefix), maxOps: max(1, to.Traits().MaxOps), beside: func(k []byte) bool { return string(k) == key },
-	}
+	f := newFiller(c, o, max(1, to.Traits().MaxOps))
 	for pass := 1; ; pass++ {
 		f.progress = func(n int64) {
 			if o.Progress != nil {
@@ -244,6 +267,13 @@ func into(ctx context.Context, c *clientv3.Client, to controlplane.Storage, from
 		case done:
 			return f.finish(ctx, key, mark, r)
 		}
+	}
+}
+
+func newFiller(c *clientv3.Client, o Options, maxOps int) *filler {
+	key := format.Key(o.Prefix)
+	return &filler{
+		client: c, prefix: Root(o.Prefix), maxOps: maxOps, beside: func(k []byte) bool { return string(k) == key }, progress: func(int64) {},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash"
 	"iter"
@@ -44,12 +45,17 @@ type filler struct {
 	// beside tells whether a key is left alone.
 	beside   func(key []byte) bool
 	progress func(keys int64)
+	// dry: nothing is written, and what would be is errDiffers.
+	dry bool
 
 	leases map[int64]clientv3.LeaseID // by the second in which they end
 	group  *errgroup.Group
 	ops    []clientv3.Op
 	size   int
 }
+
+// errDiffers is why a dry pass ends.
+var errDiffers = errors.New("the storage has something else")
 
 // pass goes through the entries and the storage once.
 func (f *filler) pass(ctx context.Context, entries Entries) (t Tally, err error) {
@@ -153,6 +159,9 @@ func (m *merge) one(ctx context.Context, e Entry) error {
 	if equal {
 		return nil
 	}
+	if m.dry && !expires {
+		return errDiffers
+	}
 	if !expires {
 		t.Written++
 	}
@@ -161,6 +170,9 @@ func (m *merge) one(ctx context.Context, e Entry) error {
 
 // surplus deletes a key that has to go.
 func (m *merge) surplus(ctx context.Context) error {
+	if m.dry && m.have.Expires.IsZero() {
+		return errDiffers
+	}
 	if m.have.Expires.IsZero() {
 		m.tally.Deleted++
 	}
@@ -179,6 +191,9 @@ func Sum(to hash.Hash, key, value []byte) {
 }
 
 func (f *filler) put(ctx context.Context, e Entry) error {
+	if f.dry {
+		return nil
+	}
 	var options []clientv3.OpOption
 	if !e.Expires.IsZero() {
 		lease, err := f.lease(ctx, e.Expires)
@@ -207,6 +222,9 @@ func (f *filler) lease(ctx context.Context, at time.Time) (clientv3.LeaseID, err
 
 // add adds an operation to the next transaction.
 func (f *filler) add(ctx context.Context, op clientv3.Op, size int) {
+	if f.dry {
+		return
+	}
 	if len(f.ops) >= f.maxOps || f.size > 0 && f.size+size > batchBytes {
 		f.flush(ctx)
 	}
