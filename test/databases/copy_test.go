@@ -3,8 +3,11 @@
 package databases
 
 import (
+	"bytes"
 	"context"
+	"encoding/hex"
 	"fmt"
+	"io"
 	"maps"
 	"path/filepath"
 	"strings"
@@ -13,6 +16,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/sailplane-dev/sailplane/pkg/backup"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/storage"
 	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
@@ -64,7 +68,7 @@ func written(t *testing.T, s controlplane.Storage) map[string]string {
 	t.Helper()
 	all := map[string]string{
 		"/registry/configmaps/shop/empty": "", "/registry/configmaps/shop/large": strings.Repeat("\x00\xff", 3<<18),
-		"/registry/.internal/shared/owner": "shop", "/registry/roles/system:a/b%2fc": "k8s:enc:aescbc:v1:key1:\x00",
+		"/registry/.internal/shared/owner": "shop", "/registry/roles/system:a/b%2fc": "\x00k8s:enc:",
 	}
 	for i := 1; i < 256; i++ {
 		all["/registry/things/a/b"+string([]byte{byte(i)})+"c"] = string([]byte{byte(i), 0})
@@ -82,7 +86,8 @@ func written(t *testing.T, s controlplane.Storage) map[string]string {
 	return all
 }
 
-// TestCopies copies from each engine to each other one. What was seen in one is history in the next.
+// TestCopies copies from each engine to each other one, and restores a backup there. What was seen in one is history
+// in the next.
 func TestCopies(t *testing.T) {
 	t.Parallel()
 	empty := places(t)
@@ -102,6 +107,7 @@ func TestCopies(t *testing.T) {
 			if r.Keys != int64(len(want)) || r.Written != r.Keys || !r.Continuous || r.Revision <= r.SourceRevision {
 				t.Errorf("%s to %s: %+v, want %d keys", from, to, r, len(want))
 			}
+			restored(t, fmt.Sprintf("%s to %s", from, to), first, target(), r.SHA256)
 			opened(t, second, func(c *clientv3.Client) {
 				got := map[string]string{}
 				all, err := c.Get(t.Context(), "/registry/", clientv3.WithPrefix())
@@ -124,4 +130,49 @@ func TestCopies(t *testing.T) {
 			})
 		}
 	}
+}
+
+// restored restores a backup of one storage to another one, which has the same then.
+func restored(t *testing.T, name string, from, to controlplane.Storage, want [32]byte) {
+	t.Helper()
+	var saved bytes.Buffer
+	info, err := backup.WriteStored(t.Context(), from, "", &saved)
+	if err != nil || info.SHA256 != hex.EncodeToString(want[:]) {
+		t.Errorf("%s: backup: %v, %+v, want the sum %x", name, err, info, want)
+		return
+	}
+	r, err := backup.Restore(t.Context(), bytes.NewReader(saved.Bytes()), to, backup.Options{})
+	if err != nil || !r.Continuous || r.Written != info.Keys {
+		t.Errorf("%s: restore: %v, %+v", name, err, r)
+		return
+	}
+	again, err := backup.WriteStored(t.Context(), to, "", io.Discard)
+	if err != nil || again.SHA256 != info.SHA256 || again.Revision <= info.Revision {
+		t.Errorf("%s: what was restored: %v, %+v, want the sum %s", name, err, again, info.SHA256)
+	}
+}
+
+// TestManyObjects copies 100,000 objects from a file to a database, and restores a backup of that to a file.
+func TestManyObjects(t *testing.T) {
+	t.Parallel()
+	const n = 100_000
+	empty := places(t)
+	first, second := empty["sqlite"](), empty["postgres"]()
+	opened(t, first, func(c *clientv3.Client) {
+		for i := 0; i < n; i += 100 {
+			var ops []clientv3.Op
+			for k := i; k < i+100; k++ {
+				ops = append(ops, clientv3.OpPut(fmt.Sprintf("/registry/configmaps/shop/c-%06d", k), strings.Repeat(fmt.Sprint(k), 100)))
+			}
+			if _, err := c.Txn(t.Context()).Then(ops...).Commit(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	var last storage.Progress
+	r, err := storage.Copy(t.Context(), first, second, storage.Options{Progress: func(p storage.Progress) { last = p }})
+	if err != nil || r.Keys != n || r.Written != n || last.Keys != n || last.Total != n {
+		t.Fatalf("%v, %+v, after %+v", err, r, last)
+	}
+	restored(t, "a backup of it", second, empty["sqlite"](), r.SHA256)
 }

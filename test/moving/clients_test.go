@@ -103,6 +103,7 @@ func (p *proxy) serve(c net.Conn) {
 // a controller that keeps a Secret with the content of each ConfigMap.
 type clients struct {
 	api      kubernetes.Interface
+	gadgets  gadgets
 	informer cache.SharedIndexInformer
 
 	mu   sync.Mutex
@@ -137,7 +138,7 @@ func connect(t *testing.T, m *machine) *clients {
 	c.Host, c.QPS = "https://"+m.proxy.address, -1
 	api, err := kubernetes.NewForConfig(c)
 	must(t, err)
-	all := &clients{api: api, told: map[string]string{}}
+	all := &clients{api: api, gadgets: newGadgets(t, c, m.server.Kubeconfig()), told: map[string]string{}}
 	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithNamespace("default"))
 	all.informer = factory.Core().V1().ConfigMaps().Informer()
 	_, err = all.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -248,6 +249,9 @@ func (c *clients) agree(t *testing.T, when string) {
 // differ says in what they do not agree.
 func (c *clients) differ(ctx context.Context) string {
 	want, err := c.there(ctx)
+	if err == nil {
+		err = c.gadgets.there(ctx)
+	}
 	if err != nil {
 		return err.Error()
 	}

@@ -140,6 +140,27 @@ func addresses(t *testing.T, n int) (all []string) {
 	return all
 }
 
+const (
+	// configuration is that of the server, which encrypts Secrets.
+	configuration = `apiVersion: sailplane.dev/v1alpha1
+kind: Server
+listen: 127.0.0.1:0
+dataDir: DIR/data
+kubeconfig: DIR/admin.kubeconfig
+storage:
+  url: sqlite:DIR/state.db
+  passwordFile: ""
+encryption:
+  configFile: DIR/encryption.yaml
+`
+	encryption = `apiVersion: apiserver.config.k8s.io/v1
+kind: EncryptionConfiguration
+resources:
+- resources: [secrets]
+  providers: [{secretbox: {keys: [{name: one, secret: MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI=}]}}]
+`
+)
+
 // TestWalk runs the walk of the documents. An informer and a controller run through it, and have exactly what the
 // server has after each step, though others write before it, and go back to a backup in the end.
 func TestWalk(t *testing.T) {
@@ -154,15 +175,8 @@ func TestWalk(t *testing.T) {
 		"cluster": fmt.Sprintf("m1=%s,m2=%s,m3=%s", urls[0], urls[1], urls[2]), "clients": strings.Join(urls[3:], ","),
 	}}
 	must(t, os.WriteFile(m.set["password"], []byte(database.Password+"\n"), 0o600))
-	must(t, os.WriteFile(m.set["config"], fmt.Appendf(nil, `apiVersion: sailplane.dev/v1alpha1
-kind: Server
-listen: 127.0.0.1:0
-dataDir: %s
-kubeconfig: %s
-storage:
-  url: sqlite:%s
-  passwordFile: ""
-`, filepath.Join(dir, "data"), filepath.Join(dir, "admin.kubeconfig"), filepath.Join(dir, "state.db")), 0o600))
+	must(t, os.WriteFile(m.set["config"], []byte(strings.ReplaceAll(configuration, "DIR", dir)), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "encryption.yaml"), []byte(encryption), 0o600))
 	names, scripts := walk(t)
 	if want := slices.Sorted(maps.Keys(m.set)); !slices.Equal(slices.Sorted(slices.Values(names)), want) {
 		t.Fatalf("the reader sets %v, want %v", names, want)
