@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/served"
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/manifest"
+	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/served"
 )
 
 // imported holds the flags of "sailplane import".

@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	controllerruntime "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
@@ -148,7 +149,8 @@ func connect(t *testing.T, m *machine) *clients {
 	must(t, err)
 	manager, err := controllerruntime.NewManager(c, controllerruntime.Options{Metrics: server.Options{BindAddress: "0"}})
 	must(t, err)
-	must(t, controllerruntime.NewControllerManagedBy(manager).For(&corev1.ConfigMap{}).Owns(&corev1.Secret{}).
+	must(t, controllerruntime.NewControllerManagedBy(manager).For(&corev1.ConfigMap{}).
+		Watches(&corev1.Secret{}, &handler.EnqueueRequestForObject{}).
 		Complete(secrets{manager.GetClient()}))
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -238,7 +240,11 @@ func (c *clients) agree(t *testing.T, when string) {
 	t.Helper()
 	var why string
 	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		why = c.differ(ctx)
+		now := c.differ(ctx)
+		if now != "" && ctx.Err() != nil {
+			return false, ctx.Err() // what was said before says more
+		}
+		why = now
 		return why == "", nil
 	})
 	if err != nil {
