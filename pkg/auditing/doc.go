@@ -10,10 +10,10 @@
 // A policy decides, rule by rule: the first that matches a request gives it a
 // level, and a request that none matches is not recorded. It is written in Go
 // (Policy) or in a file of kind Policy (PolicyFile); without either [Default]
-// holds: writes, and reads of Secrets, with their metadata and without their bodies. A
-// policy that is not valid, or a file with a field that does not exist, is an error of
-// Build. The file is followed: a change is in force within seconds, and one that cannot
-// be used is logged and changes nothing.
+// holds: writes, reads of Secrets and backups, with their metadata and without their
+// bodies. A policy that is not valid, or a file with a field that does not exist, is an
+// error of Build. The file is followed: a change is in force within seconds, and one
+// that cannot be used is logged and changes nothing.
 //
 // The requests of the server's own controllers are recorded as well, as those
 // of user system:apiserver.

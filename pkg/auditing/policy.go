@@ -17,8 +17,9 @@ import (
 // Default is the policy of parts that have none. It records, when a request is
 // answered, at level Metadata (user, verb, object, time and outcome; no body):
 // every write of an object and of a sub-resource (create, update, patch, delete,
-// deletecollection), reviews such as SubjectAccessReviews included, and every read of
-// Secrets (get, list, watch) but those of the server itself.
+// deletecollection), reviews such as SubjectAccessReviews included, every read of
+// Secrets (get, list, watch) but those of the server itself, and every request for a
+// backup, which has all Secrets in it, and for the maintenance of the storage.
 //
 // It does not record other reads and watches, health checks, discovery, OpenAPI and
 // the renewal of Leases.
@@ -31,6 +32,7 @@ func Default() *auditv1.Policy {
 			{Level: auditv1.LevelNone, NonResourceURLs: []string{
 				"/healthz*", "/livez*", "/readyz*", "/api*", "/openapi*", "/version*",
 			}},
+			{Level: auditv1.LevelMetadata, NonResourceURLs: []string{"/backup", "/debug/storage"}}, // backup.Path, insight.MaintenancePath
 			{Level: auditv1.LevelNone, Resources: []auditv1.GroupResources{
 				{Group: "coordination.k8s.io", Resources: []string{"leases"}},
 			}},

@@ -3,7 +3,6 @@ package backup_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -481,24 +480,5 @@ func TestScheduleIsChecked(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
-	}
-}
-
-// TestWriteFile: what fails leaves nothing, and what was there.
-func TestWriteFile(t *testing.T) {
-	t.Parallel()
-	name := filepath.Join(t.TempDir(), "a.backup")
-	if err := os.WriteFile(name, []byte("before"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	_, _, err := backup.WriteFile(name, func(to io.Writer) (backup.Info, error) {
-		_, _ = to.Write([]byte("half"))
-		return backup.Info{}, errors.New("cut off")
-	})
-	if got, _ := os.ReadFile(name); err == nil || string(got) != "before" {
-		t.Errorf("%v, %q", err, got)
-	}
-	if all, _ := os.ReadDir(filepath.Dir(name)); len(all) != 1 {
-		t.Errorf("there is %v", all)
 	}
 }

@@ -66,7 +66,12 @@ func (d Directory) prune() error {
 // WriteFile has a backup written to a file of mode 0600, which has that name when it is complete and on
 // disk. It returns what was written, and the size of the file.
 func WriteFile(name string, write func(io.Writer) (Info, error)) (info Info, size int64, err error) {
-	f, err := os.OpenFile(name+".incomplete", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	// What lies there may have another mode or owner, or be a link: the file is a new one.
+	incomplete := name + ".incomplete"
+	if err := os.Remove(incomplete); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return info, 0, err
+	}
+	f, err := os.OpenFile(incomplete, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return info, 0, err
 	}

@@ -116,7 +116,7 @@ func TestLife(t *testing.T) {
 	}
 	do("uninstall", release, "--wait")
 	left := kubectlOutput(t, s, "get", "all,configmaps,secrets,serviceaccounts,networkpolicies,poddisruptionbudgets,"+
-		"servicemonitors,prometheusrules,certificates,issuers", "--namespace", namespace,
+		"servicemonitors,prometheusrules,certificates,issuers,cronjobs", "--namespace", namespace,
 		"--selector=app.kubernetes.io/instance="+release, "--output=name")
 	if left != "" {
 		t.Errorf("after it was removed there are\n%s", left)

@@ -151,7 +151,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// TestPage runs the commands about the chart in docs/deploying.md, up to the metrics that Prometheus reads.
+// TestPage runs the commands about the chart in docs/deploying.md, up to the metrics that Prometheus reads and to a backup.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	s := cluster(t)
@@ -163,8 +163,8 @@ func TestPage(t *testing.T) {
 	_, section, _ := strings.Cut(read(t, repository(t), "docs", "deploying.md"), "\n## Kubernetes: the chart\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	scripts := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(section, -1)
-	if len(scripts) != 3 {
-		t.Fatalf("the section has %d scripts, want one each for the installation, a kubeconfig and Prometheus", len(scripts))
+	if len(scripts) != 4 {
+		t.Fatalf("the section has %d scripts, want one each for the installation, a kubeconfig, Prometheus and backups", len(scripts))
 	}
 	const name = "sailplane"
 	sh := newShell(t, s)
@@ -194,6 +194,23 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "Prometheus reads the metrics", func() bool { return scrape(t, client, monitor, service, inner) })
+	sh.run(t, scripts[3][1])
+	job, err := client.BatchV1().CronJobs(name).Get(t.Context(), name+"-backup", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := client.CoreV1().Secrets(name).Get(t.Context(), "sailplane-backup", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The Service leads to the server, which is elsewhere here.
+	kubeconfig, host := string(secret.Data["kubeconfig"]), "server: https://"+service.Name+"."+name+".svc\n"
+	if !strings.Contains(kubeconfig, host) {
+		t.Fatalf("the kubeconfig is not for the Service: there is no %s", host)
+	}
+	kubeconfig = strings.Replace(kubeconfig, host, "server: "+inner.url+"\n", 1)
+	pod := prepare(t, &job.Spec.JobTemplate.Spec.Template.Spec, nil, map[string]map[string]string{secret.Name: {"kubeconfig": kubeconfig}})
+	takes(t, pod, 1)
 }
 
 // scrape reads metrics as the Prometheus of a ServiceMonitor does. A binding takes a moment.

@@ -26,14 +26,20 @@ type pod struct {
 // run makes the pod of a StatefulSet. Secrets are files by the name of the Secret.
 func run(t *testing.T, set *appsv1.StatefulSet, config *corev1.ConfigMap, secrets map[string]map[string]string) *pod {
 	t.Helper()
-	template := set.Spec.Template.Spec
+	template := set.Spec.Template.Spec.DeepCopy()
+	for _, claim := range set.Spec.VolumeClaimTemplates {
+		template.Volumes = append(template.Volumes, corev1.Volume{Name: claim.Name})
+	}
+	return prepare(t, template, config, secrets)
+}
+
+// prepare makes a pod.
+func prepare(t *testing.T, template *corev1.PodSpec, config *corev1.ConfigMap, secrets map[string]map[string]string) *pod {
+	t.Helper()
 	p := &pod{container: template.Containers[0], security: template.SecurityContext, folders: map[string]string{}}
 	volumes := map[string]corev1.Volume{}
 	for _, v := range template.Volumes {
 		volumes[v.Name] = v
-	}
-	for _, claim := range set.Spec.VolumeClaimTemplates {
-		volumes[claim.Name] = corev1.Volume{Name: claim.Name}
 	}
 	mounts := slices.Clone(p.container.VolumeMounts)
 	// Of paths that begin alike, the longest is replaced.
@@ -75,6 +81,17 @@ func (p *pod) fill(t *testing.T, dir string, volume corev1.Volume, config *corev
 		files = secrets[volume.Secret.SecretName]
 		if len(files) == 0 {
 			t.Fatalf("the pod mounts Secret %s, which is not there", volume.Secret.SecretName)
+		}
+		if items := volume.Secret.Items; len(items) > 0 {
+			all := files
+			files = map[string]string{}
+			for _, item := range items {
+				content, is := all[item.Key]
+				if !is {
+					t.Fatalf("Secret %s has no key %s", volume.Secret.SecretName, item.Key)
+				}
+				files[item.Path] = content
+			}
 		}
 		if volume.Secret.DefaultMode != nil {
 			mode = os.FileMode(*volume.Secret.DefaultMode)

@@ -129,8 +129,12 @@ func TestRefused(t *testing.T) {
 		"image.digest=sha256:abc":                           "does not match pattern",
 		"tls.certManager.enabled=true":                      "give the name of an issuer in issuerRef, or selfSigned",
 		"tls.certManager.enabled=true,tls.existingSecret=a": "not both",
-		"tls.certManager.enabled=true,tls.certManager.selfSigned=true,tls.certManager.issuerRef.name=a":                                           "not both",
-		"monitoring.serviceMonitor.enabled=true":                                                                                                  "/metrics needs credentials",
+		"tls.certManager.enabled=true,tls.certManager.selfSigned=true,tls.certManager.issuerRef.name=a": "not both",
+		"backup.schedule=@daily": "give the Secret with the kubeconfig",
+		"backup.schedule=@daily,backup.volume.emptyDir.medium=Memory": "give the Secret with the kubeconfig",
+		"backup.schedule=@daily,backup.kubeconfigSecret.name=a":       "give the volume that keeps the backups",
+		"backup.keep=-1":                         "minimum",
+		"monitoring.serviceMonitor.enabled=true": "/metrics needs credentials",
 		"monitoring.serviceMonitor.enabled=true,monitoring.serviceMonitor.tokenSecret.name=a,monitoring.serviceMonitor.clientCertificateSecret=b": "not both",
 	} {
 		if _, err := template(t, folder(t), "--set="+flag); err == nil || !strings.Contains(err.Error(), want) {
@@ -143,6 +147,7 @@ func TestRefused(t *testing.T) {
 		"global.region=here",
 		"replicas=3,config.storage.url=etcd+https://a:2379,sharing.existingSecret=a",
 		"replicas=3,config.storage.url=mysql://a@b/c,config.storage.shareKeyFile=/a",
+		"backup.kubeconfigSecret.name=a",
 	} {
 		if _, err := template(t, folder(t), "--set="+flag); err != nil {
 			t.Errorf("%s: %v", flag, err)
@@ -167,7 +172,9 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 		"serviceAccount.create":                             `{"serviceAccount": {"create": false}}`,
 		"podDisruptionBudget.maxUnavailable":                `{"podDisruptionBudget": {"maxUnavailable": 1}}`,
 		"monitoring.serviceMonitor.clientCertificateSecret": `{"monitoring": {"serviceMonitor": {"clientCertificateSecret": "a", "tokenSecret": {"name": ""}}}}`,
-		// Each without the other says nothing.
+		// Each without the other says nothing, or is refused.
+		"backup.kubeconfigSecret.name":               `{"backup": {"kubeconfigSecret": {"name": "other"}}}`,
+		"backup.volume":                              `{"backup": {"volume": {"persistentVolumeClaim": {"claimName": "other"}}}}`,
 		"tls.certManager.issuerRef.name":             `{"tls": {"certManager": {"issuerRef": {"name": "other"}}}}`,
 		"monitoring.serviceMonitor.tokenSecret.name": `{"monitoring": {"serviceMonitor": {"tokenSecret": {"name": "other"}}}}`,
 	}

@@ -70,6 +70,7 @@ func disasters() map[string]disaster {
 			`sailplane_storage_last_compaction_timestamp_seconds{engine="etcd"}`: always(now - age),
 		}
 	}
+	backup := func(age float64) func(int) float64 { return always(now - age) }
 	one := func(series string, fires, almost func(int) float64) disaster {
 		return disaster{changes{series: fires}, changes{series: almost}}
 	}
@@ -86,6 +87,7 @@ func disasters() map[string]disaster {
 		},
 		"SailplaneStorageFills": one(`sailplane_storage_file_bytes{engine="etcd"}`, always(7*gib), always(6*gib)),
 		"SailplaneHistoryGrows": {history(gib, 7200), history(gib, 60)},
+		"SailplaneBackupOld":    one(`sailplane_storage_last_backup_timestamp_seconds{engine="etcd"}`, backup(37*3600), backup(35*3600)),
 		"SailplaneWatchLag":     one(`sailplane_storage_watch_lag_revisions{engine="etcd"}`, always(5000), always(500)),
 		"SailplaneClientCertificateExpires": {
 			changes{`apiserver_client_certificate_expiration_seconds_bucket{le="172800.0"}`: rising(10)},
@@ -151,8 +153,12 @@ func TestAlerts(t *testing.T) {
 		})
 	}
 	h := continued(t, ill, nil)
+	if fires(t, continued(t, newborn(t), nil), rules["SailplaneBackupOld"]) != nil {
+		t.Error("SailplaneBackupOld fires where no backup was ever taken")
+	}
 	for _, name := range []string{
 		"SailplaneErrors", "SailplaneRejects", "SailplaneWebhookFailsOpen", "SailplaneWebhookFails", "SailplaneAuditFails",
+		"SailplaneBackupOld",
 	} {
 		if fires(t, h, rules[name]) == nil {
 			t.Errorf("%s does not fire for a server that has this trouble", name)

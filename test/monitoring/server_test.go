@@ -21,6 +21,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/test/program"
 )
 
@@ -48,7 +51,12 @@ type server struct {
 // start runs a server until the test ends. Its metrics are of its process alone.
 func start(t *testing.T, flags ...string) *server {
 	t.Helper()
-	dir := t.TempDir()
+	return startIn(t, t.TempDir(), flags...)
+}
+
+// startIn is start, with what is in a folder.
+func startIn(t *testing.T, dir string, flags ...string) *server {
+	t.Helper()
 	cmd := exec.Command(sailplane, append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", "data"}, flags...)...)
 	cmd.Dir = dir
 	var log bytes.Buffer
@@ -226,10 +234,45 @@ func answering(t *testing.T) (url string, ca []byte) {
 // nowhere is where nothing answers.
 const nowhere = "https://127.0.0.1:1/"
 
+// newborn is a server that nobody has asked for anything but its metrics.
+func newborn(t *testing.T) [2]reading {
+	t.Helper()
+	m := start(t).metrics()
+	return [2]reading{m, m}
+}
+
+// neglected is a folder for a server whose last backup was taken two days ago.
+func neglected(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	s, err := controlplane.New("neglected").Storage(etcd.Embedded{Dir: filepath.Join(dir, "data", "etcd")}).With(core.Namespaces{}).Build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	select {
+	case <-s.Ready():
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	if err := s.NoteBackup(ctx, controlplane.Backup{Taken: time.Now().Add(-48 * time.Hour), Revision: 1}); err != nil {
+		t.Error(err)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // healthy is a server, read before and after its traffic.
 func healthy(t *testing.T) [2]reading {
 	t.Helper()
 	s := start(t)
+	s.do(http.StatusOK, http.MethodGet, "/backup", "")
 	url, ca := answering(t)
 	s.webhook("well", url, ca, "Fail")
 	s.ordinary(0)
@@ -241,7 +284,7 @@ func healthy(t *testing.T) [2]reading {
 // troubled is a server for whose clients everything goes wrong that has a metric.
 func troubled(t *testing.T) [2]reading {
 	t.Helper()
-	s := start(t, "--audit-log", "/dev/full") // no event can be written
+	s := startIn(t, neglected(t), "--audit-log", "/dev/full") // no event can be written
 	url, ca := answering(t)
 	s.webhook("well", url, ca, "Fail")
 	s.webhook("open", nowhere, nil, "Ignore")

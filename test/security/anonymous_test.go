@@ -20,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/authn"
+	"github.com/sailplane-dev/sailplane/pkg/backup"
+	"github.com/sailplane-dev/sailplane/pkg/insight"
 )
 
 // TestAnonymous: without credentials that the server knows nothing is answered
@@ -75,20 +77,28 @@ func anonymousAttempts() map[string]attempt {
 			}
 		}},
 		"a stranger with credentials": {reason: "who logs in may only discover, and ask about themselves", try: func(t *testing.T, w *world) {
-			// Default roles of Kubernetes: system:discovery, system:public-info-viewer, system:basic-user.
-			allowed := regexp.MustCompile(`^(GET /(api|apis|openapi)(/.*)?|GET /(healthz|livez|readyz|version)/?(\?verbose)?|` +
-				`POST /apis/authorization.k8s.io/v1/self\w+reviews|POST /apis/authentication.k8s.io/v1/selfsubjectreviews)$`)
-			resource := regexp.MustCompile(`^/(api|apis/[^/]+)/[^/]+/.+`)
-			for _, r := range w.requests(t) {
-				if allowed.MatchString(r.method+" "+r.path) && (!resource.MatchString(r.path) || strings.Contains(r.path, "/self")) {
-					continue
-				}
-				r.as = "stranger"
-				if a := w.send(t, r); a.code != http.StatusForbidden {
-					t.Errorf("%s %s: %d %s", r.method, r.path, a.code, short(a.body))
-				}
-			}
+			w.onlyDiscovers(t, "stranger")
 		}},
+	}
+}
+
+// onlyDiscovers sends requests of every kind as a user, who may discover, and ask about themselves, and send those that are
+// named.
+func (w *world) onlyDiscovers(t *testing.T, name string, but ...string) {
+	t.Helper()
+	// Default roles of Kubernetes: system:discovery, system:public-info-viewer, system:basic-user.
+	allowed := regexp.MustCompile(`^(GET /(api|apis|openapi)(/.*)?|GET /(healthz|livez|readyz|version)/?(\?verbose)?|` +
+		`POST /apis/authorization.k8s.io/v1/self\w+reviews|POST /apis/authentication.k8s.io/v1/selfsubjectreviews)$`)
+	resource := regexp.MustCompile(`^/(api|apis/[^/]+)/[^/]+/.+`)
+	for _, r := range w.requests(t) {
+		what := r.method + " " + r.path
+		if slices.Contains(but, what) || allowed.MatchString(what) && (!resource.MatchString(r.path) || strings.Contains(r.path, "/self")) {
+			continue
+		}
+		r.as = name
+		if a := w.send(t, r); a.code != http.StatusForbidden {
+			t.Errorf("%s as %s: %d %s", what, name, a.code, short(a.body))
+		}
 	}
 }
 
@@ -130,6 +140,11 @@ func (w *world) requests(t *testing.T) []request {
 		"/validate", "/stats", "/ui", "/proxy", "/apis/none.example.com/v1/things", "/none",
 	} {
 		add("GET", name)
+	}
+	add("GET", backup.Path)
+	add("GET", insight.Path)
+	for _, do := range []string{"", "?do=compact", "?do=defragment"} {
+		add("POST", insight.MaintenancePath+do)
 	}
 	if len(found) < 400 {
 		t.Fatalf("only %d paths were found", len(found))

@@ -152,6 +152,10 @@ func (c *framed) ended(t *testing.T, stream uint32) {
 			c.answers[f.StreamID] = f.PseudoValue("status")
 		case *http2.RSTStreamFrame:
 			c.resets[f.StreamID] = true
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				_ = c.WritePing(true, f.Data)
+			}
 		case *http2.SettingsFrame:
 			if !f.IsAck() {
 				_ = c.WriteSettingsAck()

@@ -50,6 +50,7 @@ func attempts() map[string]map[string]attempt {
 		"TestBodies":             bodyAttempts(),
 		"TestWebhooks":           webhookAttempts(),
 		"TestLimits":             limitAttempts(),
+		"TestBackups":            backupAttempts(),
 		"TestHistory":            historyAttempts(),
 		"TestClientCertificates": clientCertificateAttempts(),
 		"TestAuditLog":           auditAttempts(""),

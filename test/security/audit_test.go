@@ -14,6 +14,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/sailplane-dev/sailplane/pkg/auditing"
+	"github.com/sailplane-dev/sailplane/pkg/backup"
+	"github.com/sailplane-dev/sailplane/pkg/insight"
 )
 
 const (
@@ -85,6 +87,19 @@ func auditAttempts(path string) map[string]attempt {
 				return e.User.Username == "system:apiserver" && (e.Verb == "get" || e.Verb == "list" || e.Verb == "watch")
 			}); n > 0 {
 				t.Errorf("the server's own reads have %d bytes of the log, want none", n)
+			}
+		}},
+		"taking everything": {reason: "who took a backup, or tried to, is in the record, by default", try: func(t *testing.T, w *world) {
+			w.backup(t)
+			w.expect(t, request{as: "chief", method: "GET", path: backup.Path}, http.StatusForbidden)
+			w.expect(t, request{as: "mender", method: "POST", path: insight.MaintenancePath + "?do=compact"}, http.StatusOK)
+			records := readAudit(t, path)
+			for _, want := range []string{"saver get /backup 200", "chief get /backup 403", "mender post /debug/storage?do=compact 200"} {
+				if records.bytes(func(e *auditv1.Event) bool {
+					return e.ResponseStatus != nil && want == fmt.Sprintf("%s %s %s %d", e.User.Username, e.Verb, e.RequestURI, e.ResponseStatus.Code)
+				}) == 0 {
+					t.Errorf("the log has no %q", want)
+				}
 			}
 		}},
 		"removing lines": {reason: "each line has the hash of the one before", try: func(t *testing.T, w *world) {

@@ -34,10 +34,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/backup"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
+	"github.com/sailplane-dev/sailplane/pkg/insight"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
@@ -65,6 +67,8 @@ func users() map[string]string {
 		"definer":      "", // writes CRDs, policies and webhook configurations
 		"outside":      "", // reads gourds/status in namespace tenant
 		"named":        "", // gets gourds named "status" and "scale" in namespace tenant
+		"saver":        "", // gets /backup
+		"mender":       "", // posts to /debug/storage
 	}
 }
 
@@ -167,7 +171,7 @@ func serveWith(tb testing.TB, storage controlplane.Storage, limits controlplane.
 	}
 	parts = append(parts,
 		authn.Admin{Dir: filepath.Join(dir, "pki"), Kubeconfig: kubeconfig}, authn.Tokens{File: tokens},
-		authz.RBAC{}, standard(more), aggregator.APIServices{},
+		authz.RBAC{}, standard(more), aggregator.APIServices{}, insight.Status{}, insight.Maintenance{}, backup.Endpoint{},
 		crd.Definitions{FS: os.DirFS("testdata/crds"), Deny: admit.PrivateNetworks()},
 		fairness.PriorityAndFairness{}, kube.FlowControl(), auditing.Log{Path: w.audit},
 	)
@@ -276,6 +280,7 @@ func (w *world) furnish(tb testing.TB) {
 	w.await(tb, request{as: "climber", method: "GET", path: rbacv1 + "/clusterroles"}, http.StatusOK)
 	w.await(tb, request{as: "userized", method: "GET", path: open, header: map[string]string{"Impersonate-User": "reader"}}, http.StatusOK)
 	w.await(tb, request{as: "definer", method: "GET", path: tenant + "/configmaps/none"}, http.StatusNotFound)
+	w.await(tb, request{as: "mender", method: "POST", path: insight.MaintenancePath}, http.StatusBadRequest)
 	w.await(tb, request{as: "outside", method: "GET", path: gourds + "/status/status"}, http.StatusOK)
 	w.await(tb, request{method: "GET", path: vault + "/configmaps", as: admin, header: keeper()}, http.StatusOK)
 }

@@ -189,7 +189,7 @@ func requestFlags() []Flag {
 		},
 		{
 			Name: "audit-policy-file", Old: "audit-policy", Field: "audit.policyFile",
-			Usage: "audit policy file (default every write and every read of Secrets, without bodies)",
+			Usage: "audit policy file (default every write, every read of Secrets and every backup, without bodies)",
 		},
 		{Name: "audit-log-format", Field: "audit.format", Usage: "json or legacy"},
 		{Name: "audit-log-mode", Field: "audit.mode", Usage: "blocking, blocking-strict or batch"},

@@ -14,6 +14,17 @@ app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 |
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* Those of pods that take backups, which are not the server's: neither its Service nor its budget selects them. */}}
+{{- define "sailplane.backupLabels" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 56 | trimSuffix "-" }}-backup
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- /* A CronJob may have 52 characters: its Jobs add the time. */}}
+{{- define "sailplane.backupName" -}}
+{{- include "sailplane.fullname" . | trunc 45 | trimSuffix "-" }}-backup
+{{- end }}
+
 {{- define "sailplane.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
 {{ include "sailplane.selectorLabels" . }}
