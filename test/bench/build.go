@@ -48,7 +48,7 @@ func build(ctx context.Context, l *lab) (root string, err error) {
 	if l.linked {
 		what = append(what, struct{ dir, pkg, name string }{around, "./bench/profiled", "profiled"})
 	}
-	if !l.linked || l.selected(partsName) {
+	if !l.linked || l.selected(partsName) || l.selected(copyName) || l.selected(backupName) {
 		what = append(what, struct{ dir, pkg, name string }{root, "./cmd/sailplane", "sailplane"})
 	}
 	for _, w := range what {

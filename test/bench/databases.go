@@ -129,6 +129,19 @@ func (t *shared) newDatabase(ctx context.Context) (*database.Server, error) {
 	return database.NewPostgres(ctx, dir, map[bool]string{true: "fsync=on", false: "fsync=off"}[flush])
 }
 
+func (t *shared) moves() bool { return !t.kube && t.kind != sharedEtcd }
+
+func (t *shared) vacant(ctx context.Context, dir string) (*vacancy, error) {
+	st, err := t.open(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	return &vacancy{
+		url: st.ofSailplane(), server: &sailplane{lab: t.lab, storage: st.ofSailplane()},
+		analyze: func(ctx context.Context) error { return t.analyze(ctx, st) }, stop: st.stop,
+	}, nil
+}
+
 const members = 3 // of a cluster
 
 // openCluster starts an etcd cluster.

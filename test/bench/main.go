@@ -1,7 +1,8 @@
 // Command bench measures what the README promises: how fast a server starts,
 // what it costs when idle, what requests, lists, CRDs and watches cost, and the
 // same for kube-apiserver with etcd and with kine, which it builds from the
-// module in peers/.
+// module in peers/. Of Sailplane alone, it measures copies of a storage and backups
+// as well, which are those of the binary.
 //
 //	go -C test run ./bench -help
 //
@@ -63,6 +64,8 @@ func measurements() []measurement {
 		{virtualName, measureVirtual},
 		{keptName, measureKept},
 		{sharedName, measureShared},
+		{copyName, measureCopy},
+		{backupName, measureBackup},
 	}
 }
 
@@ -75,6 +78,8 @@ type lab struct {
 	parts   *results // of the servers that differ in one part
 	notes   []string
 	log     io.Writer
+	// original is what is copied. Nil: nothing was yet.
+	original *original
 }
 
 // say writes one line of progress.

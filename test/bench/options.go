@@ -35,6 +35,7 @@ type options struct {
 	planes   int
 	behind   int
 	fills    counts
+	moved    int
 	fsync    bool
 
 	cpuprofile string
@@ -113,6 +114,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	f.IntVar(&o.planes, "planes", 50, "planes in one process")
 	f.IntVar(&o.behind, "behind", 100, "servers behind one")
 	f.Var(&o.fills, "fills", "objects on a storage of several servers, for each of which numbers it is measured")
+	f.IntVar(&o.moved, "moved", 100_000, "objects of 1 KiB that are copied, restored and backed up")
 	f.BoolVar(&o.fsync, "fsync", true, "have databases flush the disk at each commit, as they do by default")
 	f.StringVar(&o.cpuprofile, "cpuprofile", "", "write CPU and heap profiles of each phase to this directory; implies -linked")
 	f.StringVar(&o.pgo, "pgo", "", "measure nothing, write a CPU profile of a mixed workload for cmd/sailplane/default.pgo; implies -linked")
@@ -148,8 +150,8 @@ func (o *options) check(rest []string) error {
 			}
 		}
 	}
-	if min(o.rounds, o.requests, o.objects, o.crds, o.events, o.rate, o.planes, o.behind) < 1 {
-		errs = append(errs, errors.New("-rounds, -requests, -objects, -crds, -events, -rate, -planes, -behind: want at least 1"))
+	if min(o.rounds, o.requests, o.objects, o.crds, o.events, o.rate, o.planes, o.behind, o.moved) < 1 {
+		errs = append(errs, errors.New("-rounds, -requests, -objects, -crds, -events, -rate, -planes, -behind, -moved: want at least 1"))
 	}
 	return errors.Join(errs...)
 }

@@ -172,6 +172,7 @@ func (l *lab) serverFlags() string {
 			fmt.Fprintf(&b, "sailplane serve %s\n", strings.ReplaceAll(args, l.dir, "DIR"))
 		}
 	}
+	b.WriteString(l.movingFlags())
 	return b.String()
 }
 

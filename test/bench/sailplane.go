@@ -64,14 +64,17 @@ func (t *sailplane) start(ctx context.Context, dir, phase string) (*server, erro
 }
 
 func serveArgs(dir, storage string, port int) []string {
+	return []string{fmt.Sprintf("--listen=127.0.0.1:%d", port), "--data-dir=" + dir, "--storage=" + storageURL(dir, storage)}
+}
+
+// storageURL is a storage as flags name it.
+func storageURL(dir, storage string) string {
 	own := map[string]string{
 		storageMemory: "memory",
 		storageSQLite: "sqlite:" + filepath.Join(dir, "state.db"),
 		storageEtcd:   "etcd:" + filepath.Join(dir, "etcd"),
 	}
-	return []string{
-		fmt.Sprintf("--listen=127.0.0.1:%d", port), "--data-dir=" + dir, "--storage=" + cmp.Or(own[storage], storage),
-	}
+	return cmp.Or(own[storage], storage)
 }
 
 // withAudit adds what the audit log is to be.

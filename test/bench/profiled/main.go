@@ -23,6 +23,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/backup"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
@@ -71,7 +72,7 @@ func run(ctx context.Context) error {
 			preset.Standard(),
 			crd.Definitions{},
 			aggregator.APIServices{},
-			fairness.PriorityAndFairness{}, kube.FlowControl(),
+			fairness.PriorityAndFairness{}, kube.FlowControl(), backup.Endpoint{},
 		).
 		Build()
 	if err != nil {
