@@ -70,8 +70,8 @@ func write(ctx context.Context, c *clientv3.Client, info Info, to io.Writer) (In
 		if err != nil {
 			return info, err
 		}
-		if string(e.Key) == format.Key(info.Prefix) {
-			continue // Info.Stored has it
+		if format.IsOwn(info.Prefix, string(e.Key)) {
+			continue // Info has it
 		}
 		if err := w.add(e); err != nil {
 			return info, err

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apiserver/pkg/storage/etcd3"
 	"k8s.io/utils/clock"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/format"
 	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 	"github.com/sailplane-dev/sailplane/pkg/internal/signal"
 	"github.com/sailplane-dev/sailplane/pkg/internal/store"
@@ -158,9 +159,6 @@ type Backup struct {
 	Revision int64     `json:"revision"`
 }
 
-// backups is what the last backup is called among those values that servers share.
-const backups = "backup"
-
 // NoteBackup notes in the storage that a backup of it was completed. [Server.Storage] and the metrics tell.
 func (s *Server) NoteBackup(ctx context.Context, b Backup) error {
 	h := s.running()
@@ -177,7 +175,7 @@ func (s *Server) NoteBackup(ctx context.Context, b Backup) error {
 			return fmt.Errorf("note a backup: %w", err)
 		} else if last.Taken.After(b.Taken) {
 			return nil
-		} else if done, err := shared.Put(ctx, backups, value, revision); done || err != nil {
+		} else if done, err := shared.Put(ctx, format.BackupName, value, revision); done || err != nil {
 			return err
 		}
 	}
@@ -185,7 +183,7 @@ func (s *Server) NoteBackup(ctx context.Context, b Backup) error {
 
 // backup is the last one that was noted.
 func (s *Shared) backup(ctx context.Context) (b Backup, revision int64, err error) {
-	value, revision, err := s.Get(ctx, backups)
+	value, revision, err := s.Get(ctx, format.BackupName)
 	if err == nil && revision > 0 {
 		err = json.Unmarshal(value, &b)
 	}

@@ -2,6 +2,7 @@ package etcdclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -76,8 +78,10 @@ func (s sender) Send(chunk *pb.RangeStreamResponse) error {
 }
 
 const (
-	// pageKeys is the number of keys in a page if a server does not stream.
-	pageKeys = 1000
+	// firstKeys and pageKeys are how many keys the first page has at most, and any, if a server does not
+	// stream, and pageBytes how many bytes a page should have: a key may have 1.5 MiB.
+	firstKeys, pageKeys = 128, 1000
+	pageBytes           = 2 << 20
 	// askAgain is when to ask a server that did not stream again: it may have been
 	// upgraded.
 	askAgain = 10 * time.Minute
@@ -132,6 +136,7 @@ type pages struct {
 	request *pb.RangeRequest
 	options []grpc.CallOption // with the largest size of an answer
 	limit   int64             // of the whole range; 0: none
+	size    int64             // of the next page, in keys
 	sent    int64
 	newest  int64 // the revision of the first page's answer
 	over    bool
@@ -142,9 +147,10 @@ func (p *pages) Recv() (*pb.RangeStreamResponse, error) {
 	if p.over {
 		return nil, io.EOF
 	}
-	p.request.Limit = pageKeys
+	p.size = cmp.Or(p.size, firstKeys)
+	p.request.Limit = p.size
 	if p.limit > 0 {
-		p.request.Limit = min(pageKeys, p.limit-p.sent)
+		p.request.Limit = min(p.size, p.limit-p.sent)
 	}
 	page, err := p.client.Range(p.ctx, p.request, p.options...)
 	if err != nil {
@@ -156,6 +162,7 @@ func (p *pages) Recv() (*pb.RangeStreamResponse, error) {
 			p.request.Revision = p.newest
 		}
 	}
+	p.size = nextSize(p.size, page.Kvs)
 	before := p.sent
 	p.sent += int64(len(page.Kvs))
 	chunk := &pb.RangeResponse{Kvs: page.Kvs}
@@ -169,6 +176,15 @@ func (p *pages) Recv() (*pb.RangeStreamResponse, error) {
 		}
 	}
 	return &pb.RangeStreamResponse{RangeResponse: chunk}, nil
+}
+
+// nextSize fits the number of keys to the bytes of those that came last.
+func nextSize(size int64, kvs []*mvccpb.KeyValue) int64 {
+	bytes := 0
+	for _, kv := range kvs {
+		bytes += len(kv.Key) + len(kv.Value)
+	}
+	return max(1, min(pageKeys, 4*size, size*pageBytes/int64(max(bytes, 1))))
 }
 
 // drained is a KV whose streams end with their context. etcd's client holds the

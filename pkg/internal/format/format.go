@@ -18,6 +18,15 @@ const Current = 1
 // Name is what the value is called among those that servers share.
 const Name = "format"
 
+// BackupName is what the value with the time of the last backup is called among them.
+const BackupName = "backup"
+
+// IsOwn tells whether a key has what a storage says of itself, and no content: what it is a backup or copy of has
+// another one.
+func IsOwn(prefix, key string) bool {
+	return key == Key(prefix) || key == keys.Space{Prefix: prefix}.Shared(BackupName)
+}
+
 // Key is where the value is.
 func Key(prefix string) string { return keys.Space{Prefix: prefix}.Shared(Name) }
 

@@ -8,18 +8,12 @@ package transfer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-)
-
-const (
-	// pageKeys is how many keys are read at once at most. They may have 1.5 MiB each.
-	pageKeys = 128
-	// pageBytes is how many bytes a page should have.
-	pageBytes = 2 << 20
 )
 
 // Entry is a key with its value.
@@ -32,99 +26,71 @@ type Entry struct {
 // Entries are in the order of the bytes of their keys, and end with the first error.
 type Entries = iter.Seq2[Entry, error]
 
-// page is what one read returned.
-type page struct {
-	kvs  []*mvccpb.KeyValue
-	more bool
-	err  error
-}
-
-// Range returns the keys with a prefix at a revision; 0: each page as it is when it is read. While one
-// page is used, the next one is read.
+// Range returns the keys with a prefix at a revision; 0: the newest, as nobody else writes. It reads a stream,
+// whose size in memory is bounded: for a page with a limit, an etcd counts all keys that follow.
 func Range(ctx context.Context, c *clientv3.Client, prefix string, at int64) Entries {
 	return func(yield func(Entry, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		pages := make(chan page)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			readPages(ctx, c, span{prefix, clientv3.GetPrefixRangeEnd(prefix), at}, pages)
-		}()
-		defer func() { cancel(); <-done }()
-		ends := lives{client: c, known: map[int64]time.Time{}}
-		for p := range pages {
-			for _, kv := range p.kvs {
-				e := Entry{Key: kv.Key, Value: kv.Value}
-				if kv.Lease != 0 && p.err == nil {
-					e.Expires, p.err = ends.of(ctx, kv.Lease)
-				}
-				if p.err != nil {
-					break
-				}
-				if !yield(e, nil) {
-					return
-				}
+		r := &reader{client: c, from: prefix, end: clientv3.GetPrefixRangeEnd(prefix), ends: map[int64]time.Time{}}
+		for {
+			err := r.read(ctx, at, yield)
+			if at == 0 && errors.Is(err, rpctypes.ErrCompacted) {
+				continue // with a newer revision, from where it was
 			}
-			if p.err != nil {
-				yield(Entry{}, p.err)
-				return
+			if err != nil {
+				yield(Entry{}, err)
 			}
-		}
-	}
-}
-
-type span struct {
-	from, end string
-	at        int64
-}
-
-// readPages sends the pages of a span, the last one with what went wrong, if something did.
-func readPages(ctx context.Context, c *clientv3.Client, s span, to chan<- page) {
-	defer close(to)
-	limit := pageKeys
-	for more := true; more; {
-		r, err := c.KV.Get(ctx, s.from, clientv3.WithRange(s.end), clientv3.WithRev(s.at), clientv3.WithLimit(int64(limit)))
-		p := page{err: err}
-		if err == nil {
-			p.kvs, p.more = r.Kvs, r.More
-		}
-		select {
-		case to <- p:
-		case <-ctx.Done():
 			return
 		}
-		if more = p.more && len(p.kvs) > 0; more {
-			s.from = string(p.kvs[len(p.kvs)-1].Key) + "\x00"
-			limit = nextLimit(limit, p.kvs)
+	}
+}
+
+// reader reads keys in their order.
+type reader struct {
+	client    *clientv3.Client
+	from, end string
+	ends      map[int64]time.Time // of leases
+}
+
+// read reads a stream until it ends, or nobody wants more.
+func (r *reader) read(ctx context.Context, at int64, yield func(Entry, error) bool) error {
+	ctx, cancel := context.WithCancel(ctx) // ends the stream
+	defer cancel()
+	chunks, err := r.client.KV.GetStream(ctx, r.from, clientv3.WithRange(r.end), clientv3.WithRev(at))
+	if err != nil {
+		return err
+	}
+	for chunk := range chunks {
+		if err := chunk.Err(); err != nil {
+			return err
+		}
+		for _, kv := range chunk.Kvs {
+			e := Entry{Key: kv.Key, Value: kv.Value}
+			if kv.Lease != 0 {
+				if e.Expires, err = r.expires(ctx, kv.Lease); err != nil {
+					return err
+				}
+			}
+			if !yield(e, nil) {
+				return nil
+			}
+		}
+		if n := len(chunk.Kvs); n > 0 {
+			r.from = string(chunk.Kvs[n-1].Key) + "\x00"
 		}
 	}
+	return nil
 }
 
-// nextLimit fits the number of keys to the size of those that came last.
-func nextLimit(limit int, kvs []*mvccpb.KeyValue) int {
-	size := 0
-	for _, kv := range kvs {
-		size += len(kv.Key) + len(kv.Value)
-	}
-	return max(1, min(pageKeys, 2*limit, limit*pageBytes/max(size, 1)))
-}
-
-// lives knows when leases end.
-type lives struct {
-	client *clientv3.Client
-	known  map[int64]time.Time
-}
-
-// of returns when the keys of a lease expire. One that has ended leaves its keys for some moments.
-func (l lives) of(ctx context.Context, lease int64) (time.Time, error) {
-	if at, ok := l.known[lease]; ok {
+// expires returns when the keys of a lease expire. One that has ended leaves its keys for some moments.
+func (r *reader) expires(ctx context.Context, lease int64) (time.Time, error) {
+	if at, ok := r.ends[lease]; ok {
 		return at, nil
 	}
-	r, err := l.client.TimeToLive(ctx, clientv3.LeaseID(lease))
+	left, err := r.client.TimeToLive(ctx, clientv3.LeaseID(lease))
 	if err != nil {
-		return time.Time{}, errors.Join(errors.New("ask when a key expires"), err)
+		return time.Time{}, fmt.Errorf("ask when a key expires: %w", err)
 	}
-	at := time.Now().Add(time.Duration(max(r.TTL, 0)) * time.Second)
-	l.known[lease] = at
+	at := time.Now().Add(time.Duration(max(left.TTL, 0)) * time.Second)
+	r.ends[lease] = at
 	return at, nil
 }

@@ -271,9 +271,9 @@ func into(ctx context.Context, c *clientv3.Client, to controlplane.Storage, from
 }
 
 func newFiller(c *clientv3.Client, o Options, maxOps int) *filler {
-	key := format.Key(o.Prefix)
 	return &filler{
-		client: c, prefix: Root(o.Prefix), maxOps: maxOps, beside: func(k []byte) bool { return string(k) == key }, progress: func(int64) {},
+		client: c, prefix: Root(o.Prefix), maxOps: maxOps, progress: func(int64) {},
+		beside: func(k []byte) bool { return format.IsOwn(o.Prefix, string(k)) },
 	}
 }
 
