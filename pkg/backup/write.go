@@ -25,11 +25,42 @@ func Write(ctx context.Context, s *controlplane.Server, to io.Writer) (Info, err
 	if c == nil {
 		return Info{}, errors.New("backup: the server does not run")
 	}
-	info, err := write(ctx, c, Info{Engine: s.Storage(ctx).Engine, Prefix: prefix}, to)
+	info, err := write(ctx, c, Info{Engine: s.Storage(ctx).Engine, Prefix: prefix}, &paced{ctx: ctx, to: to, begun: time.Now()})
 	if err != nil {
 		return info, fmt.Errorf("backup: %w", err)
 	}
 	return info, nil
+}
+
+const (
+	// resting is how much longer a backup of a running server rests than it works, and restMost how long at
+	// most after each write: clients of the server come first.
+	resting  = 3
+	restMost = 20 * time.Millisecond
+)
+
+// paced rests after each write. What compresses writes some 100 KiB at a time.
+type paced struct {
+	ctx   context.Context //nolint:containedctx // it lives as long as one call
+	to    io.Writer
+	begun time.Time // the work since the last rest
+}
+
+// Write implements io.Writer.
+func (p *paced) Write(b []byte) (int, error) {
+	n, err := p.to.Write(b)
+	if err != nil {
+		return n, err
+	}
+	rest := time.NewTimer(min(restMost, resting*time.Since(p.begun)))
+	defer rest.Stop()
+	select {
+	case <-rest.C:
+	case <-p.ctx.Done():
+		return n, context.Cause(p.ctx)
+	}
+	p.begun = time.Now()
+	return n, nil
 }
 
 // WriteStored writes a backup of a storage that no server uses. An empty prefix is "/registry".

@@ -81,7 +81,7 @@ const (
 	// firstKeys and pageKeys are how many keys the first page has at most, and any, if a server does not
 	// stream, and pageBytes how many bytes a page should have: a key may have 1.5 MiB.
 	firstKeys, pageKeys = 128, 1000
-	pageBytes           = 2 << 20
+	pageBytes           = 512 << 10
 	// askAgain is when to ask a server that did not stream again: it may have been
 	// upgraded.
 	askAgain = 10 * time.Minute

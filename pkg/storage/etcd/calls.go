@@ -143,15 +143,6 @@ func (g *guardedKV) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeRes
 	return response, err
 }
 
-// RangeStream implements the etcd KV service.
-func (g *guardedKV) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServer) error {
-	if err := g.calls.begin(); err != nil {
-		return err
-	}
-	defer g.calls.end()
-	return g.KVServer.RangeStream(r, stream)
-}
-
 // Put implements the etcd KV service.
 func (g *guardedKV) Put(ctx context.Context, r *pb.PutRequest) (*pb.PutResponse, error) {
 	return call(ctx, g, r, g.KVServer.Put)
