@@ -82,7 +82,8 @@ func (t *taking) flags(c *cobra.Command) {
 	t.settings.only(c, "data-dir", "kubeconfig")
 	c.Flags().Lookup("kubeconfig").Usage = "kubeconfig to ask with (default admin.kubeconfig in --data-dir)"
 	t.stored.flags(c, "storage that no server uses, in place of a running server")
-	c.Flags().StringVar(&t.prefix, "prefix", "", "with --storage: what the keys start with (default storage.prefix of a configuration, or /registry)")
+	c.Flags().StringVar(&t.prefix, "prefix", "",
+		"with --storage: what the keys start with (default storage.prefix of a configuration, or /registry)")
 }
 
 func (t *taking) run(ctx context.Context, file string, out, log io.Writer) error {
@@ -119,7 +120,8 @@ func (t *taking) run(ctx context.Context, file string, out, log io.Writer) error
 		}
 	}
 	fmt.Fprintf(log, "%s: backup of %s at revision %d: %d keys, %s, in %v\n",
-		file, info.Taken.Format(time.RFC3339), info.Revision, info.Keys+info.Expiring, size(say.n), time.Since(begun).Round(time.Millisecond))
+		file, info.Taken.Format(time.RFC3339), info.Revision, info.Keys+info.Expiring, size(say.n),
+		time.Since(begun).Round(time.Millisecond))
 	if len(info.Encrypted) > 0 {
 		fmt.Fprintf(log, "keep the encryption configuration apart from it: %s\n", encrypted(info))
 	}
@@ -221,8 +223,8 @@ func listBackup(ctx context.Context, file string, to io.Writer) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	w := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(w, "taken\t%s\nrevision\t%d\nstorage\t%s\nprogram\t%s\nprefix\t%s\n", info.Taken.Format(time.RFC3339), info.Revision, info.Engine,
-		info.Program, info.Prefix)
+	fmt.Fprintf(w, "taken\t%s\nrevision\t%d\nstorage\t%s\nprogram\t%s\nprefix\t%s\n",
+		info.Taken.Format(time.RFC3339), info.Revision, info.Engine, info.Program, info.Prefix)
 	fmt.Fprintf(w, "keys\t%d, and %d that expire\nbytes\t%d\nchecksum\t%s\n", info.Keys, info.Expiring, info.Bytes, info.Checksum)
 	if info.Private {
 		fmt.Fprintf(w, "private files\tyes, sealed\n")

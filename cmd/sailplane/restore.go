@@ -47,7 +47,8 @@ Until then no server starts on the storage.`,
 	}
 	r.to.flags(c, "storage to fill")
 	f := c.Flags()
-	f.StringVar(&r.options.EncryptionConfigFile, "encryption-config", "", "encryption configuration of the servers (default that of --to-config)")
+	f.StringVar(&r.options.EncryptionConfigFile, "encryption-config", "",
+		"encryption configuration of the servers (default that of --to-config)")
 	f.BoolVar(&r.options.Overwrite, "overwrite", false, "replace what the storage has; else it has to be empty")
 	f.BoolVar(&r.options.AcceptNewRevisions, "accept-new-revisions", false,
 		"fill a cluster whose revisions may be smaller than those clients have seen: restart all clients then")
@@ -84,8 +85,9 @@ func (r *restoring) run(ctx context.Context, file string, in io.Reader, out, log
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "restored the backup of %s in %v: %d keys, %d written, %d deleted; %d had expired\n", done.Info.Taken.Format(time.RFC3339),
-		time.Since(begun).Round(time.Millisecond), done.Info.Keys+done.Info.Expiring, done.Written, done.Deleted, done.Expired)
+	fmt.Fprintf(out, "restored the backup of %s in %v: %d keys, %d written, %d deleted; %d had expired\n",
+		done.Info.Taken.Format(time.RFC3339), time.Since(begun).Round(time.Millisecond), done.Info.Keys+done.Info.Expiring,
+		done.Written, done.Deleted, done.Expired)
 	fmt.Fprintf(out, "compared: the storage has the keys and values of the backup, SHA-256 %s\n", done.Info.SHA256)
 	if done.Continuous {
 		fmt.Fprintf(out, "revisions go on at %d, above those of before: clients list again, and need no restart\n", done.Revision)
@@ -112,7 +114,7 @@ func seekable(file string, in io.Reader) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep the standard input: %w: set TMPDIR to a directory with room", err)
 	}
-	if err := os.Remove(f.Name()); err == nil { // it lasts as long as it is open
+	if err = os.Remove(f.Name()); err == nil { // it lasts as long as it is open
 		_, err = io.Copy(f, in)
 	}
 	if err != nil {

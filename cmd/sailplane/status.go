@@ -137,7 +137,8 @@ func (p page) get(ctx context.Context, kubeconfig string) (io.ReadCloser, error)
 		return nil, fmt.Errorf("the user of %s may not %s the %s: ask with the administrator's kubeconfig, "+
 			"or bind a ClusterRole with nonResourceURLs: [%s] and verbs: [%s]", kubeconfig, p.verb(), p.what, p.path, p.verb())
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("the server at %s has no %s: its program is older than this one, or made without %s", config.Host, p.what, p.part)
+		return nil, fmt.Errorf("the server at %s has no %s: its program is older than this one, or made without %s",
+			config.Host, p.what, p.part)
 	case errors.As(err, &answered):
 		return nil, fmt.Errorf("the server at %s: %w", config.Host, err)
 	}

@@ -33,7 +33,8 @@ type place struct {
 // flags adds the flags of the place.
 func (p *place) flags(c *cobra.Command, what string) {
 	f := c.Flags()
-	f.StringVar(&p.url, p.flag, "", what+", as --storage of serve names it: sqlite:FILE, etcd:DIR, etcd+https://HOST:PORT, postgres://..., mysql://...")
+	f.StringVar(&p.url, p.flag, "",
+		what+", as --storage of serve names it: sqlite:FILE, etcd:DIR, etcd+https://HOST:PORT, postgres://..., mysql://...")
 	f.StringVar(&p.config, p.flag+"-config", "", "configuration file of the server there, in place of --"+p.flag)
 	f.StringVar(&p.password, p.flag+"-password-file", "", "file with the password of a database (default $"+server.PasswordVariable+")")
 	f.StringVar(&p.ca, p.flag+"-ca", "", "CA file to verify an external storage with")

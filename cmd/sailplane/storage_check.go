@@ -124,7 +124,9 @@ func writeSurvey(to io.Writer, s *backup.Survey) error {
 		what  string
 		found backup.Findings
 	}{
-		{"cannot be read", s.Undecodable}, {"without namespace", s.WithoutNamespace}, {"without owner", s.WithoutOwner},
+		{"cannot be read", s.Undecodable},
+		{"without namespace", s.WithoutNamespace},
+		{"without owner", s.WithoutOwner},
 		{"without definition", s.WithoutDefinition},
 	} {
 		fmt.Fprintf(to, "%s: %d\n", f.what, f.found.Count)

@@ -37,7 +37,7 @@ cannot be raised: without --accept-new-revisions, a copy into one is refused.
 
 A copy that was interrupted is continued when the same command is run again. Until
 then no server starts on the target. In the end both are read and compared.`,
-		Example: `  sailplane storage copy --from sqlite:data/state.db --to postgres://sailplane@db.internal/shop --to-password-file password
+		Example: `  sailplane storage copy --from sqlite:data/state.db --to postgres://sailplane@db.internal/shop --to-password-file pw
   sailplane storage copy --from-config server.yaml --to etcd:new`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -47,7 +47,8 @@ then no server starts on the target. In the end both are read and compared.`,
 	m.from.flags(c, "storage to read")
 	m.to.flags(c, "storage to write")
 	f := c.Flags()
-	f.StringVar(&m.prefix, "prefix", "", "what the keys start with; others are left alone (default storage.prefix of a configuration, or /registry)")
+	f.StringVar(&m.prefix, "prefix", "",
+		"what the keys start with; others are left alone (default storage.prefix of a configuration, or /registry)")
 	f.BoolVar(&m.options.Overwrite, "overwrite", false, "replace what the target has; else it has to be empty")
 	f.BoolVar(&m.options.AcceptNewRevisions, "accept-new-revisions", false,
 		"copy into a cluster whose revisions may be smaller than those clients have seen: restart all clients then")
@@ -89,9 +90,11 @@ func (m *copying) run(ctx context.Context, out, log io.Writer) error {
 	}
 	fmt.Fprintf(out, "compared: both have the same keys and values, SHA-256 %x\n", r.SHA256)
 	if r.Continuous {
-		fmt.Fprintf(out, "revisions go on at %d, above those of the source (%d): clients list again, and need no restart\n", r.Revision, r.SourceRevision)
+		fmt.Fprintf(out, "revisions go on at %d, above those of the source (%d): clients list again, and need no restart\n",
+			r.Revision, r.SourceRevision)
 	} else {
-		fmt.Fprintf(out, "RESTART ALL CLIENTS: revisions go on at %d, which clients of the source (%d) have seen before\n", r.Revision, r.SourceRevision)
+		fmt.Fprintf(out, "RESTART ALL CLIENTS: revisions go on at %d, which clients of the source (%d) have seen before\n",
+			r.Revision, r.SourceRevision)
 	}
 	return nil
 }

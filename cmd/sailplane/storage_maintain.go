@@ -74,7 +74,10 @@ func (m *maintaining) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	p := page{path: insight.MaintenancePath, method: http.MethodPost, query: map[string]string{"do": m.do}, what: "storage", part: "insight.Maintenance{}"}
+	p := page{
+		path: insight.MaintenancePath, method: http.MethodPost, query: map[string]string{"do": m.do}, what: "storage",
+		part: "insight.Maintenance{}",
+	}
 	answer, err := p.get(ctx, server.Kubeconfig(c))
 	if err != nil {
 		return err

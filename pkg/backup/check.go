@@ -144,7 +144,7 @@ func (c *checker) look(ctx context.Context, info *Info, e transfer.Entry) error 
 	if err != nil {
 		c.survey.Undecodable.add(fmt.Sprintf("%s: %v", e.Key, err))
 		p.unread[keys.Resources(place)[0]] = true
-		return nil //nolint:nilerr // it is a finding
+		return nil
 	}
 	c.object(p, resource, o, string(e.Key), plain)
 	return nil
@@ -169,7 +169,8 @@ func resourceOf(place string, o *stored.Object) (schema.GroupResource, error) {
 	case o.APIVersion == "" || o.Kind == "":
 		return resource, errors.New("it has no apiVersion or no kind")
 	case !ok:
-		return resource, fmt.Errorf("it is of the name %q in namespace %q, which its key does not have", o.Metadata.Name, o.Metadata.Namespace)
+		return resource, fmt.Errorf("it is of the name %q in namespace %q, which its key does not have",
+			o.Metadata.Name, o.Metadata.Namespace)
 	case o.Metadata.UID == "":
 		return resource, errors.New("it has no UID")
 	}

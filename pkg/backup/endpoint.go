@@ -82,7 +82,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case err == nil:
 	case sent.begun:
 		klog.FromContext(r.Context()).Error(err, "Could not complete a backup")
-		panic(http.ErrAbortHandler) // the client sees that the answer is cut off
+		_ = sent.deadline(time.Now()) // the answer is cut off; where that cannot be, its end is missing
 	default:
 		refuse(w, r, apierrors.NewInternalError(err))
 	}

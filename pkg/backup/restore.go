@@ -64,7 +64,8 @@ func Restore(ctx context.Context, from io.ReadSeeker, to controlplane.Storage, o
 	r.Info = info
 	age := max(0, time.Since(r.Info.Taken))
 	report, err := transfer.Into(ctx, to, transfer.From{
-		Name: fmt.Sprintf("the backup of %s with checksum %.12s", r.Info.Taken.Format(time.RFC3339), r.Info.Checksum), Format: r.Info.Stored,
+		Name:     fmt.Sprintf("the backup of %s with checksum %.12s", r.Info.Taken.Format(time.RFC3339), r.Info.Checksum),
+		Format:   r.Info.Stored,
 		Revision: r.Info.Revision + int64(age.Seconds())*writesPerSecond, Cluster: r.Info.Cluster, Past: true,
 		Entries: func(ctx context.Context) (transfer.Entries, error) {
 			if _, err := from.Seek(0, io.SeekStart); err != nil {
@@ -162,7 +163,7 @@ func decrypter(ctx context.Context, file string) (read func(*Info, transfer.Entr
 			}
 			errs = append(errs, err)
 		}
-		return fmt.Errorf("%s cannot be decrypted (%q) with %s: %w: name a configuration that has its key", e.Key, encryptedBy(e.Value), file,
-			errors.Join(errs...))
+		return fmt.Errorf("%s cannot be decrypted (%q) with %s: %w: name a configuration that has its key",
+			e.Key, encryptedBy(e.Value), file, errors.Join(errs...))
 	}, stop, nil
 }

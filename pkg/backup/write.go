@@ -35,8 +35,8 @@ func Write(ctx context.Context, s *controlplane.Server, to io.Writer) (Info, err
 const (
 	// resting is how much longer a backup of a running server rests than it works, and restMost how long at
 	// most after each write: clients of the server come first.
-	resting  = 3
-	restMost = 20 * time.Millisecond
+	resting  = 4
+	restMost = 25 * time.Millisecond
 )
 
 // paced rests after each write. What compresses writes some 100 KiB at a time.

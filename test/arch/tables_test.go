@@ -13,7 +13,7 @@ const module = "github.com/sailplane-dev/sailplane"
 var mayImport = map[string][]string{
 	// Core: the builder, the server, the plan.
 	"pkg/openapi": {},
-	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal"},
+	"pkg/feed":    {"pkg/internal/keys", "pkg/internal/revision", "pkg/internal/signal", "pkg/internal/stored"},
 	"pkg/controlplane": {
 		"pkg/feed", "pkg/openapi", "pkg/internal/addresses", "pkg/internal/bodies", "pkg/internal/callers", "pkg/internal/election", "pkg/internal/format", "pkg/internal/keys",
 		"pkg/internal/loopback", "pkg/internal/metrics",
@@ -54,9 +54,13 @@ var mayImport = map[string][]string{
 		"pkg/controlplane", "pkg/openapi", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/loopback", "pkg/internal/openapi/...",
 		"pkg/internal/pki", "pkg/internal/retry", "pkg/internal/signal", "pkg/internal/statuscode", "pkg/internal/store", "pkg/internal/turns", "pkg/internal/upstream", "pkg/internal/vouched",
 	},
-	"pkg/authn":      {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki", "pkg/internal/check"},
-	"pkg/authz":      {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac", "pkg/internal/signal"},
-	"pkg/admit":      {"pkg/controlplane", "pkg/internal/dialing"},
+	"pkg/authn": {"pkg/controlplane", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/pki", "pkg/internal/check"},
+	"pkg/authz": {"pkg/controlplane", "pkg/builtin/rbac", "pkg/internal/dialing", "pkg/internal/follow", "pkg/internal/secretfile", "pkg/internal/rbac", "pkg/internal/signal"},
+	"pkg/admit": {"pkg/controlplane", "pkg/internal/dialing"},
+	"pkg/backup": {
+		"pkg/controlplane", "pkg/encryption", "pkg/internal/format", "pkg/internal/keys", "pkg/internal/seal", "pkg/internal/stored",
+		"pkg/internal/transfer",
+	},
 	"pkg/auditing":   {"pkg/controlplane", "pkg/internal/callers", "pkg/internal/follow", "pkg/internal/metrics"},
 	"pkg/encryption": {"pkg/controlplane", "pkg/internal/secretfile"},
 	"pkg/fairness": {
@@ -73,7 +77,7 @@ var mayImport = map[string][]string{
 	"pkg/verify":          {},
 	"pkg/serviceaccount":  {"pkg/controlplane", "pkg/internal/follow", "pkg/internal/pki", "pkg/internal/secretfile", "pkg/internal/openapi/..."},
 	"pkg/sharing": {
-		"pkg/controlplane", "pkg/internal/follow", "pkg/internal/pki", "pkg/internal/secretfile", "pkg/internal/signal",
+		"pkg/controlplane", "pkg/internal/follow", "pkg/internal/pki", "pkg/internal/seal", "pkg/internal/signal",
 	},
 	"pkg/tracing": {"pkg/controlplane"},
 
@@ -142,6 +146,8 @@ var mayImport = map[string][]string{
 	"pkg/internal/retry":             {},
 	"pkg/internal/pki":               {"pkg/internal/filelock"},
 	"pkg/internal/secretfile":        {},
+	"pkg/internal/seal":              {"pkg/internal/secretfile"},
+	"pkg/internal/stored":            {},
 	"pkg/internal/rbac":              {},
 	"pkg/internal/rules/...":         {"pkg/internal/rules/..."}, // generated: types contain types of other groups
 	"pkg/storage/storagetest":        {"pkg/controlplane"},

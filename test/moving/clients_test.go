@@ -163,7 +163,9 @@ func connect(t *testing.T, m *machine) *clients {
 			cancel()
 		default:
 			cancel()
-			<-ended
+			if err := <-ended; err != nil {
+				t.Errorf("the controller: %v", err)
+			}
 		}
 		factory.Shutdown()
 	})

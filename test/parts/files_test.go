@@ -17,6 +17,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/backup"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/certificates"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/crd"
@@ -37,6 +38,7 @@ func withFiles(dir string) []controlplane.Part {
 		aggregator.APIServices{Dir: missing, Servers: []aggregator.Server{{Name: "a/b", URL: "https://localhost", CAFile: missing}}},
 		auditing.Log{PolicyFile: missing, Path: missing},
 		auditing.Webhook{PolicyFile: missing, ConfigFile: missing},
+		backup.Schedule{Dir: missing},
 		authn.Admin{Dir: missing, Kubeconfig: missing},
 		authn.ServingCertificate{CertFile: missing, KeyFile: missing},
 		authn.ClientCA{File: missing, RevokedFile: missing},

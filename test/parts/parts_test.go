@@ -18,6 +18,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/auditing"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/backup"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/admissionregistration"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authentication"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/authorization"
@@ -122,6 +123,9 @@ func zeros() []controlplane.Part {
 		fairness.Limits{},
 		middleware.Profiling{},
 		insight.Status{},
+		insight.Maintenance{},
+		backup.Endpoint{},
+		backup.Schedule{},
 		encryption.AtRest{},
 		tracing.OTLP{},
 	}

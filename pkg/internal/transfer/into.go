@@ -92,8 +92,9 @@ func Into(ctx context.Context, to controlplane.Storage, from From, o Options) (r
 			"for old ones, and miss changes without a word. Revisions of a cluster that runs cannot be raised: fill an embedded etcd, "+
 			"and make the cluster from it; or accept new revisions, and restart every client", found.revision, from.Name)
 	}
-	err = With(ctx, open(), func(c *clientv3.Client) error { return into(ctx, c, to, from, o, found, &r) })
-	return r, err
+	w := &work{from: from, options: o, before: found.stamp, maxOps: max(1, to.Traits().MaxOps), report: r}
+	err = With(ctx, open(), func(c *clientv3.Client) error { return w.run(ctx, c) })
+	return w.report, err
 }
 
 // state is what a storage is before it is filled.
@@ -140,7 +141,8 @@ func look(ctx context.Context, to controlplane.Storage, from From, o Options) (f
 			if found.complete, err = found.isFilled(ctx, c, from, o); found.complete || err != nil {
 				return err
 			}
-			err = fmt.Errorf("it has %d keys below %s: choose an empty one, or have it overwritten, which deletes what it has", n.Count, o.Prefix)
+			err = fmt.Errorf("it has %d keys below %s: choose an empty one, or have it overwritten, which deletes what it has",
+				n.Count, o.Prefix)
 		}
 		return err
 	})
@@ -232,40 +234,48 @@ func With(ctx context.Context, b controlplane.Backend, something func(*clientv3.
 	return something(c)
 }
 
-// into does the work, on a storage whose revisions are as they should be.
-func into(ctx context.Context, c *clientv3.Client, to controlplane.Storage, from From, o Options, found state, r *Report) error {
-	mark := format.Stamp{Format: from.Format, Filling: found.stamp.Filling}
-	if mark.Filling == nil || mark.Filling.From != from.Name {
-		mark.Filling = &format.Filling{From: from.Name, Begun: time.Now().UTC().Truncate(time.Second)}
+// work fills a storage whose revisions are as they should be.
+type work struct {
+	from    From
+	options Options
+	before  format.Stamp
+	maxOps  int
+	report  Report
+}
+
+func (w *work) run(ctx context.Context, c *clientv3.Client) error {
+	mark := format.Stamp{Format: w.from.Format, Filling: w.before.Filling}
+	if mark.Filling == nil || mark.Filling.From != w.from.Name {
+		mark.Filling = &format.Filling{From: w.from.Name, Begun: time.Now().UTC().Truncate(time.Second)}
 	}
 	mark.Filling.Run = rand.Text()
-	key := format.Key(o.Prefix)
+	key := format.Key(w.options.Prefix)
 	if _, err := c.Put(ctx, key, string(mark.Bytes())); err != nil {
 		return fmt.Errorf("mark it as incomplete: %w", err)
 	}
-	if err := from.check(ctx); err != nil {
-		if found.stamp.Filling == nil { // nothing was changed
-			_, undo := c.Put(context.WithoutCancel(ctx), key, string(found.stamp.Bytes()))
+	if err := w.from.check(ctx); err != nil {
+		if w.before.Filling == nil { // nothing was changed
+			_, undo := c.Put(context.WithoutCancel(ctx), key, string(w.before.Bytes()))
 			err = errors.Join(err, undo)
 		}
 		return err
 	}
-	f := newFiller(c, o, max(1, to.Traits().MaxOps))
+	f := newFiller(c, w.options, w.maxOps)
 	for pass := 1; ; pass++ {
 		f.progress = func(n int64) {
-			if o.Progress != nil {
-				o.Progress(pass, n)
+			if w.options.Progress != nil {
+				w.options.Progress(pass, n)
 			}
 		}
-		done, err := f.once(ctx, from, r)
-		switch {
+		done, err := f.once(ctx, w.from, &w.report)
+		switch last := w.report.Last; {
 		case err != nil:
 			return err
 		case !done && pass == maxPasses:
 			return fmt.Errorf("%s is still being written: %d keys had changed when it was read for the %dth time. "+
-				"Stop its servers, and run the same command again: what is copied stays", from.Name, r.Last.Written+r.Last.Deleted, pass)
+				"Stop its servers, and run the same command again: what is copied stays", w.from.Name, last.Written+last.Deleted, pass)
 		case done:
-			return f.finish(ctx, key, mark, r)
+			return f.finish(ctx, key, mark, &w.report)
 		}
 	}
 }

@@ -282,8 +282,9 @@ func raise(ctx context.Context, path string, lost int64, copied bool) (err error
 		if err := db.QueryRowContext(ctx, getCurrent).Scan(&newest); err != nil {
 			return fmt.Errorf("read the newest revision: %w", explain(err))
 		}
-		klog.FromContext(ctx).Error(nil, "The file was copied from a server that used it, without the file -wal beside it: what was written "+
-			"last may be missing. Revisions go on far above, and all watches begin anew. Take backups with: sailplane backup",
+		klog.FromContext(ctx).Error(nil, "The file was copied from a server that used it, without the file -wal beside it: "+
+			"what was written last may be missing. Revisions go on far above, and all watches begin anew. "+
+			"Take backups with: sailplane backup",
 			"file", path, "revision", newest)
 		lost = max(lost, newest)
 	}

@@ -77,7 +77,8 @@ func (b *build) parts() controlplane.Parts {
 // check checks the values that no part does.
 func (b *build) check() {
 	for field, d := range map[string]metav1.Duration{
-		"storage.history": b.Storage.History, "backup.every": b.Backup.Every, "serving.drain": b.Serving.Drain, "aggregation.patience": b.Aggregation.Patience,
+		"storage.history": b.Storage.History, "backup.every": b.Backup.Every,
+		"serving.drain": b.Serving.Drain, "aggregation.patience": b.Aggregation.Patience,
 	} {
 		if d.Duration <= 0 {
 			b.wrong(field, "want a duration above 0, such as 5m")
