@@ -106,38 +106,42 @@ func (r *run) own(ctx context.Context, s *Shared) error {
 }
 
 // known keeps a server from a storage with another format than it knows, or that is being filled by a copy
-// or a restore; and names the format of one that has none.
-func (r *run) known(ctx context.Context, s *Shared) error {
+// or a restore; and names the format of one that has none. It returns the
+// revision of the name.
+func (r *run) known(ctx context.Context, s *Shared) (int64, error) {
 	for {
 		value, revision, err := s.Get(ctx, format.Name)
 		if err != nil {
-			return fmt.Errorf("storage: read the format of what is stored: %w", err)
+			return 0, fmt.Errorf("storage: read the format of what is stored: %w", err)
 		}
 		stamp, err := format.Parse(value)
 		if err == nil {
 			err = stamp.Check()
 		}
 		if err != nil {
-			return fmt.Errorf("storage: %w", err)
+			return 0, fmt.Errorf("storage: %w", err)
 		}
 		if revision > 0 {
-			return nil
+			return revision, nil
 		}
 		if _, err := s.Put(ctx, format.Name, stamp.Bytes(), 0); err != nil {
-			return fmt.Errorf("storage: name the format of what is stored: %w", err)
+			return 0, fmt.Errorf("storage: name the format of what is stored: %w", err)
 		}
 	}
 }
 
-// guard ends a server on a shared storage when somebody fills that with something else.
-func (r *run) guard(ctx context.Context, s *Shared) {
+// errFilled is why a server ends whose storage has something else now.
+var errFilled = errors.New("storage: it was filled with a copy or a backup while this server was running: " +
+	"start it again when that is complete")
+
+// guard ends a server on a shared storage when somebody fills that with something else: the name of the format
+// is written then, and at no other time after it had a revision.
+func (r *run) guard(ctx context.Context, s *Shared, known int64) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // until the server stops
 	watched := background(func() {
 		s.Follow(ctx, format.Name, func() {
-			if value, _, err := s.Get(ctx, format.Name); err == nil {
-				if stamp, err := format.Parse(value); err != nil || stamp.Check() != nil {
-					r.fail(fmt.Errorf("storage: %w", errors.Join(err, stamp.Check())))
-				}
+			if _, revision, err := s.Get(ctx, format.Name); err == nil && revision != known {
+				r.fail(errFilled)
 			}
 		})
 	})
@@ -151,14 +155,15 @@ func (r *run) guard(ctx context.Context, s *Shared) {
 // share calls those who keep something in common.
 func (r *run) share(ctx context.Context, plan *ServerPlan, o *openStorage) error {
 	s := o.shared()
-	if err := r.known(ctx, s); err != nil {
+	known, err := r.known(ctx, s)
+	if err != nil {
 		return err
 	}
 	if o.backend.Shared {
 		if err := r.own(ctx, s); err != nil {
 			return err
 		}
-		r.guard(ctx, s)
+		r.guard(ctx, s, known)
 	}
 	for _, one := range plan.shared {
 		if err := one.value(ctx, s); err != nil {

@@ -107,6 +107,7 @@ func blind(parameter string, has bool) fault {
 	return fault{ask: func(r *http.Request) {
 		if q := r.URL.Query(); q.Has("watch") && q.Has(parameter) == has {
 			q.Set("labelSelector", "verify=nobody")
+			q.Del(parameter) // or the server may refuse it
 			r.URL.RawQuery = q.Encode()
 		}
 	}}
