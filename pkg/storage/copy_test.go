@@ -228,7 +228,16 @@ func TestCopyInterrupted(t *testing.T) {
 	if _, err := storage.Copy(t.Context(), dir, other, storage.Options{Overwrite: true}); err == nil || !strings.Contains(err.Error(), "not complete") {
 		t.Errorf("a copy of it: %v, want it refused", err)
 	}
-	r, err := storage.Copy(t.Context(), file, dir, storage.Options{})
+	// What takes its place may have larger revisions than those it was raised to.
+	backend := other.OpenAbove(1 << 40)
+	if err := errors.Join(backend.Start(t.Context()), backend.Stop(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	r, err := storage.Copy(t.Context(), other, dir, storage.Options{Overwrite: true})
+	if err != nil || r.SourceRevision <= 1<<40 || r.Revision <= r.SourceRevision {
+		t.Fatalf("another copy in its place: %v, %+v", err, r)
+	}
+	r, err = storage.Copy(t.Context(), file, dir, storage.Options{Overwrite: true})
 	if err != nil || r.Keys != int64(len(want)) {
 		t.Fatalf("continued: %v, %+v", err, r)
 	}

@@ -83,9 +83,7 @@ func Into(ctx context.Context, to controlplane.Storage, from From, o Options) (r
 	}
 	open := to.Open
 	if raising, ok := to.(controlplane.Raising); ok {
-		if found.stamp.Filling == nil {
-			open = func() controlplane.Backend { return raising.OpenAbove(max(from.Revision, found.revision)) }
-		}
+		open = func() controlplane.Backend { return raising.OpenAbove(from.Revision) }
 		r.Raised = true
 	} else if r.Raised = from.isBehind(found); !r.Raised && !o.AcceptNewRevisions {
 		return r, fmt.Errorf("its newest revision is %d, and clients of %s may have seen that: they would take new versions of objects "+
