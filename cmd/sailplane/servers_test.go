@@ -13,7 +13,7 @@ import (
 // TestWriteServers: a line for each server, and below what is wrong.
 func TestWriteServers(t *testing.T) {
 	t.Parallel()
-	since := time.Now().Add(-3 * time.Minute)
+	since := time.Now().Add(-12*time.Hour - 30*time.Minute) // shown in whole hours
 	cases := map[string]struct {
 		reason  string
 		servers []insight.Aggregated
@@ -30,8 +30,8 @@ func TestWriteServers(t *testing.T) {
 				},
 			},
 			want: "SERVER                    ADDRESS            GROUPS                                        STATE       SINCE   LATENCY    CONFLICTS\n" +
-				"shop/fruit                in this process    fruit.example.com/v1                          available   3m      0.2ms      -\n" +
-				"wardle/api (plane blue)   https://10.0.0.7   wardle.example.com/v1,wardle.example.com/v2   away        3m      1500.0ms   1\n\n" +
+				"shop/fruit                in this process    fruit.example.com/v1                          available   12h     0.2ms      -\n" +
+				"wardle/api (plane blue)   https://10.0.0.7   wardle.example.com/v1,wardle.example.com/v2   away        12h     1500.0ms   1\n\n" +
 				"wardle/api (plane blue): no\\x1b[2J answer\n" +
 				"wardle/api (plane blue): wardle.example.com/v1: a answers, and not b\n",
 		},
