@@ -28,14 +28,14 @@ const (
 )
 
 // report looks at the server of the root plane.
-func (p *page) report(ctx context.Context, root *controlplane.Plane) *Report {
+func report(ctx context.Context, root *controlplane.Plane, requests *requests, begun time.Time) *Report {
 	server := root.Server()
 	planes := append([]*controlplane.Plane{root}, server.Planes()...)
-	r := &Report{Server: p.server(ctx, root), Served: served(root), Storage: storage(ctx, server), Levels: levels(ctx, root)}
+	r := &Report{Server: process(ctx, root, begun), Served: served(root), Storage: storage(ctx, server), Levels: levels(ctx, root)}
 	r.Planes, r.Resources, r.Caches = stored(planes)
 	r.Aggregated = aggregated(planes)
 	r.Servers = peers(ctx, server)
-	p.requests.report(r, time.Now(), p.begun)
+	requests.report(r, time.Now(), begun)
 	return r
 }
 
@@ -72,12 +72,12 @@ func peers(ctx context.Context, server *controlplane.Server) (all []Peer) {
 	return all
 }
 
-// server is what is known of the process and of the server.
-func (p *page) server(ctx context.Context, root *controlplane.Plane) Server {
+// process is what is known of the process and of the server.
+func process(ctx context.Context, root *controlplane.Plane, begun time.Time) Server {
 	kubernetes, own, _ := strings.Cut(controlplane.Version().GitVersion, "+")
 	s := Server{
 		Name: root.Server().Name(), Version: strings.TrimPrefix(strings.TrimPrefix(own, "sailplane"), "."), Kubernetes: kubernetes,
-		Go: runtime.Version(), Started: p.begun, UptimeSeconds: time.Since(p.begun).Seconds(),
+		Go: runtime.Version(), Started: begun, UptimeSeconds: time.Since(begun).Seconds(),
 		Goroutines: runtime.NumGoroutine(),
 	}
 	s.MemoryBytes, s.LiveBytes = memory()

@@ -8,15 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync/atomic"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
-	"k8s.io/client-go/kubernetes/scheme"
-
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/page"
 )
 
 // Path is where the root plane of a server serves its [Report], to those who may get
@@ -59,44 +54,17 @@ func (s Status) InstallServer(p *controlplane.ServerPlan) error {
 			return nil
 		}})
 	})
-	root, page := p.Root(), &page{requests: all, begun: time.Now()}
+	root, begun := p.Root(), time.Now()
 	root.Feed()
-	root.Handle(Path, page)
-	root.Work(controlplane.Work{Name: "status", Run: func(_ context.Context, plane *controlplane.Plane) error {
-		page.root.Store(plane)
-		return nil
-	}})
+	page.Page{
+		Path: Path, Does: "status", Methods: []string{http.MethodGet, http.MethodHead}, Misused: "the status can only be read",
+		Serve: func(w http.ResponseWriter, r *http.Request, root *controlplane.Plane) error {
+			w.Header().Set("Content-Type", "application/json")
+			to := json.NewEncoder(w)
+			to.SetIndent("", "  ")
+			_ = to.Encode(report(r.Context(), root, all, begun)) // an error says that the client went away
+			return nil
+		},
+	}.Declare(root)
 	return nil
-}
-
-// page answers with the report.
-type page struct {
-	requests *requests
-	begun    time.Time
-	root     atomic.Pointer[controlplane.Plane] // nil before it has work
-}
-
-// ServeHTTP implements http.Handler.
-func (p *page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	plane := p.root.Load()
-	switch {
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
-		w.Header().Set("Allow", "GET, HEAD")
-		refuse(w, r, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method, schema.GroupResource{}, "",
-			"the status can only be read", 0, true))
-		return
-	case plane == nil:
-		w.Header().Set("Retry-After", "1")
-		refuse(w, r, apierrors.NewServiceUnavailable("the server is starting"))
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	to := json.NewEncoder(w)
-	to.SetIndent("", "  ")
-	_ = to.Encode(p.report(r.Context(), plane)) // an error says that the client went away
-}
-
-// refuse answers with an error as the API does.
-func refuse(w http.ResponseWriter, r *http.Request, err error) {
-	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
 }
