@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -37,6 +38,7 @@ func TestTogether(t *testing.T) {
 		t.Run("reads", func(t *testing.T) { testReads(t, a, b) })
 		t.Run("CRDs", func(t *testing.T) { testCRDs(t, a, b) })
 		t.Run("status", func(t *testing.T) { testStatus(t, a, b) })
+		t.Run("backup", func(t *testing.T) { testBackup(t, a, b) })
 		t.Run("defaults", func(t *testing.T) { testDefaults(t, a, b) })
 	})
 }
@@ -173,6 +175,25 @@ func testCRDs(t *testing.T, a, b *server) {
 			if out, err := reader.kubectl(t, "explain", plural+".spec.size"); err != nil {
 				t.Error(out, err)
 			}
+		}
+	}
+}
+
+// testBackup: both servers tell of a backup that was taken from one.
+func testBackup(t *testing.T, a, b *server) {
+	t.Helper()
+	begun := time.Now().Truncate(time.Second) // as backups say when they were taken
+	file := filepath.Join(t.TempDir(), "all.backup")
+	if out, err := exec.CommandContext(t.Context(), binary, "backup", "--kubeconfig", a.Kubeconfig(), file).CombinedOutput(); err != nil {
+		t.Fatalf("backup: %v: %s", err, out)
+	}
+	for name, s := range map[string]*server{"a": a, "b": b} {
+		content, err := s.client.RESTClient().Get().AbsPath("/debug/status").DoRaw(t.Context())
+		must(t, err)
+		var report struct{ Storage struct{ Backup time.Time } }
+		must(t, json.Unmarshal(content, &report))
+		if report.Storage.Backup.Before(begun) {
+			t.Errorf("%s says that the last backup was taken at %v, want %v or later", name, report.Storage.Backup, begun)
 		}
 	}
 }
