@@ -22,7 +22,7 @@ type Directory struct {
 }
 
 // Write has a backup written, and removes those that are too many when it is complete and on disk. It
-// returns the name of the file, and its size.
+// returns the name of the file, and its size. With a name, an error is that of what could not be removed.
 func (d Directory) Write(write func(io.Writer) (Info, error)) (file string, info Info, size int64, err error) {
 	if err := os.MkdirAll(d.Path, 0o700); err != nil {
 		return "", info, 0, err

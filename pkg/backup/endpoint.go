@@ -46,15 +46,19 @@ func send(w http.ResponseWriter, r *http.Request, root *controlplane.Plane) erro
 	w.Header().Set("Content-Type", "application/zstd")
 	sent := &sender{to: w, deadline: http.NewResponseController(w).SetWriteDeadline}
 	info, err := Write(r.Context(), server, sent)
-	if err == nil {
-		err = server.NoteBackup(r.Context(), controlplane.Backup{Taken: info.Taken, Revision: info.Revision})
-	}
-	if err != nil && sent.begun {
-		klog.FromContext(r.Context()).Error(err, "Could not complete a backup")
+	log := klog.FromContext(r.Context())
+	switch {
+	case err == nil: // the client has it, whatever is known of it: a full storage can be backed up
+		if err := server.NoteBackup(r.Context(), controlplane.Backup{Taken: info.Taken, Revision: info.Revision}); err != nil {
+			log.Error(err, "Sent a backup, and could not note it: status and metrics name an older one")
+		}
+	case sent.begun:
+		log.Error(err, "Could not complete a backup")
 		_ = sent.deadline(time.Now()) // the answer is cut off; where that cannot be, its end is missing
-		return nil
+	default:
+		return err
 	}
-	return err
+	return nil
 }
 
 // sender sends a backup to a client that has to read it.

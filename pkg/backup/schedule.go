@@ -63,33 +63,55 @@ func (s Schedule) InstallServer(p *controlplane.ServerPlan) error {
 // run takes backups until the context ends.
 func (s Schedule) run(ctx context.Context, plane *controlplane.Plane) error {
 	server := plane.Server()
+	var last time.Time // of its own backups: a full storage does not note them
 	for {
-		wait := max(0, s.Every-time.Since(server.Storage(ctx).Backup.Taken))
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if noted := server.Storage(ctx).Backup.Taken; noted.After(last) {
+			last = noted
+		}
+		if !sleep(ctx, s.Every-time.Since(last)) {
 			return nil
 		}
-		if err := s.take(ctx, server); err != nil && ctx.Err() == nil {
-			klog.FromContext(ctx).Error(err, "Could not take a backup; will retry", "directory", s.Dir, "after", min(s.Every, retryAfter))
-			select {
-			case <-time.After(min(s.Every, retryAfter)):
-			case <-ctx.Done():
+		taken, err := s.take(ctx, server)
+		if ctx.Err() != nil {
+			return nil
+		}
+		log := klog.FromContext(ctx).WithValues("directory", s.Dir)
+		switch {
+		case taken.IsZero():
+			retry := min(s.Every, retryAfter)
+			log.Error(err, "Could not take a backup; will retry", "after", retry)
+			if !sleep(ctx, retry) {
 				return nil
 			}
+		case err != nil:
+			log.Error(err, "Took a backup, and could not note it, or remove older ones")
+			fallthrough
+		default:
+			last = taken
 		}
 	}
 }
 
-// take takes a backup, and removes those that are too many.
-func (s Schedule) take(ctx context.Context, server *controlplane.Server) error {
+// sleep returns false if the context ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// take takes a backup, and removes those that are too many. It returns when the backup was taken; the zero
+// time if none was.
+func (s Schedule) take(ctx context.Context, server *controlplane.Server) (time.Time, error) {
 	begun := time.Now()
 	d := Directory{Path: s.Dir, Name: server.Name(), Keep: s.Keep}
 	name, info, size, err := d.Write(func(to io.Writer) (Info, error) { return Write(ctx, server, to) })
-	if err != nil {
-		return err
+	if name == "" {
+		return time.Time{}, err
 	}
 	klog.FromContext(ctx).Info("Took a backup", "file", name, "keys", info.Keys, "revision", info.Revision, "bytes", size,
 		"took", time.Since(begun).Round(time.Millisecond))
-	return server.NoteBackup(ctx, controlplane.Backup{Taken: info.Taken, Revision: info.Revision})
+	return info.Taken, errors.Join(err, server.NoteBackup(ctx, controlplane.Backup{Taken: info.Taken, Revision: info.Revision}))
 }
