@@ -33,7 +33,7 @@ type taking struct {
 }
 
 func backupCommand() *cobra.Command {
-	t := &taking{stored: place{flag: "storage"}}
+	t := &taking{stored: place{flag: "storage", read: true}}
 	c := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Write a backup of everything that a running server has stored",

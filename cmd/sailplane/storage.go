@@ -4,13 +4,17 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/server"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
+	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 )
 
 func storageCommand() *cobra.Command {
@@ -22,6 +26,8 @@ func storageCommand() *cobra.Command {
 // place is a storage that a command works on, as its flags name it.
 type place struct {
 	flag string // "from", "to"
+	// read: it is there already.
+	read bool
 	// url is as storage.url, and config a file that has the URL and all else.
 	url, config string
 	// what a URL does not have; see config.Storage.
@@ -78,7 +84,28 @@ func (p *place) open() (s controlplane.Storage, prefix string, err error) {
 	if err != nil {
 		return nil, "", misused(fmt.Errorf("--%s: %w", p.flag, err))
 	}
-	return s, prefix, nil
+	if p.read {
+		err = isThere(s)
+	}
+	return s, prefix, err
+}
+
+// isThere returns an error if a storage on disk does not exist: it would be made, and be empty.
+func isThere(s controlplane.Storage) error {
+	var path string
+	switch s := s.(type) {
+	case sqlite.File:
+		path = s.Path
+	case etcd.Embedded:
+		path = filepath.Join(s.Dir, "member")
+	default:
+		return nil
+	}
+	_, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%v does not exist: name one that a server has used", s)
+	}
+	return err
 }
 
 // onePrefix is what keys start with: what a flag says, or else what the places do, which have to agree.

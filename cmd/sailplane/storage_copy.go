@@ -20,7 +20,7 @@ type copying struct {
 }
 
 func copyCommand() *cobra.Command {
-	m := &copying{from: place{flag: "from"}, to: place{flag: "to"}}
+	m := &copying{from: place{flag: "from", read: true}, to: place{flag: "to"}}
 	c := &cobra.Command{
 		Use:   "copy",
 		Short: "Copy everything from one storage to another one",

@@ -49,7 +49,7 @@ after the other.`,
 }
 
 func (m *maintaining) command(c *cobra.Command) *cobra.Command {
-	m.stored = place{flag: "storage"}
+	m.stored = place{flag: "storage", read: true}
 	c.Args = cobra.NoArgs
 	c.RunE = func(cmd *cobra.Command, _ []string) error { return m.run(cmd.Context(), cmd.OutOrStdout()) }
 	m.settings.only(c, "data-dir", "kubeconfig")

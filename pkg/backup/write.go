@@ -70,6 +70,9 @@ func WriteStored(ctx context.Context, s controlplane.Storage, prefix string, to 
 	}
 	err = transfer.With(ctx, s.Open(), func(c *clientv3.Client) error {
 		info, err = write(ctx, c, Info{Engine: s.Traits().Engine, Prefix: prefix}, to)
+		if err == nil && info.Keys+info.Expiring == 0 {
+			err = fmt.Errorf("there are no keys below %s: are these the right storage and prefix?", prefix)
+		}
 		return err
 	})
 	if err != nil {

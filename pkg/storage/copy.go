@@ -123,6 +123,11 @@ func (s *source) describe(ctx context.Context, from controlplane.Storage) (trans
 	if err := transfer.Idle(ctx, s.client, s.prefix); err != nil {
 		return transfer.From{}, err
 	}
+	if n, err := s.client.Get(ctx, s.prefix+"/", clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil {
+		return transfer.From{}, err
+	} else if n.Count == 0 {
+		return transfer.From{}, fmt.Errorf("%s has no keys below %s: are these the right storage and prefix?", name(from), s.prefix)
+	}
 	return transfer.From{
 		Name: fmt.Sprintf("a copy of %s", name(from)), Revision: header.Revision, Format: stamp.Format,
 		Entries: s.entries, IsInUse: s.isInUse,

@@ -6,8 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -293,11 +295,25 @@ func TestCopyOver(t *testing.T) {
 	}
 }
 
+// TestCopyNothing: a source without keys is a mistake.
+func TestCopyNothing(t *testing.T) {
+	t.Parallel()
+	file, dir := files(t)
+	fill(t, file, map[string]string{"/else/a": "1"})
+	if _, err := storage.Copy(t.Context(), file, dir, storage.Options{}); err == nil || !strings.Contains(err.Error(), "has no keys below /registry") {
+		t.Errorf("%v, want it refused", err)
+	}
+	if _, err := os.Stat(dir.Dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the target was touched: %v", err)
+	}
+}
+
 // TestCopyWhileServed: a server on either storage is noticed, whatever the storage is.
 func TestCopyWhileServed(t *testing.T) {
 	t.Parallel()
 	file, dir := files(t)
 	fill(t, file, map[string]string{"/registry/a": "1"})
+	fill(t, dir, map[string]string{"/registry/b": "1"})
 	open(t, file)
 	if _, err := storage.Copy(t.Context(), file, dir, storage.Options{}); err == nil || !strings.Contains(err.Error(), "source: ") {
 		t.Errorf("of a storage that runs: %v, want it refused", err)
