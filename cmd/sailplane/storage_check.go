@@ -27,7 +27,8 @@ type checking struct {
 }
 
 func checkCommand() *cobra.Command {
-	k := &checking{taking: taking{stored: place{flag: "storage", read: true}}, output: choice{value: "text", allowed: []string{"text", "json"}}}
+	k := &checking{output: choice{value: "text", allowed: []string{"text", "json"}}}
+	k.taking.stored = place{flag: "storage", read: true}
 	c := &cobra.Command{
 		Use:   "check",
 		Short: "Look into everything that is stored",

@@ -72,11 +72,9 @@ func (s Schedule) run(ctx context.Context, plane *controlplane.Plane) error {
 			return nil
 		}
 		taken, err := s.take(ctx, server)
-		if ctx.Err() != nil {
-			return nil
-		}
 		log := klog.FromContext(ctx).WithValues("directory", s.Dir)
 		switch {
+		case ctx.Err() != nil: // whatever it was
 		case taken.IsZero():
 			retry := min(s.Every, retryAfter)
 			log.Error(err, "Could not take a backup; will retry", "after", retry)
@@ -85,8 +83,8 @@ func (s Schedule) run(ctx context.Context, plane *controlplane.Plane) error {
 			}
 		case err != nil:
 			log.Error(err, "Took a backup, and could not note it, or remove older ones")
-			fallthrough
-		default:
+		}
+		if !taken.IsZero() {
 			last = taken
 		}
 	}
@@ -96,7 +94,7 @@ func (s Schedule) run(ctx context.Context, plane *controlplane.Plane) error {
 func sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
-		return true
+		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
 	}
