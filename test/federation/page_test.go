@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,10 +59,12 @@ func TestPage(t *testing.T) {
 			}
 			continue
 		}
-		cmd := exec.CommandContext(t.Context(), "bash", "-c", line)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*patience) // a server that ended is waited for in vain
+		cmd := exec.CommandContext(ctx, "bash", "-c", line)
 		cmd.Dir, cmd.Env = dir, env
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		out, _ := cmd.CombinedOutput() // what it prints tells
+		cancel()
 		got := strings.TrimSpace(string(out))
 		if strings.HasPrefix(line, "until ") {
 			got = strings.TrimSpace(noise().ReplaceAllString(got, ""))

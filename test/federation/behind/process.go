@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -138,13 +140,18 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Port is one that was free a moment ago, for programs that do not tell theirs.
+// Port is one that was free a moment ago, for programs that do not tell theirs. It is none of those that kernels
+// choose: nobody who asks for any port takes it before the program does.
 func Port() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	const first, last = 15000, 32000 // Linux chooses from 32768 on
+	var errs []error
+	for range 20 {
+		port := strconv.Itoa(first + rand.IntN(last-first))
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
+		if err == nil {
+			return port, l.Close()
+		}
+		errs = append(errs, err)
 	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
+	return "", errors.Join(errs...)
 }
