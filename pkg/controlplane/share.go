@@ -106,8 +106,7 @@ func (r *run) own(ctx context.Context, s *Shared) error {
 }
 
 // known keeps a server from a storage with another format than it knows, or that is being filled by a copy
-// or a restore; and names the format of one that has none. It returns the
-// revision of the name.
+// or a restore; and names the format of one that has none. It returns the revision of the name.
 func (r *run) known(ctx context.Context, s *Shared) (int64, error) {
 	for {
 		value, revision, err := s.Get(ctx, format.Name)
