@@ -19,15 +19,15 @@ import (
 
 func storageCommand() *cobra.Command {
 	c := &cobra.Command{Use: "storage", Short: "Work on what is stored"}
-	c.AddCommand(copyCommand(), checkCommand(), compactCommand(), defragCommand(), migrateCommand(), reencryptCommand())
+	c.AddCommand(copyCommand(), checkCommand(), compactCommand(), defragCommand(), migrateCommand(), reencryptCommand(), serveStorageCommand())
 	return c
 }
 
 // place is a storage that a command works on, as its flags name it.
 type place struct {
 	flag string // "from", "to"
-	// read: it is there already.
-	read bool
+	// read: it is there already. memory: it may be in this process.
+	read, memory bool
 	// url is as storage.url, and config a file that has the URL and all else.
 	url, config string
 	// what a URL does not have; see config.Storage.
@@ -77,7 +77,7 @@ func (p *place) open() (s controlplane.Storage, prefix string, err error) {
 	c.Storage.PasswordFile = cmp.Or(p.password, c.Storage.PasswordFile)
 	c.Storage.CAFile, c.Storage.CertFile = cmp.Or(p.ca, c.Storage.CAFile), cmp.Or(p.cert, c.Storage.CertFile)
 	c.Storage.KeyFile = cmp.Or(p.key, c.Storage.KeyFile)
-	if c.Storage.URL == "memory" {
+	if c.Storage.URL == "memory" && !p.memory {
 		return nil, "", misused(fmt.Errorf("--%s: what is in memory is gone with its server", p.flag))
 	}
 	s, err = server.Storage(c, os.Getenv(server.PasswordVariable))

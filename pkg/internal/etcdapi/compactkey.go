@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 
+	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
 	"github.com/sailplane-dev/sailplane/pkg/internal/revision"
 )
 
@@ -17,6 +19,19 @@ const (
 	// "3|1024". Both are kine's, whose tables have a row compact_rev_key of their own.
 	compactKeyStored = "compact_rev_key_apiserver"
 )
+
+// isVersioned tells whether a log has the version of a key in its value: that of where
+// API servers note how far they compacted, on the storage or on a part that is lent.
+func isVersioned(stored string) bool {
+	if stored == compactKeyStored {
+		return true
+	}
+	if !strings.HasSuffix(stored, compactKey) {
+		return false
+	}
+	key, isLent := keys.Lent(stored)
+	return isLent && key == compactKey
+}
 
 func storedKey(key []byte) string {
 	if string(key) == compactKey {

@@ -125,8 +125,8 @@ func keyValue(kv *revision.KeyValue) *mvccpb.KeyValue {
 		Key: []byte(kv.Key), Value: slices.Clone(kv.Value), Lease: leaseOf(kv.Expires),
 		CreateRevision: kv.Create, ModRevision: kv.Mod,
 	}
-	if kv.Key == compactKeyStored {
-		c.Key = []byte(compactKey)
+	if isVersioned(kv.Key) {
+		c.Key = clientKey(kv.Key)
 		c.Version, c.Value = decodeVersion(c.Value)
 	}
 	return c

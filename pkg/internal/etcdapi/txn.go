@@ -41,7 +41,7 @@ func single(r *pb.TxnRequest) (change revision.Change, ok bool, err error) {
 		return change, false, nil
 	}
 	c := r.Compare[0]
-	if c.Target != pb.Compare_MOD || c.Result != pb.Compare_EQUAL || len(c.RangeEnd) > 0 || string(c.Key) == compactKey {
+	if c.Target != pb.Compare_MOD || c.Result != pb.Compare_EQUAL || len(c.RangeEnd) > 0 || isVersioned(storedKey(c.Key)) {
 		return change, false, nil
 	}
 	if len(r.Failure) == 1 {
@@ -234,7 +234,7 @@ func compare(c *pb.Compare, kv *revision.KeyValue) (bool, error) {
 		}
 		order = bytes.Compare(found.Value, c.GetValue())
 	case pb.Compare_VERSION:
-		if string(c.Key) != compactKey && kv != nil {
+		if !isVersioned(storedKey(c.Key)) && kv != nil {
 			return false, unsupported("a comparison of a version")
 		}
 		version, _ := decodeVersion(found.Value)
@@ -317,7 +317,7 @@ func (t *transaction) planPut(ctx context.Context, r *pb.PutRequest) error {
 	if err != nil {
 		return err
 	}
-	if change.Key == compactKeyStored {
+	if isVersioned(change.Key) {
 		kv, err := t.value(ctx, change.Key)
 		if err != nil {
 			return err

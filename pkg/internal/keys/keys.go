@@ -26,6 +26,8 @@ const (
 	// beside is where servers keep what is no object. It comes before planes, and so
 	// before all objects.
 	beside = ".internal/"
+	// lent is where parts of the storage are that are lent.
+	lent = beside + "lent/"
 	// core stands for the core group. No group has this name.
 	core = "_core"
 )
@@ -58,6 +60,26 @@ func (s Space) Term(name string) string { return s.root() + beside + "terms/" + 
 
 // Shared returns the key of what all servers on the storage have in common.
 func (s Space) Shared(name string) string { return s.root() + beside + "shared/" + name }
+
+// Lent returns what starts the keys of a part of the storage that is lent to somebody,
+// and the key of what is known of it.
+func (s Space) Lent(name string) (root, state string) {
+	at := s.root() + lent + s.Plane + "/" + name + "/"
+	return at + "k", at + "state"
+}
+
+// Lent returns the key that a borrower knows a key of a lent part by.
+func Lent(key string) (borrowed string, ok bool) {
+	_, below, ok := strings.Cut(key, "/"+lent)
+	if !ok {
+		return "", false
+	}
+	parts := strings.SplitN(below, "/", 3)
+	if len(parts) < 3 {
+		return "", false
+	}
+	return strings.CutPrefix(parts[2], "k")
+}
 
 func (s Space) root() string { return strings.TrimSuffix(s.Prefix, "/") + "/" }
 

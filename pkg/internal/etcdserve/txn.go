@@ -1,0 +1,166 @@
+package etcdserve
+
+import (
+	"context"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Txn implements the etcd KV service, without nested transactions and comparisons of
+// ranges.
+func (s *kv) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
+	v, err := s.views(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := fits(r); err != nil {
+		return nil, err
+	}
+	if max(len(r.Compare), len(r.Success), len(r.Failure)) > maxOps {
+		return nil, rpctypes.ErrGRPCTooManyOps
+	}
+	done, err := v.enter(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	var revision int64
+	defer func() { done(revision) }()
+	compares, err := v.compares(r.Compare)
+	if err != nil {
+		return nil, err
+	}
+	success, err := v.operations(ctx, r.Success)
+	if err != nil {
+		return nil, err
+	}
+	failure, err := v.operations(ctx, r.Failure)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := v.Client.Txn(ctx).If(compares...).Then(success...).Else(failure...).Commit()
+	if err != nil {
+		return nil, rpcError(err)
+	}
+	revision = answer.Header.GetRevision()
+	return v.txnResponse((*pb.TxnResponse)(answer)), nil
+}
+
+// enter asks the keeper, of what the transaction may do at most.
+func (v *View) enter(ctx context.Context, r *pb.TxnRequest) (func(revision int64), error) {
+	writes, ranged := false, false
+	var growth Growth
+	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
+		var g Growth
+		for _, op := range branch {
+			put := op.GetRequestPut()
+			if put != nil {
+				g.Keys++
+				g.Bytes += int64(len(put.Key) + len(put.Value))
+			}
+			writes = writes || put != nil || op.GetRequestDeleteRange() != nil
+			ranged = ranged || len(op.GetRequestRange().GetRangeEnd()) > 0
+		}
+		growth = Growth{max(growth.Keys, g.Keys), max(growth.Bytes, g.Bytes)}
+	}
+	read, err := func() {}, error(nil)
+	if ranged || !writes {
+		if read, err = v.Keeper.Read(ctx, ranged); err != nil {
+			return nil, err
+		}
+	}
+	if !writes {
+		return func(int64) { read() }, nil
+	}
+	wrote, err := v.Keeper.Write(ctx, growth)
+	if err != nil {
+		read()
+		return nil, err
+	}
+	return func(revision int64) { wrote(revision); read() }, nil
+}
+
+// compares are the comparisons of a transaction, for the storage.
+func (v *View) compares(all []*pb.Compare) ([]clientv3.Cmp, error) {
+	compares := make([]clientv3.Cmp, len(all))
+	for i, c := range all {
+		switch {
+		case len(c.Key) == 0:
+			return nil, rpctypes.ErrGRPCEmptyKey
+		case len(c.RangeEnd) > 0:
+			return nil, unsupported("a comparison of more than one key")
+		}
+		compares[i] = clientv3.FromCompare(c)
+		compares[i].WithKeyBytes([]byte(v.Root + string(c.Key)))
+		switch of := compares[i].GetCompare(); of.Target {
+		case pb.Compare_MOD:
+			of.TargetUnion = &pb.Compare_ModRevision{ModRevision: v.expected(c.GetModRevision())}
+		case pb.Compare_CREATE:
+			of.TargetUnion = &pb.Compare_CreateRevision{CreateRevision: v.expected(c.GetCreateRevision())}
+		case pb.Compare_LEASE:
+			return nil, unsupported("a comparison of a lease")
+		}
+	}
+	return compares, nil
+}
+
+// expected is the storage's revision of a key for the one that the client expects. 0
+// is that of no key; those from before the keys were moved here no key has any more.
+func (v *View) expected(revision int64) int64 {
+	switch {
+	case revision <= 0:
+		return revision
+	case revision <= v.Offset:
+		return -1
+	}
+	return revision - v.Offset
+}
+
+// operations are those of a transaction, for the storage.
+func (v *View) operations(ctx context.Context, all []*pb.RequestOp) ([]clientv3.Op, error) {
+	ops := make([]clientv3.Op, len(all))
+	for i, op := range all {
+		var err error
+		switch r := op.GetRequest().(type) {
+		case *pb.RequestOp_RequestRange:
+			ops[i], err = v.get(r.RequestRange)
+		case *pb.RequestOp_RequestPut:
+			ops[i], err = v.put(ctx, r.RequestPut)
+		case *pb.RequestOp_RequestDeleteRange:
+			ops[i], err = v.delete(r.RequestDeleteRange)
+		default:
+			err = unsupported("a nested transaction")
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ops, nil
+}
+
+// txnResponse is what the client sees of an answer.
+func (v *View) txnResponse(r *pb.TxnResponse) *pb.TxnResponse {
+	shown := &pb.TxnResponse{Header: v.header(r.Header), Succeeded: r.Succeeded, Responses: make([]*pb.ResponseOp, len(r.Responses))}
+	for i, op := range r.Responses {
+		shown.Responses[i] = v.operationResponse(op)
+	}
+	return shown
+}
+
+func (v *View) operationResponse(op *pb.ResponseOp) *pb.ResponseOp {
+	switch r := op.Response.(type) {
+	case *pb.ResponseOp_ResponseRange:
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseRange{ResponseRange: v.rangeResponse(r.ResponseRange)}}
+	case *pb.ResponseOp_ResponsePut:
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{
+			Header: v.header(r.ResponsePut.Header), PrevKv: v.keyValue(r.ResponsePut.PrevKv),
+		}}}
+	case *pb.ResponseOp_ResponseDeleteRange:
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{
+			Header: v.header(r.ResponseDeleteRange.Header), Deleted: r.ResponseDeleteRange.Deleted,
+			PrevKvs: v.keyValues(r.ResponseDeleteRange.PrevKvs),
+		}}}
+	}
+	return op
+}
