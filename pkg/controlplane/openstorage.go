@@ -226,6 +226,16 @@ func (s *Server) Stored() (c *clientv3.Client, prefix string) {
 	return h.stats.client, h.backend.Prefix
 }
 
+// StoredClient returns a further client of the server's storage, with watches of its own. The
+// caller closes it.
+func (s *Server) StoredClient() (*clientv3.Client, error) {
+	h := s.running()
+	if h == nil {
+		return nil, errors.New("the server does not run")
+	}
+	return h.backend.Client()
+}
+
 // ask returns the figures for metrics.Report.
 func (f *storageStats) ask() metrics.Storage {
 	ctx, cancel := context.WithTimeout(context.Background(), figuresTimeout)

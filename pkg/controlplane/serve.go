@@ -106,12 +106,16 @@ func (i Identity) trusting(more []named[dynamiccertificates.CAContentProvider]) 
 	return i
 }
 
-// serve answers HTTPS at the listener.
-func (r *run) serve(listener net.Listener, server *http.Server) {
+// serve answers HTTPS at the listener, but for the connections of parts.
+func (r *run) serve(listener net.Listener, server *http.Server, parts []named[Connections]) {
 	done := background(func() {
 		limits := r.server.built.limits
 		counted := r.server.addresses.Listen(listener, newTurns(limits.LargeRequests), limits.certificateBytes())
-		if err := server.ServeTLS(coalescingListener{counted}, "", ""); !errors.Is(err, http.ErrServerClosed) {
+		listening, serve := net.Listener(coalescingListener{counted}), func(l net.Listener) error { return server.ServeTLS(l, "", "") }
+		if len(parts) > 0 {
+			listening, serve = newSorter(listening, server.TLSConfig, parts, server.ReadHeaderTimeout), server.Serve
+		}
+		if err := serve(listening); !errors.Is(err, http.ErrServerClosed) {
 			r.fail(fmt.Errorf("serve at %s: %w", listener.Addr(), err))
 		}
 	})

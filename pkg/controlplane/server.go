@@ -246,7 +246,7 @@ func (r *run) start(ctx, life context.Context) error {
 		serving := httpServer(root.top.Handler, config, s.built.limits)
 		requests := klog.NewContext(context.Background(), log)
 		serving.BaseContext = func(net.Listener) context.Context { return requests }
-		r.serve(listener, serving)
+		r.serve(listener, serving, plan.connections)
 	}
 	r.onStop(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, s.built.drain)

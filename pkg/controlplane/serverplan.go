@@ -47,6 +47,7 @@ type ServerPlan struct {
 	tracers      []named[TracerFunc]
 	work         []named[Work]
 	large        []func(bool)
+	connections  []named[Connections]
 }
 
 // IdentityFunc gives a server its TLS identity for the address it listens on.
@@ -162,6 +163,7 @@ func (p *ServerPlan) check(storage Storage) error {
 	errs = append(errs, duplicates("serving certificate", p.certificates)...)
 	errs = append(errs, duplicates("authority", p.trusted)...)
 	errs = append(errs, checkWork("work of the server", p.work)...)
+	errs = append(errs, checkConnections(p.connections)...)
 	errs = append(errs, single("serving certificate", p.identity), single("tracer", p.tracers),
 		single("transformation of stored values", p.transforms))
 	return errors.Join(errs...)

@@ -79,7 +79,12 @@ var mayImport = map[string][]string{
 	"pkg/sharing": {
 		"pkg/controlplane", "pkg/internal/follow", "pkg/internal/pki", "pkg/internal/seal", "pkg/internal/signal",
 	},
-	"pkg/tracing": {"pkg/controlplane"},
+	"pkg/storageapi": {
+		"pkg/controlplane", "pkg/apis", "pkg/feed", "pkg/internal/etcdserve", "pkg/internal/keys", "pkg/internal/pki", "pkg/internal/retry",
+		"pkg/internal/signal", "pkg/storageapi/v1alpha1",
+	},
+	"pkg/storageapi/v1alpha1": {},
+	"pkg/tracing":             {"pkg/controlplane"},
 
 	// Bundles of parts, for programs that want no choice.
 	"pkg/preset": {

@@ -38,11 +38,13 @@ func (s *kv) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, 
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	var read int64
+	defer func() { done(read) }()
 	answer, err := v.Client.Do(ctx, op)
 	if err != nil {
 		return nil, rpcError(err)
 	}
+	read = valueBytes(answer.Get().Kvs)
 	return v.rangeResponse((*pb.RangeResponse)(answer.Get())), nil
 }
 
@@ -61,7 +63,8 @@ func (s *kv) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServer) err
 	if err != nil {
 		return err
 	}
-	defer done()
+	var read int64
+	defer func() { done(read) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // the reader of the storage ends, too, if the client has gone
 	chunks, err := v.Client.GetStream(ctx, place.key, options...)
@@ -72,6 +75,7 @@ func (s *kv) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServer) err
 		if err := chunk.Err(); err != nil {
 			return rpcError(err)
 		}
+		read += valueBytes(chunk.Kvs)
 		if err := stream.Send(&pb.RangeStreamResponse{RangeResponse: v.rangeResponse(chunk.RangeResponse)}); err != nil {
 			return err
 		}

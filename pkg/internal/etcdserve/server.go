@@ -157,7 +157,7 @@ type Everything struct {
 var _ Keeper = Everything{}
 
 // Read implements Keeper.
-func (Everything) Read(context.Context, bool) (func(), error) { return func() {}, nil }
+func (Everything) Read(context.Context, bool) (func(int64), error) { return func(int64) {}, nil }
 
 // Write implements Keeper.
 func (Everything) Write(context.Context, Growth) (func(int64), error) { return func(int64) {}, nil }

@@ -25,8 +25,16 @@ func (s *kv) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error)
 	if err != nil {
 		return nil, err
 	}
-	var revision int64
-	defer func() { done(revision) }()
+	var answer *pb.TxnResponse
+	defer func() { done(answer) }()
+	if answer, err = v.commit(ctx, r); err != nil {
+		return nil, err
+	}
+	return v.txnResponse(answer), nil
+}
+
+// commit has the storage do the transaction.
+func (v *View) commit(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	compares, err := v.compares(r.Compare)
 	if err != nil {
 		return nil, err
@@ -43,42 +51,70 @@ func (s *kv) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error)
 	if err != nil {
 		return nil, rpcError(err)
 	}
-	revision = answer.Header.GetRevision()
-	return v.txnResponse((*pb.TxnResponse)(answer)), nil
+	return (*pb.TxnResponse)(answer), nil
 }
 
-// enter asks the keeper, of what the transaction may do at most.
-func (v *View) enter(ctx context.Context, r *pb.TxnRequest) (func(revision int64), error) {
-	writes, ranged := false, false
+// enter asks the keeper, of what the transaction may do at most. Done gets the answer, or nil.
+func (v *View) enter(ctx context.Context, r *pb.TxnRequest) (done func(*pb.TxnResponse), err error) {
 	var growth Growth
+	writes, ranged := false, false
+	there := existing(r.Compare)
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		var g Growth
 		for _, op := range branch {
 			put := op.GetRequestPut()
 			if put != nil {
-				g.Keys++
+				if !there[string(put.Key)] {
+					g.Keys++
+				}
 				g.Bytes += int64(len(put.Key) + len(put.Value))
+				growth.Largest = max(growth.Largest, int64(len(put.Value)))
 			}
 			writes = writes || put != nil || op.GetRequestDeleteRange() != nil
 			ranged = ranged || len(op.GetRequestRange().GetRangeEnd()) > 0
 		}
-		growth = Growth{max(growth.Keys, g.Keys), max(growth.Bytes, g.Bytes)}
+		growth.Keys, growth.Bytes = max(growth.Keys, g.Keys), max(growth.Bytes, g.Bytes)
 	}
-	read, err := func() {}, error(nil)
+	read, wrote := func(int64) {}, func(int64) {}
 	if ranged || !writes {
 		if read, err = v.Keeper.Read(ctx, ranged); err != nil {
 			return nil, err
 		}
 	}
-	if !writes {
-		return func(int64) { read() }, nil
+	if writes {
+		if wrote, err = v.Keeper.Write(ctx, growth); err != nil {
+			read(0)
+			return nil, err
+		}
 	}
-	wrote, err := v.Keeper.Write(ctx, growth)
-	if err != nil {
-		read()
-		return nil, err
+	return func(answer *pb.TxnResponse) {
+		bytes, put := outcome(answer)
+		read(bytes)
+		wrote(put)
+	}, nil
+}
+
+// existing are the keys that a transaction writes only if they exist.
+func existing(all []*pb.Compare) map[string]bool {
+	keys := map[string]bool{}
+	for _, c := range all {
+		if c.Target == pb.Compare_MOD && c.Result == pb.Compare_EQUAL && c.GetModRevision() > 0 {
+			keys[string(c.Key)] = true
+		}
 	}
-	return func(revision int64) { wrote(revision); read() }, nil
+	return keys
+}
+
+// outcome is how many bytes of values a transaction has read, and the revision in which
+// it has put something, or 0.
+func outcome(answer *pb.TxnResponse) (bytes, put int64) {
+	for _, op := range answer.GetResponses() {
+		bytes += valueBytes(op.GetResponseRange().GetKvs())
+		if op.GetResponsePut() != nil {
+			put = answer.Header.GetRevision()
+		}
+	}
+	return bytes, put
 }
 
 // compares are the comparisons of a transaction, for the storage.

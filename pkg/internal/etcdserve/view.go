@@ -2,7 +2,6 @@ package etcdserve
 
 import (
 	"context"
-	"strings"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -30,10 +29,11 @@ type View struct {
 // ([rpctypes]). What it returns beside them is called when the client's call ends.
 // Revisions are those of the storage.
 type Keeper interface {
-	// Read is asked before a read of one key, or of a range.
-	Read(ctx context.Context, ranged bool) (done func(), err error)
-	// Write is asked before a write. Done gets the revision of the answer, or 0 if
-	// there is none: whether something was written is unknown then.
+	// Read is asked before a read of one key, or of a range. Done gets how many bytes of
+	// values were read.
+	Read(ctx context.Context, ranged bool) (done func(bytes int64), err error)
+	// Write is asked before a write. Done gets the revision in which something was put, or
+	// 0 if nothing was.
 	Write(ctx context.Context, g Growth) (done func(revision int64), err error)
 	// Watch is asked before a watch begins.
 	Watch() (done func(), err error)
@@ -47,9 +47,10 @@ type Keeper interface {
 	Size(ctx context.Context) (int64, error)
 }
 
-// Growth is by how much a write may make what is stored grow.
+// Growth is by how much a write may make what is stored grow, at most, and the largest
+// value that it puts.
 type Growth struct {
-	Keys, Bytes int64
+	Keys, Bytes, Largest int64
 }
 
 // span is a key, or the keys from one on to before another.
@@ -159,5 +160,10 @@ func (v *View) event(e *mvccpb.Event) *mvccpb.Event {
 	return &mvccpb.Event{Type: e.Type, Kv: v.keyValue(e.Kv), PrevKv: v.keyValue(e.PrevKv)}
 }
 
-// below tells what a key is to the client.
-func (v *View) below(key []byte) string { return strings.TrimPrefix(string(key), v.Root) }
+// valueBytes is how many bytes of values there are.
+func valueBytes(kvs []*mvccpb.KeyValue) (bytes int64) {
+	for _, kv := range kvs {
+		bytes += int64(len(kv.Value))
+	}
+	return bytes
+}

@@ -151,9 +151,14 @@ func (w *watches) create(ctx context.Context, r *pb.WatchCreateRequest) error {
 // refuse tells that a watch was not begun, and why.
 func (w *watches) refuse(id int64, err error) error {
 	refused := &pb.WatchResponse{Header: w.view.at(0), WatchId: id, Created: true, Canceled: true, CancelReason: reason(err)}
-	if errors.Is(err, rpctypes.ErrGRPCCompacted) {
-		refused.CompactRevision = max(w.view.shown(w.view.Keeper.Compacted()), 1)
+	if !errors.Is(err, rpctypes.ErrGRPCCompacted) {
+		return w.send(refused)
 	}
+	// As etcd, which finds out once the watch is made.
+	if err := w.send(&pb.WatchResponse{Header: w.view.at(0), WatchId: id, Created: true}); err != nil {
+		return err
+	}
+	refused.Created, refused.CompactRevision = false, max(w.view.shown(w.view.Keeper.Compacted()), 1)
 	return w.send(refused)
 }
 

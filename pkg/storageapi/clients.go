@@ -1,0 +1,150 @@
+package storageapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/etcdserve"
+)
+
+// waitingConnections is how many connections may wait for the server that serves them.
+const waitingConnections = 64
+
+// connection is one of a tenant, with its handshake completed.
+type connection struct {
+	*tls.Conn
+	tenant *tenant
+	ends   time.Time // the certificate
+	left   sync.Once
+	leave  func(*connection)
+}
+
+// Close implements net.Conn.
+func (c *connection) Close() error {
+	c.left.Do(func() { c.leave(c) })
+	return c.Conn.Close()
+}
+
+// queue is a listener of connections that somebody else has accepted.
+type queue struct {
+	connections chan net.Conn
+	closed      chan struct{}
+	once        sync.Once
+}
+
+func newQueue() *queue {
+	return &queue{connections: make(chan net.Conn, waitingConnections), closed: make(chan struct{})}
+}
+
+// put hands over a connection. One too many is closed: its client comes again.
+func (q *queue) put(c net.Conn) {
+	select {
+	case <-q.closed:
+		_ = c.Close() // nobody waits for it
+		return
+	default:
+	}
+	select {
+	case q.connections <- c:
+	default:
+		_ = c.Close()
+	}
+}
+
+// Accept implements net.Listener.
+func (q *queue) Accept() (net.Conn, error) {
+	select {
+	case c := <-q.connections:
+		return c, nil
+	case <-q.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements net.Listener: what nobody has accepted is closed.
+func (q *queue) Close() error {
+	q.once.Do(func() { close(q.closed) })
+	for {
+		select {
+		case c := <-q.connections:
+			_ = c.Close()
+		default:
+			return nil
+		}
+	}
+}
+
+// Addr implements net.Listener.
+func (q *queue) Addr() net.Addr { return queued{} }
+
+type queued struct{}
+
+// Network implements net.Addr.
+func (queued) Network() string { return "tcp" }
+
+// String implements net.Addr.
+func (queued) String() string { return "the listener of the server" }
+
+// handshaken are the credentials of connections whose handshake is completed.
+type handshaken struct{}
+
+var _ credentials.TransportCredentials = handshaken{}
+
+// session is who is at the other end of a connection.
+type session struct {
+	credentials.CommonAuthInfo
+	connection *connection
+}
+
+// AuthType implements credentials.AuthInfo.
+func (session) AuthType() string { return "tls" }
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (handshaken) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	of, ok := c.(*connection)
+	if !ok {
+		return nil, nil, errors.New("a connection of no tenant")
+	}
+	return c, session{credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}, of}, nil
+}
+
+// ClientHandshake implements credentials.TransportCredentials.
+func (handshaken) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	return nil, nil, errors.New("a server has no client")
+}
+
+// Info implements credentials.TransportCredentials.
+func (handshaken) Info() credentials.ProtocolInfo {
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
+}
+
+// Clone implements credentials.TransportCredentials.
+func (h handshaken) Clone() credentials.TransportCredentials { return h }
+
+// OverrideServerName implements credentials.TransportCredentials.
+func (handshaken) OverrideServerName(string) error { return nil }
+
+// viewOf is the view of who calls.
+func viewOf(ctx context.Context) (*etcdserve.View, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return nil, rpctypes.ErrGRPCPermissionDenied
+	}
+	s, ok := p.AuthInfo.(session)
+	if !ok {
+		return nil, rpctypes.ErrGRPCPermissionDenied
+	}
+	if t := s.connection.tenant; time.Now().After(s.connection.ends) || t.isGone() {
+		return nil, rpctypes.ErrGRPCPermissionDenied
+	}
+	return s.connection.tenant.view, nil
+}

@@ -1,0 +1,355 @@
+package storageapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/feed"
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
+	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
+)
+
+const (
+	// finalizer keeps an EtcdStorage until its data is gone.
+	finalizer = v1alpha1.GroupName + "/data"
+	// workers is how many EtcdStorages are looked at at a time.
+	workers = 4
+	// The pauses after an error.
+	firstRetry, lastRetry = 250 * time.Millisecond, time.Minute
+	// settled is how long every server has to end the connections of a tenant that is
+	// deleted, before its data is looked for a second time.
+	settled = 2 * time.Second
+	// eraseAtOnce is how many keys are deleted in one write.
+	eraseAtOnce = 100
+)
+
+// controller gives tenants what they ask for: one of the servers that share a storage has it.
+type controller struct {
+	*lending
+	plane     *controlplane.Plane
+	authority *authority
+	queue     *retry.Queue[string]
+
+	mu      sync.Mutex
+	wanted  map[string]string // the names of EtcdStorages, by the destinations that they write
+	emptied map[string]bool   // those that were emptied once
+}
+
+// control runs the controller until the context ends.
+func (l *lending) control(ctx context.Context, p *controlplane.Plane) error {
+	c := &controller{
+		lending: l, plane: p, queue: retry.NewQueue[string](firstRetry, lastRetry), wanted: map[string]string{}, emptied: map[string]bool{},
+	}
+	defer c.queue.ShutDown()
+	if err := c.begin(ctx); err != nil {
+		return nil // the context has ended
+	}
+	handler, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    c.add,
+		UpdateFunc: func(_, s any) { c.add(s) },
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.informer.RemoveEventHandler(handler) }() // it is the informer's
+	defer p.Feed().OnChange(c.changed)()
+	if ca := p.Server().Authority(); ca != nil {
+		ca.AddListener(c)
+	}
+	c.queue.Run(ctx, workers, c.handle, func(ctx context.Context, name string, err error) {
+		klog.FromContext(ctx).Error(err, "Failed to lend an EtcdStorage, will try again", "name", name)
+	})
+	return nil
+}
+
+// begin reads the authority of tenants' certificates, or makes it.
+func (c *controller) begin(ctx context.Context) error {
+	for {
+		a, err := c.ensureAuthority(ctx)
+		if err == nil {
+			c.authority = a
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		klog.FromContext(ctx).Error(err, "Failed to read the authority of etcd storages, will try again")
+		select {
+		case <-time.After(firstRetry):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (c *controller) add(o any) {
+	s, ok := o.(*v1alpha1.EtcdStorage)
+	if !ok {
+		return
+	}
+	c.mu.Lock()
+	for _, at := range destinations(s) {
+		c.wanted[at] = s.Name
+	}
+	c.mu.Unlock()
+	c.queue.Add(s.Name)
+}
+
+// destinations are the objects that an EtcdStorage has the server write.
+func destinations(s *v1alpha1.EtcdStorage) []string {
+	secret, configMap := s.Spec.ClientCertificate.Secret, s.Spec.Authority.ConfigMap
+	return []string{place("secrets", secret.Namespace, secret.Name), place("configmaps", configMap.Namespace, configMap.Name)}
+}
+
+func place(resource, namespace, name string) string { return resource + "/" + namespace + "/" + name }
+
+// changed looks again at EtcdStorages whose destinations somebody has changed.
+func (c *controller) changed(before, after *feed.Object) {
+	o := after
+	if o == nil {
+		o = before
+	}
+	if o.Type.Resource.Group != "" {
+		return
+	}
+	c.mu.Lock()
+	name, ok := c.wanted[place(o.Type.Resource.Resource, o.Namespace, o.Name)]
+	c.mu.Unlock()
+	if ok {
+		c.queue.Add(name)
+	}
+}
+
+// Enqueue implements dynamiccertificates.Listener: the authorities of the serving certificate have changed.
+func (c *controller) Enqueue() {
+	for _, name := range c.informer.GetStore().ListKeys() {
+		c.queue.Add(name)
+	}
+}
+
+// handle gives an EtcdStorage what it asks for.
+func (c *controller) handle(ctx context.Context, name string) error {
+	o, found, err := c.informer.GetStore().GetByKey(name)
+	if err != nil || !found {
+		return err
+	}
+	s, ok := o.(*v1alpha1.EtcdStorage)
+	if !ok {
+		return nil
+	}
+	s = s.DeepCopy()
+	if s.DeletionTimestamp != nil {
+		return c.erase(ctx, s)
+	}
+	if !slices.Contains(s.Finalizers, finalizer) {
+		s.Finalizers = append(s.Finalizers, finalizer)
+		return c.client.Put().Resource("etcdstorages").Name(name).Body(s).Do(ctx).Error() // its event comes here again
+	}
+	ready, due := c.provide(ctx, s)
+	if !due.IsZero() {
+		c.queue.AddAfter(name, time.Until(due))
+	}
+	err = c.report(ctx, s, ready)
+	if ready.Status != metav1.ConditionTrue && err == nil && ready.Reason == v1alpha1.ReasonDestinationFailed {
+		err = errors.New(ready.Message) // it is tried again
+	}
+	return err
+}
+
+// provide writes the certificates, and tells whether the storage can be used.
+func (c *controller) provide(ctx context.Context, s *v1alpha1.EtcdStorage) (ready metav1.Condition, due time.Time) {
+	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message, ObservedGeneration: s.Generation}
+	}
+	if s.Status.Storage == "" {
+		s.Status.Storage = s.Spec.Storage
+		if s.Status.Storage == "" {
+			s.Status.Storage = ownStorage
+		}
+	}
+	if c.tenants.store(s.Status.Storage) == nil {
+		return is(metav1.ConditionFalse, v1alpha1.ReasonStorageUnknown,
+			fmt.Sprintf("the operator of the server names no storage %q any more: ask for it to be named again", s.Status.Storage)), due
+	}
+	due, err := c.write(ctx, s)
+	switch {
+	case errors.Is(err, errTaken):
+		return is(metav1.ConditionFalse, v1alpha1.ReasonDestinationTaken, err.Error()), due
+	case err != nil:
+		return is(metav1.ConditionFalse, v1alpha1.ReasonDestinationFailed, err.Error()), due
+	}
+	limits := c.part.Max.of(s.Spec.Limits)
+	if u := s.Status.Used; u != nil && (u.Keys >= limits.Keys || u.Bytes >= limits.Bytes) {
+		return is(metav1.ConditionFalse, v1alpha1.ReasonLimitReached, fmt.Sprintf(
+			"%d of %d keys and %d of %d bytes are used: delete some, or raise spec.limits", u.Keys, limits.Keys, u.Bytes, limits.Bytes)), due
+	}
+	return is(metav1.ConditionTrue, v1alpha1.ReasonCertificatesWritten, "the storage can be used"), due
+}
+
+// write writes the Secret and the ConfigMap, and returns when to look at them again.
+func (c *controller) write(ctx context.Context, s *v1alpha1.EtcdStorage) (time.Time, error) {
+	now := time.Now()
+	at := s.Spec.ClientCertificate.Secret
+	secrets := c.plane.Client().CoreV1().Secrets(at.Namespace)
+	secret, err := present(secrets.Get(ctx, at.Name, metav1.GetOptions{}))
+	if err != nil {
+		return time.Time{}, err
+	}
+	want, due, err := clientSecret(secret, s, c.authority, now)
+	switch {
+	case err != nil:
+	case want == nil:
+	case secret == nil:
+		_, err = secrets.Create(ctx, want, metav1.CreateOptions{})
+	default:
+		_, err = secrets.Update(ctx, want, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return due, err
+	}
+	later, err := c.writeAuthority(ctx, s, now)
+	if !later.IsZero() {
+		due = earlier(due, later)
+	}
+	return due, err
+}
+
+func (c *controller) writeAuthority(ctx context.Context, s *v1alpha1.EtcdStorage, now time.Time) (time.Time, error) {
+	ca := c.plane.Server().Authority()
+	if ca == nil {
+		return time.Time{}, errors.New("the authority of the serving certificate is not known to this server: name it in its configuration")
+	}
+	at := s.Spec.Authority.ConfigMap
+	maps := c.plane.Client().CoreV1().ConfigMaps(at.Namespace)
+	old, err := present(maps.Get(ctx, at.Name, metav1.GetOptions{}))
+	if err != nil {
+		return time.Time{}, err
+	}
+	want, due, err := authorityConfigMap(old, s, ca.CurrentCABundleContent(), now)
+	switch {
+	case err != nil:
+	case want == nil:
+	case old == nil:
+		_, err = maps.Create(ctx, want, metav1.CreateOptions{})
+	default:
+		_, err = maps.Update(ctx, want, metav1.UpdateOptions{})
+	}
+	return due, err
+}
+
+// present returns nil for an object that does not exist.
+func present[T any](o *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return o, err
+}
+
+// report writes the status, if it changed.
+func (c *controller) report(ctx context.Context, s *v1alpha1.EtcdStorage, ready metav1.Condition) error {
+	before := s.Status.DeepCopy()
+	if o, found, _ := c.informer.GetStore().GetByKey(s.Name); found {
+		if now, ok := o.(*v1alpha1.EtcdStorage); ok {
+			before = now.Status.DeepCopy()
+		}
+	}
+	s.Status.Endpoint, s.Status.ObservedGeneration = c.endpoint(c.plane.Server()), s.Generation
+	meta.SetStatusCondition(&s.Status.Conditions, ready)
+	if equality.Semantic.DeepEqual(before, &s.Status) {
+		return nil
+	}
+	return c.client.Put().Resource("etcdstorages").Name(s.Name).SubResource("status").Body(s).Do(ctx).Error()
+}
+
+// erase deletes what a tenant has, and then lets its object go.
+func (c *controller) erase(ctx context.Context, s *v1alpha1.EtcdStorage) error {
+	if !slices.Contains(s.Finalizers, finalizer) {
+		return nil
+	}
+	if !s.Spec.KeepData {
+		left, err := c.empty(ctx, s)
+		if err != nil {
+			return fmt.Errorf("delete the data: %w", err)
+		}
+		c.mu.Lock()
+		again := left > 0 || !c.emptied[s.Name]
+		c.emptied[s.Name] = true
+		c.mu.Unlock()
+		if again { // a write may have been on its way
+			c.queue.AddAfter(s.Name, settled)
+			return nil
+		}
+	}
+	if err := c.unwrite(ctx, s); err != nil {
+		return err
+	}
+	s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == finalizer })
+	if err := c.client.Put().Resource("etcdstorages").Name(s.Name).Body(s).Do(ctx).Error(); retry.UnlessGone(err) != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.emptied, s.Name)
+	for _, at := range destinations(s) {
+		delete(c.wanted, at)
+	}
+	return nil
+}
+
+// empty deletes all keys of a tenant, and returns how many there were.
+func (c *controller) empty(ctx context.Context, s *v1alpha1.EtcdStorage) (n int, err error) {
+	at := c.tenants.store(s.Status.Storage)
+	if at == nil {
+		if s.Status.Storage == "" {
+			return 0, nil // it never had any
+		}
+		return 0, fmt.Errorf("the operator of the server names no storage %q any more: set spec.keepData to delete the object only", s.Status.Storage)
+	}
+	root := at.root(s.Name)
+	for {
+		page, err := at.client.Get(ctx, root, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(eraseAtOnce))
+		if err != nil || len(page.Kvs) == 0 {
+			return n, err
+		}
+		last := string(page.Kvs[len(page.Kvs)-1].Key)
+		deleted, err := at.client.Delete(ctx, root, clientv3.WithRange(last+"\x00"))
+		if err != nil {
+			return n, err
+		}
+		n += int(deleted.Deleted)
+	}
+}
+
+// unwrite deletes the objects that were written for an EtcdStorage.
+func (c *controller) unwrite(ctx context.Context, s *v1alpha1.EtcdStorage) error {
+	core := c.plane.Client().CoreV1()
+	at, authorities := s.Spec.ClientCertificate.Secret, s.Spec.Authority.ConfigMap
+	secret, err1 := present(core.Secrets(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{}))
+	if err1 == nil && secret != nil && owned(secret, s) {
+		err1 = retry.UnlessGone(core.Secrets(at.Namespace).Delete(ctx, at.Name, unchanged(secret)))
+	}
+	m, err2 := present(core.ConfigMaps(authorities.Namespace).Get(ctx, authorities.Name, metav1.GetOptions{}))
+	if err2 == nil && m != nil && owned(m, s) {
+		err2 = retry.UnlessGone(core.ConfigMaps(authorities.Namespace).Delete(ctx, authorities.Name, unchanged(m)))
+	}
+	return errors.Join(err1, err2)
+}
+
+// unchanged has an object deleted only as it was read.
+func unchanged(o metav1.Object) metav1.DeleteOptions {
+	uid, version := o.GetUID(), o.GetResourceVersion()
+	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+}

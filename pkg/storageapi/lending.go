@@ -1,0 +1,243 @@
+package storageapi
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/etcdserve"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
+	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
+	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
+)
+
+const (
+	// sharedAuthorities is the value that servers share: the authorities of tenants'
+	// certificates, which each has to know before it listens.
+	sharedAuthorities = "etcd-storage-authorities"
+	// endTime is how long calls of tenants may go on when the server is to end. They
+	// go on at another one, or when this one is there again.
+	endTime = time.Second
+	// tellEvery is how often the status has what is used, if it changed.
+	tellEvery = 10 * time.Second
+)
+
+// lending is the part in a running server.
+type lending struct {
+	part    EtcdStorages
+	trusted *trusted
+	waiting *queue
+	tenants *tenants
+	end     context.CancelFunc // what runs for tenants
+
+	shared   *controlplane.Shared
+	client   rest.Interface
+	informer cache.SharedIndexInformer
+	server   *grpc.Server
+	served   sync.WaitGroup
+	backends []controlplane.Backend
+	clients  []*clientv3.Client
+}
+
+func newLending(e EtcdStorages) *lending {
+	ts := &tenants{max: e.Max, lent: map[string]*v1alpha1.EtcdStorage{}, connected: map[string]*tenant{}}
+	return &lending{part: e, trusted: &trusted{}, waiting: newQueue(), tenants: ts}
+}
+
+// share reads the authorities, before the server listens.
+func (l *lending) share(ctx context.Context, s *controlplane.Shared) error {
+	l.shared = s
+	return l.trustAgain(ctx)
+}
+
+// trustAgain reads the authorities that servers share.
+func (l *lending) trustAgain(ctx context.Context) error {
+	content, revision, err := l.shared.Get(ctx, sharedAuthorities)
+	if err != nil || revision == 0 {
+		return err
+	}
+	return l.trusted.set(content)
+}
+
+// recognises tells whether a connection is a tenant's.
+func (l *lending) recognises(s tls.ConnectionState) bool {
+	_, err := identify(s.PeerCertificates, l.trusted.roots(), time.Now())
+	return err == nil
+}
+
+// take takes over a connection of a tenant.
+func (l *lending) take(c *tls.Conn) {
+	id, err := identify(c.ConnectionState().PeerCertificates, l.trusted.roots(), time.Now())
+	if err != nil {
+		_ = c.Close() // its certificate has just ended
+		return
+	}
+	of := l.tenants.enter(c, id)
+	if of == nil {
+		_ = c.Close()
+		return
+	}
+	l.waiting.put(of)
+}
+
+// start opens the storages, and knows all tenants when it returns.
+func (l *lending) start(ctx context.Context, p *controlplane.Plane) error {
+	stores, err := l.open(ctx, p.Server())
+	if err != nil {
+		return err
+	}
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // until stop
+	l.end = end
+	l.tenants.start(life, stores)
+	if l.client, err = clientOf(p.Config()); err != nil {
+		return err
+	}
+	lists := cache.NewListWatchFromClient(l.client, "etcdstorages", "", fields.Everything())
+	l.informer = cache.NewSharedIndexInformer(lists, &v1alpha1.EtcdStorage{}, 0, cache.Indexers{})
+	known, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    l.put,
+		UpdateFunc: func(_, s any) { l.put(s) },
+		DeleteFunc: l.remove,
+	})
+	if err != nil {
+		return err
+	}
+	l.served.Go(func() { l.informer.RunWithContext(ctx) })
+	if !cache.WaitForCacheSync(ctx.Done(), known.HasSynced) {
+		return fmt.Errorf("list EtcdStorages: %w", context.Cause(ctx))
+	}
+	l.server = etcdserve.New(viewOf, etcdserve.Options{
+		Credentials: handshaken{}, ConnectionAge: l.part.ConnectionAge, Endpoints: func() []string { return []string{l.endpoint(p.Server())} },
+	})
+	l.served.Go(func() { _ = l.server.Serve(l.waiting) }) // it ends with the listener
+	return nil
+}
+
+func (l *lending) put(o any) {
+	if s, ok := o.(*v1alpha1.EtcdStorage); ok {
+		l.tenants.put(s)
+	}
+}
+
+func (l *lending) remove(o any) {
+	if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+		o = gone.Obj
+	}
+	if s, ok := o.(*v1alpha1.EtcdStorage); ok {
+		l.tenants.remove(s.Name)
+	}
+}
+
+// clientOf is a client for EtcdStorages.
+func clientOf(c *rest.Config) (rest.Interface, error) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	version := v1alpha1.SchemeGroupVersion()
+	c.GroupVersion, c.APIPath = &version, "/apis"
+	c.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
+	return rest.RESTClientFor(c)
+}
+
+// open opens the storages, by name.
+func (l *lending) open(ctx context.Context, s *controlplane.Server) (map[string]*store, error) {
+	own, prefix := s.Stored()
+	stores := map[string]*store{ownStorage: {client: own, open: s.StoredClient, prefix: prefix}}
+	for name, described := range l.part.Storages {
+		b := described.Open()
+		l.backends = append(l.backends, b)
+		if err := b.Start(ctx); err != nil {
+			return nil, fmt.Errorf("storage %q: %w", name, err)
+		}
+		c, err := b.Client()
+		if err != nil {
+			return nil, fmt.Errorf("storage %q: %w", name, err)
+		}
+		l.clients = append(l.clients, c)
+		stores[name] = &store{client: c, open: b.Client, prefix: prefix}
+	}
+	return stores, nil
+}
+
+// endpoint is where tenants reach the server.
+func (l *lending) endpoint(s *controlplane.Server) string {
+	if l.part.Endpoint != "" {
+		return l.part.Endpoint
+	}
+	e, err := pki.EndpointOf(s.Address())
+	if err != nil {
+		return "" // no address that a client could use
+	}
+	return e.URL
+}
+
+// run follows the authorities and tells what is used, until the plane stops.
+func (l *lending) run(ctx context.Context, _ *controlplane.Plane) error {
+	var running sync.WaitGroup
+	running.Go(func() {
+		l.shared.Follow(ctx, sharedAuthorities, func() {
+			if err := l.trustAgain(ctx); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).Error(err, "Failed to read the authorities of etcd storages")
+			}
+		})
+	})
+	l.tell(ctx)
+	running.Wait()
+	hard := time.AfterFunc(endTime, l.server.Stop)
+	l.server.GracefulStop()
+	hard.Stop()
+	return nil
+}
+
+// tell writes what connected tenants use into their status, now and then, until the
+// context ends.
+func (l *lending) tell(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		for name, u := range l.tenants.used() {
+			patch := fmt.Appendf(nil, `{"status":{"used":{"keys":%d,"bytes":%d}}}`, u.keys, u.bytes)
+			err := l.client.Patch(types.MergePatchType).Resource("etcdstorages").Name(name).SubResource("status").Body(patch).Do(ctx).Error()
+			if err = retry.UnlessGone(err); err != nil && ctx.Err() == nil {
+				klog.FromContext(ctx).V(2).Info("Cannot tell what an EtcdStorage uses; will retry", "name", name, "cause", err)
+			}
+		}
+	}, tellEvery)
+}
+
+// stop ends what is left, when no request is served any more.
+func (l *lending) stop() {
+	_ = l.waiting.Close() // it never fails
+	if l.server != nil {
+		l.server.Stop()
+	}
+	l.tenants.stop()
+	if l.end != nil {
+		l.end()
+	}
+	l.served.Wait()
+	for _, c := range l.clients {
+		_ = c.Close() // its error only says that it was closed
+	}
+	var errs []error
+	for _, b := range l.backends {
+		errs = append(errs, b.Stop(context.Background()))
+	}
+	if err := errors.Join(errs...); err != nil {
+		klog.Background().Error(err, "Failed to stop the storages of tenants")
+	}
+}

@@ -1,0 +1,120 @@
+// Package storageapi lends storage to aggregated API servers: who writes one should not
+// have to run an etcd, nor get the keys to somebody's.
+//
+//	apiVersion: storage.sailplane.dev/v1alpha1
+//	kind: EtcdStorage
+//	metadata: {name: flunders}
+//	spec:
+//	  clientCertificate: {secret: {namespace: wardle, name: etcd-client}}
+//	  authority: {configMap: {namespace: wardle, name: etcd-ca}}
+//
+// Each EtcdStorage is an etcd v3 endpoint of its own, on the port and the storage of this
+// server. A client is known by its certificate, which is written to the Secret, and has
+// nothing but its own keys, whatever it asks for: pkg/internal/etcdserve says what is
+// served, [Limits] what one may take.
+//
+//	connection --certificate--> tenant --keys below its root--> storage
+//
+// What is stored for a tenant is beside the objects of the server, in the same storage: a
+// backup of the server has it, and servers that share a storage all serve it.
+package storageapi
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+)
+
+const (
+	// ownStorage is the name in status.storage of the storage of the server itself.
+	ownStorage = "default"
+	// defaultConnectionAge is when clients are asked to connect anew: then they show
+	// the certificate that is in their Secret by now.
+	defaultConnectionAge = time.Hour
+)
+
+// EtcdStorages is the part that lends storage. It needs Secrets and ConfigMaps, where
+// certificates are written. The zero value lends the server's own storage.
+//
+// Who may create EtcdStorages has the server write a Secret and a ConfigMap in any
+// namespace, though never over one that is there: that is for administrators.
+type EtcdStorages struct {
+	// Endpoint is the URL by which API servers reach this one, "https://sailplane.example.com:6443". The
+	// serving certificate is for that host. Empty: the address that the server listens on.
+	Endpoint string
+	// Max are the limits of each storage that says nothing else, and the largest that one
+	// may have.
+	Max Limits
+	// Storages are further storages that an EtcdStorage may name, beside "default", the server's own. Where
+	// servers share their storage, they share these, too.
+	Storages map[string]controlplane.Storage
+	// ConnectionAge is when clients are asked to connect anew, with the certificate that they have by then.
+	// 0: an hour.
+	ConnectionAge time.Duration
+}
+
+// PartName implements the name errors use.
+func (EtcdStorages) PartName() string { return "storageapi.EtcdStorages" }
+
+// Install implements controlplane.Part: connections are the server's.
+func (EtcdStorages) Install(*controlplane.Plan) error { return controlplane.ErrServerOnly }
+
+// InstallServer implements controlplane.ServerPart.
+func (e EtcdStorages) InstallServer(p *controlplane.ServerPlan) error {
+	if err := e.check(); err != nil {
+		return err
+	}
+	if e.ConnectionAge == 0 {
+		e.ConnectionAge = defaultConnectionAge
+	}
+	e.Max = e.Max.orDefaults()
+	root := p.Root()
+	root.Need("core.Secrets{}", corev1.SchemeGroupVersion.WithKind("Secret"))
+	root.Need("core.ConfigMaps{}", corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	if err := root.Include(newGroup(e.Max, slices.Sorted(maps.Keys(e.Storages)))); err != nil {
+		return err
+	}
+	l := newLending(e)
+	p.Share("authorities of etcd storages", l.share)
+	p.Trust("clients of etcd storages", l.trusted)
+	p.Connect("etcd storages", controlplane.Connections{Are: l.recognises, Serve: l.take})
+	root.Feed()
+	root.Work(controlplane.Work{Name: "etcd-storages", Start: l.start, Run: l.run, Stop: l.stop})
+	root.Work(controlplane.Work{Name: "etcd-storages-controller", Elected: true, Run: l.control})
+	return nil
+}
+
+// check returns everything that is wrong with the fields.
+func (e EtcdStorages) check() error {
+	var errs []error
+	if e.Endpoint != "" {
+		if u, err := url.Parse(e.Endpoint); err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" {
+			errs = append(errs, fmt.Errorf("field Endpoint: %q: give a URL such as https://sailplane.example.com:6443", e.Endpoint))
+		}
+	}
+	if m := e.Max; min(m.Keys, m.Bytes, m.ValueBytes, int64(m.Watches), int64(m.WritesPerSecond)) < 0 {
+		errs = append(errs, errors.New("field Max: limits are not negative; 0 is the default"))
+	}
+	if e.ConnectionAge < 0 {
+		errs = append(errs, errors.New("field ConnectionAge: it is not negative; 0 is an hour"))
+	}
+	for name, s := range e.Storages {
+		switch problems := validation.IsDNS1123Label(name); {
+		case name == ownStorage:
+			errs = append(errs, fmt.Errorf("field Storages: %q is the name of the server's own: choose another one", name))
+		case len(problems) > 0:
+			errs = append(errs, fmt.Errorf("field Storages: name %q: %s", name, problems[0]))
+		case s == nil:
+			errs = append(errs, fmt.Errorf("field Storages: %q is nil: give a storage, or leave it out", name))
+		}
+	}
+	return errors.Join(errs...)
+}

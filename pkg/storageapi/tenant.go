@@ -1,0 +1,222 @@
+package storageapi
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/time/rate"
+
+	"github.com/sailplane-dev/sailplane/pkg/internal/etcdserve"
+)
+
+const (
+	// maxConnections and maxCalls are how many connections and calls beside watches one
+	// tenant may have at the same time: a kube-apiserver has a connection for each resource.
+	maxConnections, maxCalls = 256, 512
+	// maxRanges is how many ranges are read for one tenant at a time: each may be large.
+	maxRanges = 2
+	// readsPerWrite is how many reads a tenant has for each write per second, and readBytes how many bytes of
+	// values in a second, and before it has to wait.
+	readsPerWrite = 10
+	readBytes     = 64 << 20
+	// patience is how long a call waits for its turn, before it is refused.
+	patience = 10 * time.Second
+	// linger is how long what is known of a tenant is kept after its last connection.
+	linger = time.Minute
+)
+
+// tenant is an API server with a storage on this one, as long as it is connected. It is the
+// keeper of its view.
+type tenant struct {
+	id   tenantID
+	view *etcdserve.View
+	uses *count
+
+	writes, reads, bytes *rate.Limiter
+	ranges               chan struct{}
+	leases               leases
+	end                  func() // what runs for it
+
+	mu          sync.Mutex
+	limits      Limits
+	connections map[*connection]struct{}
+	calls       int
+	watches     int
+	compacted   int64
+	gone        bool
+	idle        *time.Timer // after the last connection
+}
+
+var _ etcdserve.Keeper = (*tenant)(nil)
+
+// limit has the tenant keep other limits.
+func (t *tenant) limit(l Limits) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.limits == l {
+		return
+	}
+	t.limits = l
+	perSecond := rate.Limit(l.WritesPerSecond)
+	t.writes.SetLimit(perSecond)
+	t.writes.SetBurst(2 * l.WritesPerSecond)
+	t.reads.SetLimit(readsPerWrite * perSecond)
+	t.reads.SetBurst(readsPerWrite * 2 * l.WritesPerSecond)
+}
+
+// isGone tells whether the tenant has nothing here any more.
+func (t *tenant) isGone() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.gone
+}
+
+// call takes one of the calls that a tenant may have at a time.
+func (t *tenant) call() (done func(), err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.calls >= maxCalls {
+		return nil, rpctypes.ErrGRPCRequestTooManyRequests
+	}
+	t.calls++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.calls--
+	}, nil
+}
+
+// await waits for a turn.
+func await(ctx context.Context, l *rate.Limiter, n int) error {
+	late, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := l.WaitN(late, n); err != nil && ctx.Err() == nil {
+		return rpctypes.ErrGRPCRequestTooManyRequests
+	}
+	return ctx.Err()
+}
+
+// Read implements etcdserve.Keeper.
+func (t *tenant) Read(ctx context.Context, ranged bool) (func(bytes int64), error) {
+	done, err := t.call()
+	if err != nil {
+		return nil, err
+	}
+	if err = await(ctx, t.reads, 1); err == nil {
+		err = await(ctx, t.bytes, 0)
+	}
+	if err == nil && ranged {
+		select {
+		case t.ranges <- struct{}{}:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	if err != nil {
+		done()
+		return nil, err
+	}
+	return func(bytes int64) {
+		if ranged {
+			<-t.ranges
+		}
+		// Paid afterwards, when it is known: the next one waits.
+		t.bytes.ReserveN(time.Now(), int(min(bytes, readBytes)))
+		done()
+	}, nil
+}
+
+// Write implements etcdserve.Keeper.
+func (t *tenant) Write(ctx context.Context, g etcdserve.Growth) (func(revision int64), error) {
+	t.mu.Lock()
+	limits := t.limits
+	t.mu.Unlock()
+	if g.Largest > limits.ValueBytes {
+		return nil, rpctypes.ErrGRPCRequestTooLarge
+	}
+	done, err := t.call()
+	if err != nil {
+		return nil, err
+	}
+	if err := await(ctx, t.writes, 1); err != nil {
+		done()
+		return nil, err
+	}
+	settle := func(int64) {}
+	if g.Keys > 0 {
+		if settle, err = t.uses.reserve(ctx, g, limits); err != nil {
+			done()
+			return nil, err
+		}
+	}
+	return func(revision int64) {
+		settle(revision)
+		done()
+	}, nil
+}
+
+// Watch implements etcdserve.Keeper.
+func (t *tenant) Watch() (func(), error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.watches >= t.limits.Watches {
+		return nil, rpctypes.ErrGRPCRequestTooManyRequests
+	}
+	t.watches++
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.watches--
+	}, nil
+}
+
+// Grant implements etcdserve.Keeper.
+func (t *tenant) Grant(ctx context.Context, ttl int64) (int64, error) {
+	if err := await(ctx, t.writes, 1); err != nil {
+		return 0, err
+	}
+	return t.leases.grant(ctx, t.view.Client, ttl, time.Now())
+}
+
+// Lease implements etcdserve.Keeper.
+func (t *tenant) Lease(_ context.Context, id int64) (clientv3.LeaseID, error) {
+	if !t.leases.has(id, time.Now()) {
+		return 0, rpctypes.ErrGRPCLeaseNotFound
+	}
+	return clientv3.LeaseID(id), nil
+}
+
+// Compact implements etcdserve.Keeper. What others have in the storage has its history,
+// too: the tenant's ends here, and the storage's when the server that has it compacts.
+func (t *tenant) Compact(ctx context.Context, revision int64) error {
+	current, err := t.view.Client.Get(ctx, t.view.Root, clientv3.WithCountOnly())
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case revision > current.Header.Revision:
+		return rpctypes.ErrGRPCFutureRev
+	case revision <= t.compacted:
+		return rpctypes.ErrGRPCCompacted
+	}
+	t.compacted = revision
+	return nil
+}
+
+// Compacted implements etcdserve.Keeper.
+func (t *tenant) Compacted() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.compacted
+}
+
+// Size implements etcdserve.Keeper.
+func (t *tenant) Size(ctx context.Context) (int64, error) {
+	u, err := t.uses.get(ctx)
+	return u.bytes, err
+}

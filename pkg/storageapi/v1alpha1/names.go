@@ -1,0 +1,36 @@
+package v1alpha1
+
+// ConditionReady is the condition that the storage can be used, with what the destinations have.
+const ConditionReady = "Ready"
+
+// Reasons of [ConditionReady].
+const (
+	// ReasonCertificatesWritten: the destinations have what they should. True.
+	ReasonCertificatesWritten = "CertificatesWritten"
+	// ReasonDestinationTaken: at a destination is an object that was not made for this EtcdStorage. False.
+	ReasonDestinationTaken = "DestinationTaken"
+	// ReasonDestinationFailed: a destination could not be written, for example because its namespace does
+	// not exist. False.
+	ReasonDestinationFailed = "DestinationFailed"
+	// ReasonStorageUnknown: the operator of the server named no storage as spec.storage says. False.
+	ReasonStorageUnknown = "StorageUnknown"
+	// ReasonStorageUnavailable: the storage that has the data does not answer. False.
+	ReasonStorageUnavailable = "StorageUnavailable"
+	// ReasonMoving: the data is on its way to the storage that spec.storage says. False.
+	ReasonMoving = "Moving"
+	// ReasonLimitReached: there is no room for more keys or bytes; what makes room works. False.
+	ReasonLimitReached = "LimitReached"
+	// ReasonDeleting: the object is being deleted, and the data with it. False.
+	ReasonDeleting = "Deleting"
+)
+
+// What marks the objects at the destinations as made for an EtcdStorage.
+const (
+	// LabelEtcdStorage has the name of the EtcdStorage.
+	LabelEtcdStorage = GroupName + "/etcd-storage"
+	// AnnotationUID has the UID of the EtcdStorage.
+	AnnotationUID = GroupName + "/etcd-storage-uid"
+	// AnnotationAuthorities has when the authorities in a ConfigMap leave it: an object in JSON, with a time
+	// (RFC 3339) by the SHA-256 of each certificate, in hexadecimal digits. It is empty for current ones.
+	AnnotationAuthorities = GroupName + "/authorities"
+)
