@@ -177,8 +177,11 @@ func (l *lending) open(ctx context.Context, s *controlplane.Server) (map[string]
 
 // endpoint is where tenants reach the server.
 func (l *lending) endpoint(s *controlplane.Server) string {
-	if l.part.Endpoint != "" {
-		return l.part.Endpoint
+	if l.part.Address != "" {
+		url, err := pki.URLOf(l.part.Address, s.Address())
+		if err == nil { // which was seen when the part was installed
+			return url
+		}
 	}
 	e, err := pki.EndpointOf(s.Address())
 	if err != nil {

@@ -23,7 +23,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"time"
 
@@ -31,6 +30,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
 const (
@@ -47,9 +47,9 @@ const (
 // Who may create EtcdStorages has the server write a Secret and a ConfigMap in any
 // namespace, though never over one that is there: that is for administrators.
 type EtcdStorages struct {
-	// Endpoint is the URL by which API servers reach this one, "https://sailplane.example.com:6443". The
-	// serving certificate is for that host. Empty: the address that the server listens on.
-	Endpoint string
+	// Address is by what API servers reach this one, "sailplane.example.com", or with a port where that is another
+	// one than it listens at. The serving certificate is for that host. Empty: the address that it listens at.
+	Address string
 	// Max are the limits of each storage that says nothing else, and the largest that one
 	// may have.
 	Max Limits
@@ -95,9 +95,9 @@ func (e EtcdStorages) InstallServer(p *controlplane.ServerPlan) error {
 // check returns everything that is wrong with the fields.
 func (e EtcdStorages) check() error {
 	var errs []error
-	if e.Endpoint != "" {
-		if u, err := url.Parse(e.Endpoint); err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" {
-			errs = append(errs, fmt.Errorf("field Endpoint: %q: give a URL such as https://sailplane.example.com:6443", e.Endpoint))
+	if e.Address != "" {
+		if _, err := pki.URLOf(e.Address, nil); err != nil {
+			errs = append(errs, fmt.Errorf("field Address: %w", err))
 		}
 	}
 	if m := e.Max; min(m.Keys, m.Bytes, m.ValueBytes, int64(m.Watches), int64(m.WritesPerSecond)) < 0 {

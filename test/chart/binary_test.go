@@ -189,6 +189,14 @@ func TestFollowed(t *testing.T) {
 		"resources":                                         `["standard"]`,
 		"services.clusterIPs":                               `"198.19.0.0/16"`,
 		"storage.quota":                                     `"4Gi"`,
+		"storageAPI.enabled":                                `true`,
+		"storageAPI.address":                                `"api.example.com"`,
+		"storageAPI.limits.keys":                            `1000`,
+		"storageAPI.limits.bytes":                           `"64Mi"`,
+		"storageAPI.limits.valueBytes":                      `"1Mi"`,
+		"storageAPI.limits.watches":                         `100`,
+		"storageAPI.limits.writesPerSecond":                 `50`,
+		"storageAPI.storages":                               `[{"name":"archive","url":"postgres://a@db.example.com/archive"}]`,
 		"tracing.endpoint":                                  `"collector.monitoring:4317"`,
 	}
 	// What the chart fills in.

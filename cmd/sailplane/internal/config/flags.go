@@ -66,6 +66,11 @@ func servingFlags() []Flag {
 		{Name: "backup-dir", Field: "backup.directory", Usage: "directory where the server puts backups by itself (default it takes none)"},
 		{Name: "backup-every", Field: "backup.every", Usage: "time between two backups"},
 		{Name: "backup-keep", Field: "backup.keep", Usage: "how many backups stay in the directory"},
+		{Name: "storage-api", Field: "storageAPI.enabled", Usage: "lend storage to aggregated API servers, by EtcdStorages"},
+		{
+			Name: "storage-api-address", Field: "storageAPI.address",
+			Usage: "HOST or HOST:PORT by which aggregated API servers reach this one (default as --advertise, or --listen)",
+		},
 		{Name: "otlp", Field: "tracing.endpoint", Usage: "collector of OpenTelemetry traces, HOST:PORT of OTLP/gRPC (default none)"},
 		{
 			Name: "otlp-samples", Field: "tracing.samplesPerMillion",

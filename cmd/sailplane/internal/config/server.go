@@ -36,6 +36,7 @@ type Server struct {
 	Audit          Audit          `json:"audit"`
 	Encryption     Encryption     `json:"encryption"`
 	Backup         Backup         `json:"backup"`
+	StorageAPI     StorageAPI     `json:"storageAPI"`
 	Limits         Limits         `json:"limits"`
 	Tracing        Tracing        `json:"tracing"`
 	Log            Log            `json:"log"`
@@ -190,6 +191,33 @@ type AuditWebhook struct {
 // Encryption says how objects are stored.
 type Encryption struct {
 	ConfigFile string `json:"configFile"`
+}
+
+// StorageAPI says whether the server lends storage to aggregated API servers, and how much.
+type StorageAPI struct {
+	Enabled  bool             `json:"enabled"`
+	Address  string           `json:"address"`
+	Limits   StorageAPILimits `json:"limits"`
+	Storages []NamedStorage   `json:"storages"`
+}
+
+// StorageAPILimits are the most that one EtcdStorage may have.
+type StorageAPILimits struct {
+	Keys            int64             `json:"keys"`
+	Bytes           resource.Quantity `json:"bytes"`
+	ValueBytes      resource.Quantity `json:"valueBytes"`
+	Watches         int               `json:"watches"`
+	WritesPerSecond int               `json:"writesPerSecond"`
+}
+
+// NamedStorage is a storage that an EtcdStorage may name.
+type NamedStorage struct {
+	Name         string `json:"name"`
+	URL          string `json:"url"`
+	CAFile       string `json:"caFile"`
+	CertFile     string `json:"certFile"`
+	KeyFile      string `json:"keyFile"`
+	PasswordFile string `json:"passwordFile"`
 }
 
 // Backup says where the server puts backups that it takes by itself, and how often.

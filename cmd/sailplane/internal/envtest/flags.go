@@ -64,6 +64,7 @@ other flag prints one warning and has no effect.`,
 func flags() []config.Flag {
 	ours := []string{
 		"listen", "advertise", "data-dir", "kubeconfig", "drain", "resources", "crds", "service", "otlp", "otlp-samples", "log-format",
+		"storage-api", "storage-api-address",
 		"storage", "storage-history", "storage-history-limit", "storage-quota", "storage-ca", "storage-cert", "storage-key",
 		"storage-password-file", "storage-connections", "storage-poll-interval", "storage-share-key-file",
 		"anonymous-paths", "service-account-issuer", "webhook-deny", "webhook-allow",

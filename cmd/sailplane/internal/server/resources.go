@@ -49,8 +49,8 @@ func (b *build) kinds() []served {
 			part: authorization.All(), always: true,
 		},
 		{names: "serviceaccounts", part: core.ServiceAccounts{}, always: true}, // their tokens are
-		{names: "configmaps", part: core.ConfigMaps{}},
-		{names: "secrets", part: core.Secrets{}},
+		{names: "configmaps", part: core.ConfigMaps{}, always: b.StorageAPI.Enabled}, // it writes certificates to them
+		{names: "secrets", part: core.Secrets{}, always: b.StorageAPI.Enabled},
 		{names: "services", part: b.services()},
 		{names: "endpoints", part: core.Endpoints{}, cluster: true},
 		{names: "events events.events.k8s.io events.k8s.io", part: core.Events{}}, // two views of one storage

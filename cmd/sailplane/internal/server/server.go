@@ -70,7 +70,7 @@ func (b *build) parts() controlplane.Parts {
 		},
 		extend.CreateReviews{},
 		b.located(), b.admission(), b.limits(),
-		b.audit(), b.rest(),
+		b.audit(), b.storageAPI(), b.rest(),
 	}
 }
 
