@@ -143,8 +143,9 @@ func viewOf(ctx context.Context) (*etcdserve.View, error) {
 	if !ok {
 		return nil, rpctypes.ErrGRPCPermissionDenied
 	}
-	if t := s.connection.tenant; time.Now().After(s.connection.ends) || t.isGone() {
+	t := s.connection.tenant
+	if time.Now().After(s.connection.ends) || t.isGone() {
 		return nil, rpctypes.ErrGRPCPermissionDenied
 	}
-	return s.connection.tenant.view, nil
+	return t.sees(ctx)
 }

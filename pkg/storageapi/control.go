@@ -1,6 +1,7 @@
 package storageapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -158,6 +158,15 @@ func (c *controller) handle(ctx context.Context, name string) error {
 		s.Finalizers = append(s.Finalizers, finalizer)
 		return c.client.Put().Resource("etcdstorages").Name(name).Body(s).Do(ctx).Error() // its event comes here again
 	}
+	if at := chosen(s); s.Status.Storage != "" && s.Status.Storage != at && c.tenants.store(at) != nil && c.tenants.store(s.Status.Storage) != nil {
+		return c.move(ctx, s, at)
+	}
+	if old := c.tenants.store(s.Status.PreviousStorage); old != nil {
+		if _, err := old.empty(ctx, name); err != nil {
+			return fmt.Errorf("delete the data that was moved: %w", err)
+		}
+		s.Status.PreviousStorage = ""
+	}
 	ready, due := c.provide(ctx, s)
 	if !due.IsZero() {
 		c.queue.AddAfter(name, time.Until(due))
@@ -169,20 +178,22 @@ func (c *controller) handle(ctx context.Context, name string) error {
 	return err
 }
 
+// chosen is the name of the storage that an EtcdStorage asks for.
+func chosen(s *v1alpha1.EtcdStorage) string { return cmp.Or(s.Spec.Storage, ownStorage) }
+
 // provide writes the certificates, and tells whether the storage can be used.
 func (c *controller) provide(ctx context.Context, s *v1alpha1.EtcdStorage) (ready metav1.Condition, due time.Time) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message, ObservedGeneration: s.Generation}
 	}
 	if s.Status.Storage == "" {
-		s.Status.Storage = s.Spec.Storage
-		if s.Status.Storage == "" {
-			s.Status.Storage = ownStorage
-		}
+		s.Status.Storage = chosen(s)
 	}
-	if c.tenants.store(s.Status.Storage) == nil {
-		return is(metav1.ConditionFalse, v1alpha1.ReasonStorageUnknown,
-			fmt.Sprintf("the operator of the server names no storage %q any more: ask for it to be named again", s.Status.Storage)), due
+	for _, name := range []string{s.Status.Storage, chosen(s)} {
+		if c.tenants.store(name) == nil {
+			return is(metav1.ConditionFalse, v1alpha1.ReasonStorageUnknown,
+				fmt.Sprintf("the operator of the server names no storage %q any more: ask for it to be named again", name)), due
+		}
 	}
 	due, err := c.write(ctx, s)
 	switch {
@@ -271,7 +282,7 @@ func (c *controller) report(ctx context.Context, s *v1alpha1.EtcdStorage, ready 
 	if equality.Semantic.DeepEqual(before, &s.Status) {
 		return nil
 	}
-	return c.client.Put().Resource("etcdstorages").Name(s.Name).SubResource("status").Body(s).Do(ctx).Error()
+	return c.client.Put().Resource("etcdstorages").Name(s.Name).SubResource("status").Body(s).Do(ctx).Into(s)
 }
 
 // erase deletes what a tenant has, and then lets its object go.
@@ -309,28 +320,22 @@ func (c *controller) erase(ctx context.Context, s *v1alpha1.EtcdStorage) error {
 	return nil
 }
 
-// empty deletes all keys of a tenant, and returns how many there were.
+// empty deletes all data of a tenant, and returns how many keys there were.
 func (c *controller) empty(ctx context.Context, s *v1alpha1.EtcdStorage) (n int, err error) {
-	at := c.tenants.store(s.Status.Storage)
-	if at == nil {
-		if s.Status.Storage == "" {
-			return 0, nil // it never had any
+	for _, name := range []string{s.Status.Storage, s.Status.PreviousStorage} {
+		if name == "" {
+			continue // it never had any there
 		}
-		return 0, fmt.Errorf("the operator of the server names no storage %q any more: set spec.keepData to delete the object only", s.Status.Storage)
-	}
-	root := at.root(s.Name)
-	for {
-		page, err := at.client.Get(ctx, root, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(eraseAtOnce))
-		if err != nil || len(page.Kvs) == 0 {
+		at := c.tenants.store(name)
+		if at == nil {
+			return n, fmt.Errorf("the operator of the server names no storage %q any more: set spec.keepData to delete the object only", name)
+		}
+		one, err := at.empty(ctx, s.Name)
+		if n += one; err != nil {
 			return n, err
 		}
-		last := string(page.Kvs[len(page.Kvs)-1].Key)
-		deleted, err := at.client.Delete(ctx, root, clientv3.WithRange(last+"\x00"))
-		if err != nil {
-			return n, err
-		}
-		n += int(deleted.Deleted)
 	}
+	return n, nil
 }
 
 // unwrite deletes the objects that were written for an EtcdStorage.

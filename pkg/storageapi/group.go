@@ -122,7 +122,7 @@ func (o operator) allows(s, old *v1alpha1.EtcdStorageSpec) field.ErrorList {
 		}
 	}
 	switch at := spec.Child("storage"); {
-	case s.Storage == "" || s.Storage == old.Storage || slices.Contains(o.storages, s.Storage):
+	case s.Storage == "" || s.Storage == ownStorage || s.Storage == old.Storage || slices.Contains(o.storages, s.Storage):
 	case len(o.storages) == 0:
 		errs = append(errs, field.Invalid(at, s.Storage, "the operator of the server named no storages: leave it out"))
 	default:

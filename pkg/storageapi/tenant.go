@@ -2,12 +2,15 @@ package storageapi
 
 import (
 	"context"
+	"hash/fnv"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/time/rate"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdserve"
 )
@@ -32,13 +35,16 @@ const (
 // keeper of its view.
 type tenant struct {
 	id   tenantID
-	view *etcdserve.View
+	at   *store
 	uses *count
 
 	writes, reads, bytes *rate.Limiter
 	ranges               chan struct{}
 	leases               leases
 	end                  func() // what runs for it
+
+	viewing sync.Mutex
+	view    *etcdserve.View // once the past is known
 
 	mu          sync.Mutex
 	limits      Limits
@@ -65,6 +71,28 @@ func (t *tenant) limit(l Limits) {
 	t.writes.SetBurst(2 * l.WritesPerSecond)
 	t.reads.SetLimit(readsPerWrite * perSecond)
 	t.reads.SetBurst(readsPerWrite * 2 * l.WritesPerSecond)
+}
+
+// sees returns what the tenant may see. Its past is read once.
+func (t *tenant) sees(ctx context.Context) (*etcdserve.View, error) {
+	t.viewing.Lock()
+	defer t.viewing.Unlock()
+	if t.view != nil {
+		return t.view, nil
+	}
+	p, err := t.at.past(ctx, t.id.name)
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	number := fnv.New64a()
+	_, _ = number.Write([]byte(t.id.uid)) // which never fails
+	t.mu.Lock()
+	t.compacted = max(t.compacted, p.Since)
+	t.mu.Unlock()
+	t.view = &etcdserve.View{
+		Client: t.at.client, Open: t.at.open, Root: t.at.root(t.id.name), Offset: p.Offset, ID: number.Sum64(), Keeper: t,
+	}
+	return t.view, nil
 }
 
 // isGone tells whether the tenant has nothing here any more.
@@ -178,7 +206,7 @@ func (t *tenant) Grant(ctx context.Context, ttl int64) (int64, error) {
 	if err := await(ctx, t.writes, 1); err != nil {
 		return 0, err
 	}
-	return t.leases.grant(ctx, t.view.Client, ttl, time.Now())
+	return t.leases.grant(ctx, t.at.client, ttl, time.Now())
 }
 
 // Lease implements etcdserve.Keeper.
@@ -192,7 +220,7 @@ func (t *tenant) Lease(_ context.Context, id int64) (clientv3.LeaseID, error) {
 // Compact implements etcdserve.Keeper. What others have in the storage has its history,
 // too: the tenant's ends here, and the storage's when the server that has it compacts.
 func (t *tenant) Compact(ctx context.Context, revision int64) error {
-	current, err := t.view.Client.Get(ctx, t.view.Root, clientv3.WithCountOnly())
+	current, err := t.at.client.Get(ctx, t.at.root(t.id.name), clientv3.WithCountOnly())
 	if err != nil {
 		return err
 	}

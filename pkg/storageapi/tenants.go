@@ -3,14 +3,12 @@ package storageapi
 import (
 	"context"
 	"crypto/tls"
-	"hash/fnv"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/time/rate"
 
-	"github.com/sailplane-dev/sailplane/pkg/internal/etcdserve"
 	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
 	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
 )
@@ -26,6 +24,12 @@ type store struct {
 func (s *store) root(name string) string {
 	root, _ := keys.Space{Prefix: s.prefix}.Lent(name)
 	return root
+}
+
+// state is the key of what is known of a tenant's past.
+func (s *store) state(name string) string {
+	_, state := keys.Space{Prefix: s.prefix}.Lent(name)
+	return state
 }
 
 // tenants knows who may connect, and who does.
@@ -69,7 +73,7 @@ func (ts *tenants) put(s *v1alpha1.EtcdStorage) {
 	if t == nil {
 		return
 	}
-	if old != nil && (old.UID != s.UID || old.Status.Storage != s.Status.Storage) {
+	if old != nil && (old.UID != s.UID || old.Status.Storage != s.Status.Storage) || isMoving(s) {
 		ts.cut(t)
 		return
 	}
@@ -93,7 +97,7 @@ func (ts *tenants) enter(c *tls.Conn, id tenantID) *connection {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	s := ts.lent[id.name]
-	if s == nil || string(s.UID) != id.uid || ts.ended {
+	if s == nil || string(s.UID) != id.uid || isMoving(s) || ts.ended {
 		return nil
 	}
 	at := ts.stores[s.Status.Storage] // there is none before the controller has chosen one
@@ -120,16 +124,12 @@ func (ts *tenants) enter(c *tls.Conn, id tenantID) *connection {
 
 // begin makes what a connected tenant has. The caller holds the lock.
 func (ts *tenants) begin(id tenantID, s *v1alpha1.EtcdStorage, at *store) *tenant {
-	number := fnv.New64a()
-	_, _ = number.Write([]byte(id.uid)) // which never fails
-	root := at.root(id.name)
 	life, end := context.WithCancel(ts.life)
 	t := &tenant{
-		id: id, uses: &count{client: at.client, root: root}, end: end, connections: map[*connection]struct{}{},
+		id: id, at: at, uses: &count{client: at.client, root: at.root(id.name)}, end: end, connections: map[*connection]struct{}{},
 		writes: rate.NewLimiter(0, 0), reads: rate.NewLimiter(0, 0), bytes: rate.NewLimiter(readBytes, readBytes),
 		ranges: make(chan struct{}, maxRanges),
 	}
-	t.view = &etcdserve.View{Client: at.client, Open: at.open, Root: root, ID: number.Sum64(), Keeper: t}
 	t.limit(ts.max.of(s.Spec.Limits))
 	ts.connected[id.name] = t
 	ts.running.Go(func() { t.uses.run(life) })

@@ -41,6 +41,9 @@ func single(r *pb.TxnRequest) (change revision.Change, ok bool, err error) {
 		return change, false, nil
 	}
 	c := r.Compare[0]
+	if c.GetModRevision() < 0 { // no key has it, and to a log it is any revision
+		return change, false, nil
+	}
 	if c.Target != pb.Compare_MOD || c.Result != pb.Compare_EQUAL || len(c.RangeEnd) > 0 || isVersioned(storedKey(c.Key)) {
 		return change, false, nil
 	}

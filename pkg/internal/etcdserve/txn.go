@@ -131,9 +131,9 @@ func (v *View) compares(all []*pb.Compare) ([]clientv3.Cmp, error) {
 		compares[i].WithKeyBytes([]byte(v.Root + string(c.Key)))
 		switch of := compares[i].GetCompare(); of.Target {
 		case pb.Compare_MOD:
-			of.TargetUnion = &pb.Compare_ModRevision{ModRevision: v.expected(c.GetModRevision())}
+			of.TargetUnion = &pb.Compare_ModRevision{ModRevision: v.expected(c.Result, c.GetModRevision())}
 		case pb.Compare_CREATE:
-			of.TargetUnion = &pb.Compare_CreateRevision{CreateRevision: v.expected(c.GetCreateRevision())}
+			of.TargetUnion = &pb.Compare_CreateRevision{CreateRevision: v.expected(c.Result, c.GetCreateRevision())}
 		case pb.Compare_LEASE:
 			return nil, unsupported("a comparison of a lease")
 		}
@@ -142,15 +142,20 @@ func (v *View) compares(all []*pb.Compare) ([]clientv3.Cmp, error) {
 }
 
 // expected is the storage's revision of a key for the one that the client expects. 0
-// is that of no key; those from before the keys were moved here no key has any more.
-func (v *View) expected(revision int64) int64 {
+// is that of no key. Those from before the keys were moved here no key has any more, and
+// all keys have later ones.
+func (v *View) expected(how pb.Compare_CompareResult, revision int64) int64 {
 	switch {
 	case revision <= 0:
 		return revision
-	case revision <= v.Offset:
-		return -1
+	case revision > v.Offset:
+		return revision - v.Offset
+	case how == pb.Compare_GREATER:
+		return 0
+	case how == pb.Compare_LESS:
+		return 1
 	}
-	return revision - v.Offset
+	return -1
 }
 
 // operations are those of a transaction, for the storage.

@@ -23,6 +23,9 @@ func testTransactions(t *testing.T, h *harness) {
 	if stale := h.refused(t, "/t/a", created); stale.KV == nil || string(stale.KV.Value) != "2" || stale.KV.ModRevision != updated {
 		t.Errorf("stale update: got %+v, want the present value", stale)
 	}
+	if none := h.refused(t, "/t/a", -1); none.KV == nil || string(none.KV.Value) != "2" {
+		t.Errorf("update of a revision that no key has: got %+v, want the present value", none)
+	}
 	kv := h.get(t, "/t/a", 0).KV
 	if kv == nil || string(kv.Value) != "2" || kv.CreateRevision != created || kv.ModRevision != updated {
 		t.Errorf("get: got %v, want value 2 created at %d and updated at %d", kv, created, updated)

@@ -82,6 +82,8 @@ type EtcdStorageStatus struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	// Storage is the name of the storage that has the data now.
 	Storage string `json:"storage,omitempty"`
+	// PreviousStorage is the name of the storage that the data was moved from and is deleted in.
+	PreviousStorage string `json:"previousStorage,omitempty"`
 	// Used is what is stored. It is measured from time to time.
 	Used *EtcdStorageUsage `json:"used,omitempty"`
 	// ObservedGeneration is the generation of the spec that the status is about.

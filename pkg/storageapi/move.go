@@ -1,0 +1,254 @@
+package storageapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
+)
+
+const (
+	// copyKeys and copyBytes are how much one write of a copy has.
+	copyKeys, copyBytes = 100, 1 << 20
+	// progressEvery is how many keys are copied before the condition says so.
+	progressEvery = 5000
+)
+
+// past is what a tenant's revisions were before its data came to a storage. It is kept
+// beside the data.
+type past struct {
+	// Offset is added to the revisions of the storage, so that the tenant's go on.
+	Offset int64 `json:"offset"`
+	// Since is the revision of the storage from which on there is history.
+	Since int64 `json:"since"`
+}
+
+// past reads what a storage knows of a tenant's revisions; nothing, if the data was there
+// from the beginning.
+func (s *store) past(ctx context.Context, name string) (p past, err error) {
+	at := s.state(name)
+	r, err := s.client.Get(ctx, at)
+	if err != nil || len(r.Kvs) == 0 {
+		return p, err
+	}
+	if err := json.Unmarshal(r.Kvs[0].Value, &p); err != nil {
+		return p, fmt.Errorf("%s: %w", at, err)
+	}
+	return p, nil
+}
+
+// isMoving tells whether data is on its way: nobody may write meanwhile.
+func isMoving(s *v1alpha1.EtcdStorage) bool {
+	ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonMoving
+}
+
+// move has the data of a tenant in another storage. It begins anew if it was interrupted:
+// until the end, status.storage is where the data is.
+func (c *controller) move(ctx context.Context, s *v1alpha1.EtcdStorage, to string) error {
+	from, target := c.tenants.store(s.Status.Storage), c.tenants.store(to)
+	if from == nil || target == nil {
+		return nil // which provide tells
+	}
+	if !isMoving(s) {
+		// Every server ends the connections when it sees this.
+		if err := c.report(ctx, s, moving(s, to, 0)); err != nil {
+			return err
+		}
+		c.queue.AddAfter(s.Name, settled)
+		return nil
+	}
+	before, err := from.past(ctx, s.Name)
+	if err != nil {
+		return err
+	}
+	last := int64(0)
+	for {
+		newest, err := from.newest(ctx, s.Name)
+		if err != nil {
+			return err
+		}
+		if newest.key == last { // nothing was written since the copy began
+			break
+		}
+		last = newest.key
+		if _, err := target.empty(ctx, s.Name); err != nil {
+			return err
+		}
+		begun, err := target.revision(ctx, s.Name)
+		if err != nil {
+			return err
+		}
+		n, err := from.copy(ctx, target, s.Name, func(n int) {
+			_ = c.report(ctx, s, moving(s, to, n)) // the next one tells more
+		})
+		if err != nil {
+			return fmt.Errorf("copy the data to storage %q: %w", to, err)
+		}
+		// What is copied is newer than all that the tenant has seen.
+		if err := target.follow(ctx, s.Name, max(0, before.Offset+newest.storage-begun)); err != nil {
+			return err
+		}
+		klog.FromContext(ctx).V(1).Info("Copied the data of an EtcdStorage", "name", s.Name, "from", s.Status.Storage, "to", to, "keys", n)
+		if n == 0 {
+			break
+		}
+	}
+	s.Status.PreviousStorage, s.Status.Storage = s.Status.Storage, to
+	ready := moving(s, to, 0)
+	ready.Reason, ready.Message = v1alpha1.ReasonDestinationFailed, "the certificates are written next"
+	return c.report(ctx, s, ready) // its event comes here again
+}
+
+func moving(s *v1alpha1.EtcdStorage, to string, keys int) metav1.Condition {
+	return metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonMoving, ObservedGeneration: s.Generation,
+		Message: fmt.Sprintf("the data is moving to storage %q, %d keys so far; its API server waits", to, keys),
+	}
+}
+
+// newest are the last revision of a storage, and that of the last write of a tenant there.
+type newest struct{ storage, key int64 }
+
+func (s *store) newest(ctx context.Context, name string) (n newest, err error) {
+	err = s.each(ctx, name, []clientv3.OpOption{clientv3.WithKeysOnly()}, func(at int64, page []*mvccpb.KeyValue) error {
+		n.storage = max(n.storage, at)
+		for _, kv := range page {
+			n.key = max(n.key, kv.ModRevision)
+		}
+		return nil
+	})
+	return n, err
+}
+
+// each calls a function with all keys of a tenant, page by page, and the revision of the storage.
+func (s *store) each(ctx context.Context, name string, options []clientv3.OpOption, f func(at int64, page []*mvccpb.KeyValue) error) error {
+	root := s.root(name)
+	end := clientv3.GetPrefixRangeEnd(root)
+	options = append(options, clientv3.WithRange(end), clientv3.WithLimit(copyKeys))
+	for from := root; ; {
+		page, err := s.client.Get(ctx, from, options...)
+		if err != nil {
+			return err
+		}
+		if err := f(page.Header.GetRevision(), page.Kvs); err != nil {
+			return err
+		}
+		if !page.More {
+			return nil
+		}
+		from = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// copy copies the keys of a tenant, with what is left of their leases.
+func (s *store) copy(ctx context.Context, to *store, name string, progress func(n int)) (n int, err error) {
+	leases := map[int64]clientv3.LeaseID{}
+	err = s.each(ctx, name, nil, func(_ int64, page []*mvccpb.KeyValue) error {
+		var puts []clientv3.Op
+		bytes := 0
+		flush := func() error {
+			if len(puts) == 0 {
+				return nil
+			}
+			_, err := to.client.Txn(ctx).Then(puts...).Commit()
+			puts, bytes = nil, 0
+			return err
+		}
+		for _, kv := range page {
+			lease, ended, err := s.lease(ctx, to, leases, kv.Lease)
+			if err != nil {
+				return err
+			}
+			if ended {
+				continue
+			}
+			if size := len(kv.Key) + len(kv.Value); bytes+size > copyBytes {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+			bytes += len(kv.Key) + len(kv.Value)
+			key := to.root(name) + string(kv.Key[len(s.root(name)):])
+			puts = append(puts, clientv3.OpPut(key, string(kv.Value), clientv3.WithLease(lease)))
+		}
+		if n/progressEvery != (n+len(page))/progressEvery {
+			progress(n + len(page))
+		}
+		n += len(page)
+		return flush()
+	})
+	return n, err
+}
+
+// lease returns a lease in another storage that ends as one here does, or that it has ended.
+func (s *store) lease(ctx context.Context, to *store, known map[int64]clientv3.LeaseID, id int64) (lease clientv3.LeaseID, ended bool, err error) {
+	if lease, ok := known[id]; ok || id == 0 {
+		return lease, false, nil
+	}
+	left, err := s.client.TimeToLive(ctx, clientv3.LeaseID(id))
+	if err != nil {
+		return 0, false, err
+	}
+	if left.TTL <= 0 {
+		return 0, true, nil
+	}
+	// Nothing ends early: what is left is rounded down.
+	granted, err := to.client.Grant(ctx, left.TTL+1)
+	if err != nil {
+		return 0, false, err
+	}
+	known[id] = granted.ID
+	return granted.ID, false, nil
+}
+
+// revision is the last one of the storage.
+func (s *store) revision(ctx context.Context, name string) (int64, error) {
+	r, err := s.client.Get(ctx, s.state(name))
+	if err != nil {
+		return 0, err
+	}
+	return r.Header.GetRevision(), nil
+}
+
+// follow notes what is added to a tenant's revisions here, and that its history begins now.
+func (s *store) follow(ctx context.Context, name string, offset int64) error {
+	now, err := s.revision(ctx, name)
+	if err != nil {
+		return err
+	}
+	value, err := json.Marshal(past{Offset: offset, Since: now + 1}) // what is written next
+	if err != nil {
+		return err
+	}
+	_, err = s.client.Put(ctx, s.state(name), string(value))
+	return err
+}
+
+// empty deletes all keys of a tenant and what is known of it, and returns how many keys there were.
+func (s *store) empty(ctx context.Context, name string) (n int, err error) {
+	root := s.root(name)
+	for {
+		page, err := s.client.Get(ctx, root, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(eraseAtOnce))
+		if err != nil {
+			return n, err
+		}
+		if len(page.Kvs) == 0 {
+			_, err := s.client.Delete(ctx, s.state(name))
+			return n, err
+		}
+		last := string(page.Kvs[len(page.Kvs)-1].Key)
+		deleted, err := s.client.Delete(ctx, root, clientv3.WithRange(last+"\x00"))
+		if err != nil {
+			return n, err
+		}
+		n += int(deleted.Deleted)
+	}
+}
