@@ -36,7 +36,9 @@ its authority. On a socket of this machine (--listen unix:///run/etcd.sock) they
 be its owner instead. Several may serve one database or etcd cluster. URLs of kine are
 taken, too: sqlite:///var/lib/kine/state.db, mysql://user@tcp(host:3306)/db.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return l.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return l.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
 	}
 	f := c.Flags()
 	f.SortFlags = false

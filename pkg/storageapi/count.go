@@ -164,7 +164,7 @@ func (c *count) reserve(ctx context.Context, g etcdserve.Growth, l Limits) (sett
 	defer c.mu.Unlock()
 	grown := usage{c.now.keys + c.writing.keys + g.Keys, c.now.bytes + c.writing.bytes + g.Bytes}
 	if grown.keys > l.Keys || grown.bytes > l.Bytes {
-		return nil, rpctypes.ErrGRPCNoSpace
+		return nil, over("room", rpctypes.ErrGRPCNoSpace)
 	}
 	c.writing.keys += g.Keys
 	c.writing.bytes += g.Bytes

@@ -21,6 +21,7 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdserve"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 	"github.com/sailplane-dev/sailplane/pkg/internal/retry"
 	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
@@ -192,6 +193,7 @@ func (l *lending) endpoint(s *controlplane.Server) string {
 
 // run follows the authorities and tells what is used, until the plane stops.
 func (l *lending) run(ctx context.Context, _ *controlplane.Plane) error {
+	defer metrics.ReportTenants(l.tenants.report)()
 	var running sync.WaitGroup
 	running.Go(func() {
 		l.shared.Follow(ctx, sharedAuthorities, func() {

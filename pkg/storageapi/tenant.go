@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdserve"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 )
 
 const (
@@ -107,7 +108,7 @@ func (t *tenant) call() (done func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.calls >= maxCalls {
-		return nil, rpctypes.ErrGRPCRequestTooManyRequests
+		return nil, over("calls", rpctypes.ErrGRPCRequestTooManyRequests)
 	}
 	t.calls++
 	return func() {
@@ -117,12 +118,18 @@ func (t *tenant) call() (done func(), err error) {
 	}, nil
 }
 
+// over counts a call that is over a limit, which it is refused with.
+func over(limit string, err error) error {
+	metrics.TenantRefused(limit)
+	return err
+}
+
 // await waits for a turn.
 func await(ctx context.Context, l *rate.Limiter, n int) error {
 	late, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := l.WaitN(late, n); err != nil && ctx.Err() == nil {
-		return rpctypes.ErrGRPCRequestTooManyRequests
+		return over("rate", rpctypes.ErrGRPCRequestTooManyRequests)
 	}
 	return ctx.Err()
 }
@@ -163,7 +170,7 @@ func (t *tenant) Write(ctx context.Context, g etcdserve.Growth) (func(revision i
 	limits := t.limits
 	t.mu.Unlock()
 	if g.Largest > limits.ValueBytes {
-		return nil, rpctypes.ErrGRPCRequestTooLarge
+		return nil, over("size", rpctypes.ErrGRPCRequestTooLarge)
 	}
 	done, err := t.call()
 	if err != nil {
@@ -191,7 +198,7 @@ func (t *tenant) Watch() (func(), error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.watches >= t.limits.Watches {
-		return nil, rpctypes.ErrGRPCRequestTooManyRequests
+		return nil, over("watches", rpctypes.ErrGRPCRequestTooManyRequests)
 	}
 	t.watches++
 	return func() {

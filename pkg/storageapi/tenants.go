@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
+	"github.com/sailplane-dev/sailplane/pkg/internal/metrics"
 	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
 )
 
@@ -212,6 +213,29 @@ func (ts *tenants) used() map[string]usage {
 		if u, known := t.uses.last(); known && s != nil && (s.Status.Used == nil || u != usage{s.Status.Used.Keys, s.Status.Used.Bytes}) {
 			all[name] = u
 		}
+	}
+	return all
+}
+
+// report is what all tenants have, as far as it is known here.
+func (ts *tenants) report() []metrics.Tenant {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	all := make([]metrics.Tenant, 0, len(ts.lent))
+	for name, s := range ts.lent {
+		one := metrics.Tenant{Name: name}
+		if u := s.Status.Used; u != nil {
+			one.Keys, one.Bytes = u.Keys, u.Bytes
+		}
+		if t := ts.connected[name]; t != nil {
+			one.Connected = true
+			if u, known := t.uses.last(); known {
+				one.Keys, one.Bytes = u.keys, u.bytes
+			}
+		}
+		l := ts.max.of(s.Spec.Limits)
+		one.Full = max(float64(one.Keys)/float64(l.Keys), float64(one.Bytes)/float64(l.Bytes))
+		all = append(all, one)
 	}
 	return all
 }

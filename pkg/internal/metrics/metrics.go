@@ -1,7 +1,8 @@
 // Package metrics answers /metrics with what libraries count in the process-wide
 // registry of Kubernetes, in fewer series, because each series costs storage.
 //
-// No series has a user, a name or a namespace. Most series are the buckets of
+// No series has a user, a name or a namespace, but for the fifty EtcdStorages that are
+// nearest to a limit. Most series are the buckets of
 // histograms, a dozen or two for each resource and verb. Handler thins them out,
 // except those that dashboards and objectives use. Buckets are cumulative, so the
 // remaining ones are right, and quantiles only less precise.

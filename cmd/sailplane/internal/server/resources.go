@@ -48,7 +48,7 @@ func (b *build) kinds() []served {
 				"selfsubjectrulesreviews",
 			part: authorization.All(), always: true,
 		},
-		{names: "serviceaccounts", part: core.ServiceAccounts{}, always: true}, // their tokens are
+		{names: "serviceaccounts", part: core.ServiceAccounts{}, always: true},       // their tokens are
 		{names: "configmaps", part: core.ConfigMaps{}, always: b.StorageAPI.Enabled}, // it writes certificates to them
 		{names: "secrets", part: core.Secrets{}, always: b.StorageAPI.Enabled},
 		{names: "services", part: b.services()},
