@@ -54,6 +54,11 @@ func (l *lending) control(ctx context.Context, p *controlplane.Plane) error {
 		lending: l, plane: p, queue: retry.NewQueue[string](firstRetry, lastRetry), wanted: map[string]string{}, emptied: map[string]bool{},
 	}
 	defer c.queue.ShutDown()
+	select {
+	case <-l.started:
+	case <-ctx.Done():
+		return nil
+	}
 	if err := c.begin(ctx); err != nil {
 		return nil // the context has ended
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -45,11 +44,12 @@ type lending struct {
 	waiting *queue
 	tenants *tenants
 	end     context.CancelFunc // what runs for tenants
+	started chan struct{}      // closed when there is what control needs
 
 	shared   *controlplane.Shared
 	client   rest.Interface
 	informer cache.SharedIndexInformer
-	server   *grpc.Server
+	server   *etcdserve.Server
 	served   sync.WaitGroup
 	backends []controlplane.Backend
 	clients  []*clientv3.Client
@@ -57,7 +57,7 @@ type lending struct {
 
 func newLending(e EtcdStorages) *lending {
 	ts := &tenants{max: e.Max, lent: map[string]*v1alpha1.EtcdStorage{}, connected: map[string]*tenant{}}
-	return &lending{part: e, trusted: &trusted{}, waiting: newQueue(), tenants: ts}
+	return &lending{part: e, trusted: &trusted{}, waiting: newQueue(), tenants: ts, started: make(chan struct{})}
 }
 
 // share reads the authorities, before the server listens.
@@ -126,6 +126,7 @@ func (l *lending) start(ctx context.Context, p *controlplane.Plane) error {
 		Credentials: handshaken{}, ConnectionAge: l.part.ConnectionAge, Endpoints: func() []string { return []string{l.endpoint(p.Server())} },
 	})
 	l.served.Go(func() { _ = l.server.Serve(l.waiting) }) // it ends with the listener
+	close(l.started)
 	return nil
 }
 
@@ -204,9 +205,7 @@ func (l *lending) run(ctx context.Context, _ *controlplane.Plane) error {
 	})
 	l.tell(ctx)
 	running.Wait()
-	hard := time.AfterFunc(endTime, l.server.Stop)
-	l.server.GracefulStop()
-	hard.Stop()
+	l.server.End(endTime)
 	return nil
 }
 

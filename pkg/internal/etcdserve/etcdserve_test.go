@@ -8,7 +8,6 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
-	"google.golang.org/grpc"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdclient"
@@ -38,7 +37,7 @@ type backend struct {
 	root    string
 	offset  int64
 	base    *clientv3.Client
-	server  *grpc.Server
+	server  *etcdserve.Server
 	address string
 	done    chan struct{}
 	clients etcdclient.Pool

@@ -3,6 +3,7 @@ package etcdserve
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -43,8 +44,15 @@ type Options struct {
 	ConnectionAge time.Duration
 }
 
+// Server serves views until it is ended.
+type Server struct {
+	*grpc.Server
+	ending chan struct{}
+	once   sync.Once
+}
+
 // New returns a server that nothing is served on yet.
-func New(views Views, o Options) *grpc.Server {
+func New(views Views, o Options) *Server {
 	alive := keepalive.ServerParameters{Time: pingEvery, Timeout: pingTimeout}
 	if o.ConnectionAge > 0 {
 		alive.MaxConnectionAge = o.ConnectionAge
@@ -57,13 +65,22 @@ func New(views Views, o Options) *grpc.Server {
 	if o.Credentials != nil {
 		options = append(options, grpc.Creds(o.Credentials))
 	}
-	s := grpc.NewServer(options...)
+	s := &Server{Server: grpc.NewServer(options...), ending: make(chan struct{})}
 	pb.RegisterKVServer(s, &kv{views: views})
-	pb.RegisterWatchServer(s, &watching{views: views})
+	pb.RegisterWatchServer(s, &watching{views: views, ending: s.ending})
 	pb.RegisterLeaseServer(s, &lease{views: views})
 	pb.RegisterMaintenanceServer(s, &maintenance{views: views})
 	pb.RegisterClusterServer(s, &cluster{views: views, endpoints: o.Endpoints})
 	return s
+}
+
+// End has calls go on for some time, ends watches, and returns when all have ended. Clients go
+// on at another server, or when there is one here again.
+func (s *Server) End(patience time.Duration) {
+	s.once.Do(func() { close(s.ending) })
+	hard := time.AfterFunc(patience, s.Stop)
+	defer hard.Stop()
+	s.GracefulStop()
 }
 
 // lease is etcd's Lease service.

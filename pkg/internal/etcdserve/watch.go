@@ -33,7 +33,8 @@ var (
 // watching is etcd's Watch service.
 type watching struct {
 	pb.UnimplementedWatchServer
-	views Views
+	views  Views
+	ending <-chan struct{}
 }
 
 // Watch implements the etcd Watch service.
@@ -50,7 +51,11 @@ func (s *watching) Watch(stream pb.Watch_WatchServer) error {
 	w := &watches{view: v, client: client, stream: stream, cancel: cancel, open: map[int64]context.CancelFunc{}}
 	// Its own goroutine: only by returning does a server end a stream that is stuck.
 	go func() { cancel(w.receive(ctx)) }()
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-s.ending:
+		cancel(errEnded)
+	}
 	w.end()
 	_ = client.Close() // the error only says that Close ended the context
 	if err := context.Cause(ctx); !errors.Is(err, io.EOF) {

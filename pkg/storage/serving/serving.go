@@ -28,7 +28,6 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -41,8 +40,7 @@ const (
 	DefaultListen = "127.0.0.1:2379"
 	// unixScheme starts the address of a socket in the file system.
 	unixScheme = "unix://"
-	// drainTime is how long calls may go on when the server is to end. Watches go on
-	// until then.
+	// drainTime is how long calls may go on when the server is to end.
 	drainTime = 5 * time.Second
 	// renewEvery is how often certificates of the folder are looked at, which are renewed
 	// 30 days before they end.
@@ -111,7 +109,7 @@ func (s Server) Run(ctx context.Context) (err error) {
 }
 
 // server makes the server of an open storage.
-func (s Server) server(b controlplane.Backend, c *clientv3.Client, url string, config *tls.Config) *grpc.Server {
+func (s Server) server(b controlplane.Backend, c *clientv3.Client, url string, config *tls.Config) *etcdserve.Server {
 	id := fnv.New64a()
 	_, _ = id.Write([]byte(url)) // which never fails
 	view := &etcdserve.View{Client: c, Open: b.Client, ID: id.Sum64(), Keeper: etcdserve.Everything{Client: c}}
@@ -123,7 +121,7 @@ func (s Server) server(b controlplane.Backend, c *clientv3.Client, url string, c
 }
 
 // serve serves until the context ends, or the storage or the listener fails.
-func (s Server) serve(ctx context.Context, l net.Listener, url string, b controlplane.Backend, server *grpc.Server) error {
+func (s Server) serve(ctx context.Context, l net.Listener, url string, b controlplane.Backend, server *etcdserve.Server) error {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	if s.Ready != nil {
@@ -137,9 +135,7 @@ func (s Server) serve(ctx context.Context, l net.Listener, url string, b control
 	var err error
 	select {
 	case <-ctx.Done():
-		hard := time.AfterFunc(drainTime, server.Stop)
-		server.GracefulStop()
-		hard.Stop()
+		server.End(drainTime)
 	case <-ended:
 		err = fmt.Errorf("the storage has ended: %w", failed())
 		server.Stop()
