@@ -6,7 +6,9 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 )
 
@@ -74,4 +76,16 @@ func Open(t testing.TB, address string) *sql.DB {
 	}
 	t.Cleanup(func() { _ = db.Close() })
 	return db
+}
+
+// DelayCommits has every second row of a table delay the commit of its transaction: what is committed
+// next may have been numbered before.
+func DelayCommits(t testing.TB, address, table string) {
+	t.Helper()
+	scheme, _, _ := strings.Cut(address, "://")
+	Exec(t, address, fmt.Sprintf(map[string]string{
+		"postgres": `CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(random() * 0.02); RETURN NULL; END $$;
+			CREATE CONSTRAINT TRIGGER delayed AFTER INSERT ON %s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.id %% 2 = 0) EXECUTE FUNCTION delay()`,
+		"mysql": `CREATE TRIGGER late AFTER INSERT ON %s FOR EACH ROW DO SLEEP(IF(NEW.id %% 2 = 0, RAND() * 0.02, 0))`,
+	}[scheme], table))
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -17,13 +16,6 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/test/database"
 )
-
-// delays have every second row of a table, which is to be filled in, delay the commit of its transaction.
-var delays = map[string]string{
-	"postgres": `CREATE FUNCTION delay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(random() * 0.02); RETURN NULL; END $$;
-		CREATE CONSTRAINT TRIGGER delayed AFTER INSERT ON %s DEFERRABLE INITIALLY DEFERRED FOR EACH ROW WHEN (NEW.id %% 2 = 0) EXECUTE FUNCTION delay()`,
-	"mysql": `CREATE TRIGGER late AFTER INSERT ON %s FOR EACH ROW DO SLEEP(IF(NEW.id %% 2 = 0, RAND() * 0.02, 0))`,
-}
 
 // TestCommitOrder: who lists, and watches from there, has all that is in the table in the end,
 // however late some transactions are committed.
@@ -61,8 +53,7 @@ const (
 func commitOrder(t *testing.T, address, table string, storage func(string) controlplane.Storage) (lost int) {
 	t.Helper()
 	clients := []*clientv3.Client{started(t, storage(address)), started(t, storage(address))}
-	scheme, _, _ := strings.Cut(address, "://")
-	database.Exec(t, address, fmt.Sprintf(delays[scheme], table))
+	database.DelayCommits(t, address, table)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var writers, readers sync.WaitGroup

@@ -33,6 +33,13 @@ func Kubectl(ctx context.Context, dir string) (path string, err error) {
 	return path, Build(ctx, "test", "./program/kubectl", path)
 }
 
+// KubeAPIServer puts kube-apiserver of Kubernetes, at the version that the benchmark compares with, into a folder, and
+// returns its path. To compile it takes minutes where the compiler's cache does not have it.
+func KubeAPIServer(ctx context.Context, dir string) (path string, err error) {
+	path = executable(dir, "kube-apiserver")
+	return path, Build(ctx, "test/bench/peers", "k8s.io/kubernetes/cmd/kube-apiserver", path)
+}
+
 func executable(dir, name string) string {
 	if runtime.GOOS == "windows" {
 		name += ".exe"

@@ -1,0 +1,98 @@
+//go:build unix
+
+package etcdserve
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/sailplane-dev/sailplane/test/database"
+)
+
+// TestTwoKubeAPIServers has two kube-apiservers, each on an endpoint of its own, on one database, where
+// transactions are committed in another order than their rows are numbered in. Who watches at either of
+// them sees the writes of both, all of them and in one order.
+func TestTwoKubeAPIServers(t *testing.T) {
+	t.Parallel()
+	db := postgres(t)
+	endpoints := []*endpoint{serve(t, db, "127.0.0.1:0"), serve(t, db, "127.0.0.1:0")}
+	var servers [2]*server
+	for i, e := range endpoints { // the first one makes what every kube-apiserver wants to be there
+		// Both compact what the other one still reads.
+		servers[i] = run(t, e, "--etcd-compaction-interval=2s")
+	}
+	database.DelayCommits(t, db.full, "sailplane_changes")
+	servers[0].namespace(t, "shared")
+	var clients [2]dynamic.ResourceInterface
+	for i, s := range servers {
+		clients[i] = s.dynamic.Resource(configMaps()).Namespace("shared")
+	}
+	const writers, writes, lateEach = 12, 30, 4
+	_, from := listed(t, clients[0])
+	watches := []*follower{follow(t, clients[0], from), follow(t, clients[1], from)}
+	made := make([][]change, writers)
+	var group sync.WaitGroup
+	group.Go(func() {
+		if err := together(writers, func(w int) (err error) {
+			made[w], err = write(t.Context(), clients[w%2], fmt.Sprintf("writer-%d", w), writes)
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	})
+	late := lists(t, clients[:], lateEach)
+	group.Wait()
+	all := []change{finish(t, clients[1])}
+	for _, m := range made {
+		all = append(all, m...)
+	}
+	first, second := watches[0].seen(t), watches[1].seen(t)
+	if diff := equal(all, first); diff != "" {
+		t.Errorf("changes seen at the first server (-made +seen):\n%s", diff)
+	}
+	if diff := cmp.Diff(first, second, cmp.AllowUnexported(change{})); diff != "" {
+		t.Errorf("changes seen (-first server +second server):\n%s", diff)
+	}
+	want := replayed(map[string]string{}, first)
+	for i, c := range clients {
+		got, _ := listed(t, c)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("objects of server %d (-changes +list):\n%s", i, diff)
+		}
+	}
+	for i, l := range late {
+		if diff := cmp.Diff(want, replayed(l.versions, l.watch.seen(t))); diff != "" {
+			t.Errorf("objects of client %d, which listed and watched from there (-changes +client):\n%s", i, diff)
+		}
+	}
+}
+
+// lister is a client that has listed, and watches from there.
+type lister struct {
+	versions map[string]string
+	watch    *follower
+}
+
+// lists has clients list and watch while others write, one at either server each time some more objects are there.
+func lists(t *testing.T, clients []dynamic.ResourceInterface, each int) (all []lister) {
+	t.Helper()
+	const more = 20
+	for n := range each * len(clients) {
+		l, c := lister{}, clients[n%len(clients)]
+		var at string
+		until(t, "some more objects are there", func(context.Context) error {
+			if l.versions, at = listed(t, c); len(l.versions) < n*more {
+				return fmt.Errorf("there are %d", len(l.versions))
+			}
+			return nil
+		})
+		l.watch = follow(t, c, at)
+		all = append(all, l)
+	}
+	return all
+}
