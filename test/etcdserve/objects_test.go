@@ -28,7 +28,9 @@ func gadgets() schema.GroupVersionResource {
 // kinds are those of the objects that are compared across restarts.
 func kinds() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{
-		configMaps(), gadgets(), {Version: "v1", Resource: "namespaces"},
+		configMaps(),
+		gadgets(),
+		{Version: "v1", Resource: "namespaces"},
 		{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"},
 		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},

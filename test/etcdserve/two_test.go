@@ -4,11 +4,19 @@ package etcdserve
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/sailplane-dev/sailplane/test/database"
@@ -23,8 +31,7 @@ func TestTwoKubeAPIServers(t *testing.T) {
 	endpoints := []*endpoint{serve(t, db, "127.0.0.1:0"), serve(t, db, "127.0.0.1:0")}
 	var servers [2]*server
 	for i, e := range endpoints { // the first one makes what every kube-apiserver wants to be there
-		// Both compact what the other one still reads.
-		servers[i] = run(t, e, "--etcd-compaction-interval=2s")
+		servers[i] = run(t, e, "--etcd-compaction-interval=2s") // while others watch
 	}
 	database.DelayCommits(t, db.full, "sailplane_changes")
 	servers[0].namespace(t, "shared")
@@ -70,6 +77,38 @@ func TestTwoKubeAPIServers(t *testing.T) {
 			t.Errorf("objects of client %d, which listed and watched from there (-changes +client):\n%s", i, diff)
 		}
 	}
+	for i, e := range endpoints {
+		until(t, fmt.Sprintf("the history of endpoint %d ends at a later revision", i), e.compacted(t, from))
+	}
+}
+
+// compacted tells whether a revision is there no more.
+func (e *endpoint) compacted(t *testing.T, revision string) func(context.Context) error {
+	t.Helper()
+	r, err := strconv.ParseInt(revision, 10, 64)
+	must(t, err)
+	c := e.client(t)
+	return func(ctx context.Context) error {
+		if _, err := c.Get(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(r), clientv3.WithCountOnly()); !errors.Is(err, rpctypes.ErrCompacted) {
+			return fmt.Errorf("reading revision %d says %v", r, err) // nothing, where it is there
+		}
+		return nil
+	}
+}
+
+// client is a client of the endpoint with the certificate that it has made for clients.
+func (e *endpoint) client(t *testing.T) *clientv3.Client {
+	t.Helper()
+	certificate, err := tls.LoadX509KeyPair(filepath.Join(e.dir, "admin.crt"), filepath.Join(e.dir, "admin.key"))
+	must(t, err)
+	authorities, err := os.ReadFile(filepath.Join(e.dir, "ca.crt"))
+	must(t, err)
+	config := &tls.Config{Certificates: []tls.Certificate{certificate}, RootCAs: x509.NewCertPool()}
+	config.RootCAs.AppendCertsFromPEM(authorities)
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.url}, TLS: config})
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 // lister is a client that has listed, and watches from there.
