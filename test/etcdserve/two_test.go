@@ -17,6 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/sailplane-dev/sailplane/test/database"
@@ -30,8 +33,9 @@ func TestTwoKubeAPIServers(t *testing.T) {
 	db := postgres(t)
 	endpoints := []*endpoint{serve(t, db, "127.0.0.1:0"), serve(t, db, "127.0.0.1:0")}
 	var servers [2]*server
-	for i, e := range endpoints { // the first one makes what every kube-apiserver wants to be there
-		servers[i] = run(t, e, "--etcd-compaction-interval=2s") // while others watch
+	for i, e := range endpoints {
+		// Without a cache, each list and each watch is one of the endpoint.
+		servers[i] = run(t, e, fmt.Sprintf("--watch-cache=%t", i == 0))
 	}
 	database.DelayCommits(t, db.full, "sailplane_changes")
 	servers[0].namespace(t, "shared")
@@ -39,7 +43,7 @@ func TestTwoKubeAPIServers(t *testing.T) {
 	for i, s := range servers {
 		clients[i] = s.dynamic.Resource(configMaps()).Namespace("shared")
 	}
-	const writers, writes, lateEach = 12, 30, 4
+	const writers, writes, lateEach = 12, 60, 20
 	_, from := listed(t, clients[0])
 	watches := []*follower{follow(t, clients[0], from), follow(t, clients[1], from)}
 	made := make([][]change, writers)
@@ -77,8 +81,38 @@ func TestTwoKubeAPIServers(t *testing.T) {
 			t.Errorf("objects of client %d, which listed and watched from there (-changes +client):\n%s", i, diff)
 		}
 	}
-	for i, e := range endpoints {
-		until(t, fmt.Sprintf("the history of endpoint %d ends at a later revision", i), e.compacted(t, from))
+	t.Run("both compact", func(t *testing.T) {
+		for _, s := range servers {
+			s.restart(t, "--etcd-compaction-interval=1s")
+		}
+		for i, e := range endpoints {
+			until(t, fmt.Sprintf("the history of endpoint %d ends at a later revision", i), e.compacted(t, from))
+		}
+		for i, c := range clients {
+			got, _ := listed(t, c)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("objects of server %d after a compaction (-changes +list):\n%s", i, diff)
+			}
+			refuses(t, c, from)
+		}
+	})
+}
+
+// refuses expects that a watch from a resource version on is refused, with what has clients list again.
+func refuses(t *testing.T, c dynamic.ResourceInterface, version string) {
+	t.Helper()
+	w, err := c.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version})
+	if err == nil {
+		defer w.Stop()
+		e := <-w.ResultChan() // which is closed when the client's time is over
+		if e.Type != watch.Error {
+			t.Errorf("a watch from a compacted resource version on says %v, want an error", e)
+			return
+		}
+		err = apierrors.FromObject(e.Object)
+	}
+	if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+		t.Errorf("a watch from a compacted resource version on says %v, want that it is gone", err)
 	}
 }
 
@@ -120,7 +154,7 @@ type lister struct {
 // lists has clients list and watch while others write, one at either server each time some more objects are there.
 func lists(t *testing.T, clients []dynamic.ResourceInterface, each int) (all []lister) {
 	t.Helper()
-	const more = 20
+	const more = 10
 	for n := range each * len(clients) {
 		l, c := lister{}, clients[n%len(clients)]
 		var at string
