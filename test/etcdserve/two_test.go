@@ -123,8 +123,12 @@ func (e *endpoint) compacted(t *testing.T, revision string) func(context.Context
 	must(t, err)
 	c := e.client(t)
 	return func(ctx context.Context) error {
-		if _, err := c.Get(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(r), clientv3.WithCountOnly()); !errors.Is(err, rpctypes.ErrCompacted) {
-			return fmt.Errorf("reading revision %d says %v", r, err) // nothing, where it is there
+		_, err := c.Get(ctx, "/registry/", clientv3.WithPrefix(), clientv3.WithRev(r), clientv3.WithCountOnly())
+		if err == nil {
+			return fmt.Errorf("revision %d can be read", r)
+		}
+		if !errors.Is(err, rpctypes.ErrCompacted) {
+			return fmt.Errorf("read revision %d: %w", r, err)
 		}
 		return nil
 	}
