@@ -26,7 +26,8 @@ func command() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.AddCommand(serveCommand(), statusCommand(), serversCommand(), tenantsCommand(), configCommand(), kubeconfigCommand(), pkiCommand(), auditCommand(),
+	root.AddCommand(serveCommand(), statusCommand(), serversCommand(), tenantsCommand(), configCommand(), kubeconfigCommand(), pkiCommand(),
+		auditCommand(),
 		backupCommand(), restoreCommand(), storageCommand(), exportCommand(), importCommand(), verifyCommand(), envtest.Command(),
 		versionCommand())
 	return careful(root)

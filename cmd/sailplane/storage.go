@@ -19,7 +19,7 @@ import (
 
 func storageCommand() *cobra.Command {
 	c := &cobra.Command{Use: "storage", Short: "Work on what is stored"}
-	c.AddCommand(copyCommand(), checkCommand(), compactCommand(), defragCommand(), migrateCommand(), reencryptCommand(), serveStorageCommand())
+	c.AddCommand(serveStorageCommand(), copyCommand(), checkCommand(), compactCommand(), defragCommand(), migrateCommand(), reencryptCommand())
 	return c
 }
 

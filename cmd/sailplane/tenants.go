@@ -71,7 +71,8 @@ func tenants(ctx context.Context, kubeconfig string) ([]v1alpha1.EtcdStorage, er
 	for next := ""; ; {
 		list, err := of.List(ctx, metav1.ListOptions{Limit: tenantPage, Continue: next})
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("the server at %s lends no storage: start it with --storage-api, or with storageapi.EtcdStorages{}", c.host)
+			return nil, fmt.Errorf("the server at %s lends no storage: "+
+				"start it with --storage-api, or with storageapi.EtcdStorages{}", c.host)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("list EtcdStorages at %s: %w", c.host, err)

@@ -75,6 +75,9 @@ func (l *lending) control(ctx context.Context, p *controlplane.Plane) error {
 		ca.AddListener(c)
 	}
 	c.queue.Run(ctx, workers, c.handle, func(ctx context.Context, name string, err error) {
+		if errors.As(err, new(toldError)) {
+			return
+		}
 		klog.FromContext(ctx).Error(err, "Failed to lend an EtcdStorage, will try again", "name", name)
 	})
 	return nil
@@ -163,7 +166,7 @@ func (c *controller) handle(ctx context.Context, name string) error {
 		s.Finalizers = append(s.Finalizers, finalizer)
 		return c.client.Put().Resource("etcdstorages").Name(name).Body(s).Do(ctx).Error() // its event comes here again
 	}
-	if at := chosen(s); s.Status.Storage != "" && s.Status.Storage != at && c.tenants.store(at) != nil && c.tenants.store(s.Status.Storage) != nil {
+	if at := chosen(s); s.Status.Storage != at && c.tenants.store(at) != nil && c.tenants.store(s.Status.Storage) != nil {
 		return c.move(ctx, s, at)
 	}
 	if old := c.tenants.store(s.Status.PreviousStorage); old != nil {
@@ -177,11 +180,16 @@ func (c *controller) handle(ctx context.Context, name string) error {
 		c.queue.AddAfter(name, time.Until(due))
 	}
 	err = c.report(ctx, s, ready)
-	if ready.Status != metav1.ConditionTrue && err == nil && ready.Reason == v1alpha1.ReasonDestinationFailed {
-		err = errors.New(ready.Message) // it is tried again
+	if err == nil && ready.Reason == v1alpha1.ReasonDestinationFailed {
+		err = toldError{ready.Message} // it is tried again
 	}
 	return err
 }
+
+// toldError is one that the condition of the object tells.
+type toldError struct{ message string }
+
+func (e toldError) Error() string { return e.message }
 
 // chosen is the name of the storage that an EtcdStorage asks for.
 func chosen(s *v1alpha1.EtcdStorage) string { return cmp.Or(s.Spec.Storage, ownStorage) }
@@ -189,7 +197,9 @@ func chosen(s *v1alpha1.EtcdStorage) string { return cmp.Or(s.Spec.Storage, ownS
 // provide writes the certificates, and tells whether the storage can be used.
 func (c *controller) provide(ctx context.Context, s *v1alpha1.EtcdStorage) (ready metav1.Condition, due time.Time) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
-		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message, ObservedGeneration: s.Generation}
+		return metav1.Condition{
+			Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message, ObservedGeneration: s.Generation,
+		}
 	}
 	if s.Status.Storage == "" {
 		s.Status.Storage = chosen(s)
@@ -210,7 +220,8 @@ func (c *controller) provide(ctx context.Context, s *v1alpha1.EtcdStorage) (read
 	limits := c.part.Max.of(s.Spec.Limits)
 	if u := s.Status.Used; u != nil && (u.Keys >= limits.Keys || u.Bytes >= limits.Bytes) {
 		return is(metav1.ConditionFalse, v1alpha1.ReasonLimitReached, fmt.Sprintf(
-			"%d of %d keys and %d of %d bytes are used: delete some, or raise spec.limits", u.Keys, limits.Keys, u.Bytes, limits.Bytes)), due
+			"%d of %d keys and %d of %d bytes are used: delete some, or raise spec.limits",
+			u.Keys, limits.Keys, u.Bytes, limits.Bytes)), due
 	}
 	return is(metav1.ConditionTrue, v1alpha1.ReasonCertificatesWritten, "the storage can be used"), due
 }
@@ -333,7 +344,8 @@ func (c *controller) empty(ctx context.Context, s *v1alpha1.EtcdStorage) (n int,
 		}
 		at := c.tenants.store(name)
 		if at == nil {
-			return n, fmt.Errorf("the operator of the server names no storage %q any more: set spec.keepData to delete the object only", name)
+			return n, fmt.Errorf("the operator of the server names no storage %q any more: "+
+				"set spec.keepData to delete the object only", name)
 		}
 		one, err := at.empty(ctx, s.Name)
 		if n += one; err != nil {

@@ -78,7 +78,7 @@ func (c *count) follow(ctx context.Context) error {
 		revision = max(revision, chunk.GetHeader().GetRevision())
 	}
 	c.set(all, revision)
-	watch := c.client.Watch(ctx, c.root, clientv3.WithRange(end), clientv3.WithRev(revision+1), clientv3.WithPrevKV(), clientv3.WithProgressNotify())
+	watch := c.client.Watch(ctx, c.root, clientv3.WithRange(end), clientv3.WithRev(revision+1), clientv3.WithPrevKV())
 	for r := range watch {
 		if err := r.Err(); err != nil {
 			return err

@@ -123,7 +123,8 @@ func (l *lending) start(ctx context.Context, p *controlplane.Plane) error {
 		return fmt.Errorf("list EtcdStorages: %w", context.Cause(ctx))
 	}
 	l.server = etcdserve.New(viewOf, etcdserve.Options{
-		Credentials: handshaken{}, ConnectionAge: l.part.ConnectionAge, Endpoints: func() []string { return []string{l.endpoint(p.Server())} },
+		Credentials: handshaken{}, ConnectionAge: l.part.ConnectionAge,
+		Endpoints: func() []string { return []string{l.endpoint(p.Server())} },
 	})
 	l.served.Go(func() { _ = l.server.Serve(l.waiting) }) // it ends with the listener
 	close(l.started)
@@ -215,7 +216,8 @@ func (l *lending) tell(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		for name, u := range l.tenants.used() {
 			patch := fmt.Appendf(nil, `{"status":{"used":{"keys":%d,"bytes":%d}}}`, u.keys, u.bytes)
-			err := l.client.Patch(types.MergePatchType).Resource("etcdstorages").Name(name).SubResource("status").Body(patch).Do(ctx).Error()
+			to := l.client.Patch(types.MergePatchType).Resource("etcdstorages").Name(name).SubResource("status")
+			err := to.Body(patch).Do(ctx).Error()
 			if err = retry.UnlessGone(err); err != nil && ctx.Err() == nil {
 				klog.FromContext(ctx).V(2).Info("Cannot tell what an EtcdStorage uses; will retry", "name", name, "cause", err)
 			}

@@ -148,64 +148,78 @@ func (s *store) each(ctx context.Context, name string, options []clientv3.OpOpti
 	}
 }
 
-// copy copies the keys of a tenant, with what is left of their leases.
-func (s *store) copy(ctx context.Context, to *store, name string, progress func(n int)) (n int, err error) {
-	leases := map[int64]clientv3.LeaseID{}
-	err = s.each(ctx, name, nil, func(_ int64, page []*mvccpb.KeyValue) error {
-		var puts []clientv3.Op
-		bytes := 0
-		flush := func() error {
-			if len(puts) == 0 {
-				return nil
-			}
-			_, err := to.client.Txn(ctx).Then(puts...).Commit()
-			puts, bytes = nil, 0
-			return err
-		}
-		for _, kv := range page {
-			lease, ended, err := s.lease(ctx, to, leases, kv.Lease)
-			if err != nil {
-				return err
-			}
-			if ended {
-				continue
-			}
-			if size := len(kv.Key) + len(kv.Value); bytes+size > copyBytes {
-				if err := flush(); err != nil {
-					return err
-				}
-			}
-			bytes += len(kv.Key) + len(kv.Value)
-			key := to.root(name) + string(kv.Key[len(s.root(name)):])
-			puts = append(puts, clientv3.OpPut(key, string(kv.Value), clientv3.WithLease(lease)))
-		}
-		if n/progressEvery != (n+len(page))/progressEvery {
-			progress(n + len(page))
-		}
-		n += len(page)
-		return flush()
-	})
-	return n, err
+// copying is the copy of a tenant's keys from one storage to another.
+type copying struct {
+	from, to *store
+	name     string
+	leases   map[int64]clientv3.LeaseID // there, by those here
+	puts     []clientv3.Op
+	bytes    int
+	keys     int
 }
 
-// lease returns a lease in another storage that ends as one here does, or that it has ended.
-func (s *store) lease(ctx context.Context, to *store, known map[int64]clientv3.LeaseID, id int64) (lease clientv3.LeaseID, ended bool, err error) {
-	if lease, ok := known[id]; ok || id == 0 {
+// copy copies the keys of a tenant, with what is left of their leases, and returns how many there were.
+func (s *store) copy(ctx context.Context, to *store, name string, progress func(n int)) (int, error) {
+	c := &copying{from: s, to: to, name: name, leases: map[int64]clientv3.LeaseID{}}
+	err := s.each(ctx, name, nil, func(_ int64, page []*mvccpb.KeyValue) error {
+		for _, kv := range page {
+			if err := c.add(ctx, kv); err != nil {
+				return err
+			}
+		}
+		if c.keys/progressEvery != (c.keys-len(page))/progressEvery {
+			progress(c.keys)
+		}
+		return c.flush(ctx)
+	})
+	return c.keys, err
+}
+
+// add writes a key with others.
+func (c *copying) add(ctx context.Context, kv *mvccpb.KeyValue) error {
+	c.keys++
+	lease, ended, err := c.lease(ctx, kv.Lease)
+	if err != nil || ended {
+		return err
+	}
+	size := len(kv.Key) + len(kv.Value)
+	if c.bytes+size > copyBytes {
+		if err := c.flush(ctx); err != nil {
+			return err
+		}
+	}
+	c.bytes += size
+	key := c.to.root(c.name) + string(kv.Key[len(c.from.root(c.name)):])
+	c.puts = append(c.puts, clientv3.OpPut(key, string(kv.Value), clientv3.WithLease(lease)))
+	return nil
+}
+
+func (c *copying) flush(ctx context.Context) error {
+	if len(c.puts) == 0 {
+		return nil
+	}
+	_, err := c.to.client.Txn(ctx).Then(c.puts...).Commit()
+	c.puts, c.bytes = nil, 0
+	return err
+}
+
+// lease returns a lease there that ends as one here does, or that it has ended.
+func (c *copying) lease(ctx context.Context, id int64) (lease clientv3.LeaseID, ended bool, err error) {
+	if lease, ok := c.leases[id]; ok || id == 0 {
 		return lease, false, nil
 	}
-	left, err := s.client.TimeToLive(ctx, clientv3.LeaseID(id))
+	left, err := c.from.client.TimeToLive(ctx, clientv3.LeaseID(id))
 	if err != nil {
 		return 0, false, err
 	}
 	if left.TTL <= 0 {
 		return 0, true, nil
 	}
-	// Nothing ends early: what is left is rounded down.
-	granted, err := to.client.Grant(ctx, left.TTL+1)
+	granted, err := c.to.client.Grant(ctx, left.TTL+1) // what is left is rounded down, and nothing ends early
 	if err != nil {
 		return 0, false, err
 	}
-	known[id] = granted.ID
+	c.leases[id] = granted.ID
 	return granted.ID, false, nil
 }
 

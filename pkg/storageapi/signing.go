@@ -32,7 +32,8 @@ func (c *controller) ensureAuthority(ctx context.Context) (*authority, error) {
 	if old != nil {
 		a, err := parseAuthority(old.Data[corev1.TLSCertKey], old.Data[corev1.TLSPrivateKeyKey])
 		if err != nil {
-			return nil, fmt.Errorf("secret %s/%s: %w: delete it, and all certificates are signed anew", metav1.NamespaceSystem, authoritySecret, err)
+			return nil, fmt.Errorf("secret %s/%s: %w: delete it, and all certificates are signed anew",
+				metav1.NamespaceSystem, authoritySecret, err)
 		}
 		if now.Add(authorityLeft).Before(a.cert.NotAfter) {
 			return a, c.publish(ctx, a, now)

@@ -78,8 +78,8 @@ func TestPartsNeverImportEachOther(t *testing.T) {
 	// The table is written by hand: this keeps a row from undoing the rule.
 	includes := map[string]string{ // what a part is useless without, which it gives to Plan.Include
 		"pkg/authz": "pkg/builtin/rbac", "pkg/quota": "pkg/builtin/core",
-		"pkg/extend": "pkg/extend/v1alpha1", // the types of what it serves
-		"pkg/backup": "pkg/encryption",      // which tells whether a backup can be read
+		"pkg/extend": "pkg/extend/v1alpha1", "pkg/storageapi": "pkg/storageapi/v1alpha1", // the types of what they serve
+		"pkg/backup": "pkg/encryption", // which tells whether a backup can be read
 	}
 	core := []string{"pkg/controlplane", "pkg/apis", "pkg/feed", "pkg/keep", "pkg/openapi"}
 	for pkg, allowed := range mayImport {

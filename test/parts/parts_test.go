@@ -39,6 +39,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 	"github.com/sailplane-dev/sailplane/pkg/services"
 	"github.com/sailplane-dev/sailplane/pkg/sharing"
+	"github.com/sailplane-dev/sailplane/pkg/storageapi"
 	"github.com/sailplane-dev/sailplane/pkg/tracing"
 )
 
@@ -126,6 +127,7 @@ func zeros() []controlplane.Part {
 		insight.Maintenance{},
 		backup.Endpoint{},
 		backup.Schedule{},
+		storageapi.EtcdStorages{},
 		encryption.AtRest{},
 		tracing.OTLP{},
 	}

@@ -219,10 +219,14 @@ func (w *watch) run(ctx context.Context) error {
 	return w.over(ctx, errEnded)
 }
 
-// over tells a client that has canceled the watch that it is over.
+// over tells a client that has canceled the watch that it is over. With its stream, a
+// watch only pauses: the client goes on with another one.
 func (w *watch) over(ctx context.Context, err error) error {
-	if ctx.Err() == nil {
+	switch {
+	case ctx.Err() == nil:
 		return rpcError(err)
+	case !errors.Is(context.Cause(ctx), context.Canceled):
+		return nil
 	}
 	w.forget(w.id) // its number may be used again
 	return w.send(&pb.WatchResponse{Header: w.view.at(0), WatchId: w.id, Canceled: true})

@@ -142,7 +142,7 @@ func (s Server) serve(ctx context.Context, l net.Listener, url string, b control
 	case err = <-served:
 		return fmt.Errorf("serve at %s: %w", url, err)
 	}
-	<-served
+	<-served //nolint:errcheck // it says that it was ended
 	return err
 }
 
