@@ -57,6 +57,7 @@ func attempts() map[string]map[string]attempt {
 		"TestAnswers":            answerAttempts(),
 		"TestProxied":            proxiedAttempts(nil),
 		"TestWatches":            watchAttempts(),
+		"TestTenants":            tenantAttempts(),
 	}
 }
 
