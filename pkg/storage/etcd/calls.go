@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -56,44 +55,6 @@ func (c *calls) finish(ctx context.Context) {
 	case <-c.failure.happened:
 	case <-ctx.Done():
 	}
-}
-
-// told is the highest revision that a watch told of.
-type told struct{ revision atomic.Int64 }
-
-func (t *told) raise(revision int64) {
-	for now := t.revision.Load(); now < revision && !t.revision.CompareAndSwap(now, revision); now = t.revision.Load() {
-	}
-}
-
-// guardedWatch is etcd's watch service for as long as etcd runs.
-type guardedWatch struct {
-	pb.WatchServer
-	calls *calls
-	told  *told
-}
-
-// Watch implements the etcd watch service. It returns when no goroutine works
-// for the stream any more.
-func (g *guardedWatch) Watch(ws pb.Watch_WatchServer) error {
-	if err := g.calls.begin(); err != nil {
-		return err
-	}
-	defer g.calls.end()
-	return g.WatchServer.Watch(&tellingStream{ws, g.told})
-}
-
-// tellingStream notes what a watch tells, before it does.
-type tellingStream struct {
-	pb.Watch_WatchServer
-
-	told *told
-}
-
-// Send implements the stream of the etcd watch service.
-func (s *tellingStream) Send(r *pb.WatchResponse) error {
-	s.told.raise(r.GetHeader().GetRevision())
-	return s.Watch_WatchServer.Send(r)
 }
 
 // guardedKV is etcd's KV service for as long as etcd runs.

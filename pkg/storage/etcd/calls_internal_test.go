@@ -38,7 +38,7 @@ func TestReads(t *testing.T) {
 	t.Parallel()
 	etcd := &lagging{revision: 8}
 	kv := &guardedKV{KVServer: etcd, calls: &calls{failure: newFailure()}, told: &told{}}
-	stream := &tellingStream{silent{}, kv.told}
+	stream := &stream{Watch_WatchServer: silent{}, told: kv.told}
 	read := func(at int64) (revision int64, rounds int) {
 		t.Helper()
 		etcd.rounds = 0
