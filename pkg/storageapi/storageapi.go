@@ -20,6 +20,7 @@
 package storageapi
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -88,7 +89,9 @@ func (e EtcdStorages) InstallServer(p *controlplane.ServerPlan) error {
 	p.Connect("etcd storages", controlplane.Connections{Are: l.recognises, Serve: l.take})
 	root.Feed()
 	root.Work(controlplane.Work{Name: "etcd-storages", Start: l.start, Run: l.run, Stop: l.stop})
-	root.Work(controlplane.Work{Name: "etcd-storages-controller", Elected: true, Run: l.control})
+	// With a Start, its Run begins after the Start above; without one it would begin before.
+	begin := func(context.Context, *controlplane.Plane) error { return nil }
+	root.Work(controlplane.Work{Name: "etcd-storages-controller", Elected: true, Start: begin, Run: l.control})
 	return nil
 }
 
