@@ -44,14 +44,14 @@ type controller struct {
 	queue     *retry.Queue[string]
 
 	mu      sync.Mutex
-	wanted  map[string]string // the names of EtcdStorages, by the destinations that they write
-	emptied map[string]bool   // those that were emptied once
+	wanted  map[string]string    // the names of EtcdStorages, by the destinations that they write
+	emptied map[string]time.Time // when the last data of those that are deleted was found
 }
 
 // control runs the controller until the context ends.
 func (l *lending) control(ctx context.Context, p *controlplane.Plane) error {
 	c := &controller{
-		lending: l, plane: p, queue: retry.NewQueue[string](firstRetry, lastRetry), wanted: map[string]string{}, emptied: map[string]bool{},
+		lending: l, plane: p, queue: retry.NewQueue[string](firstRetry, lastRetry), wanted: map[string]string{}, emptied: map[string]time.Time{},
 	}
 	defer c.queue.ShutDown()
 	select {
@@ -312,11 +312,14 @@ func (c *controller) erase(ctx context.Context, s *v1alpha1.EtcdStorage) error {
 			return fmt.Errorf("delete the data: %w", err)
 		}
 		c.mu.Lock()
-		again := left > 0 || !c.emptied[s.Name]
-		c.emptied[s.Name] = true
+		now := time.Now()
+		if left > 0 || c.emptied[s.Name].IsZero() {
+			c.emptied[s.Name] = now
+		}
+		rest := settled - now.Sub(c.emptied[s.Name])
 		c.mu.Unlock()
-		if again { // a write may have been on its way
-			c.queue.AddAfter(s.Name, settled)
+		if rest > 0 { // a write may be on its way
+			c.queue.AddAfter(s.Name, rest)
 			return nil
 		}
 	}

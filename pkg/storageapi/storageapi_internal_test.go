@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
 )
@@ -156,12 +158,19 @@ func TestDeleted(t *testing.T) {
 		for _, key := range []string{"1", "2", "3"} {
 			put(t, old, key, "x")
 		}
+		begun := time.Now()
 		if err := l.lent.Delete().Resource("etcdstorages").Name(name).Do(t.Context()).Error(); err != nil {
 			t.Fatal(err)
+		}
+		if !keep { // what has it looked at again is no reason to look for its data too early
+			l.label(t, name)
 		}
 		eventually(t, name+" is still there", func() bool {
 			return apierrors.IsNotFound(l.lent.Get().Resource("etcdstorages").Name(name).Do(t.Context()).Error())
 		})
+		if took := time.Since(begun); !keep && took < settled {
+			t.Errorf("%s is gone after %v: another server may have had a write on its way", name, took)
+		}
 		if _, err := l.core.CoreV1().Secrets("default").Get(t.Context(), name+"-client", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("the Secret: %v, want it deleted", err)
 		}
@@ -172,6 +181,15 @@ func TestDeleted(t *testing.T) {
 		if err := refused(t, s, credentials); err == nil {
 			t.Error("the certificate of a deleted one is good for the new one")
 		}
+	}
+}
+
+// label changes an EtcdStorage without a meaning.
+func (l *lender) label(t *testing.T, name string) {
+	t.Helper()
+	patch := l.lent.Patch(types.MergePatchType).Resource("etcdstorages").Name(name).Body([]byte(`{"metadata":{"labels":{"a":"b"}}}`))
+	if err := patch.Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
 	}
 }
 
