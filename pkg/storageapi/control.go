@@ -46,19 +46,16 @@ type controller struct {
 	mu      sync.Mutex
 	wanted  map[string]string    // the names of EtcdStorages, by the destinations that they write
 	emptied map[string]time.Time // when the last data of those that are deleted was found
+	paused  map[string]time.Time // when those that move were first seen to
 }
 
 // control runs the controller until the context ends.
 func (l *lending) control(ctx context.Context, p *controlplane.Plane) error {
 	c := &controller{
-		lending: l, plane: p, queue: retry.NewQueue[string](firstRetry, lastRetry), wanted: map[string]string{}, emptied: map[string]time.Time{},
+		lending: l, plane: p, queue: retry.NewQueue[string](firstRetry, lastRetry), wanted: map[string]string{},
+		emptied: map[string]time.Time{}, paused: map[string]time.Time{},
 	}
 	defer c.queue.ShutDown()
-	select {
-	case <-l.started:
-	case <-ctx.Done():
-		return nil
-	}
 	if err := c.begin(ctx); err != nil {
 		return nil // the context has ended
 	}

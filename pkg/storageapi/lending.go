@@ -44,7 +44,6 @@ type lending struct {
 	waiting *queue
 	tenants *tenants
 	end     context.CancelFunc // what runs for tenants
-	started chan struct{}      // closed when there is what control needs
 
 	shared   *controlplane.Shared
 	client   rest.Interface
@@ -57,7 +56,7 @@ type lending struct {
 
 func newLending(e EtcdStorages) *lending {
 	ts := &tenants{max: e.Max, lent: map[string]*v1alpha1.EtcdStorage{}, connected: map[string]*tenant{}}
-	return &lending{part: e, trusted: &trusted{}, waiting: newQueue(), tenants: ts, started: make(chan struct{})}
+	return &lending{part: e, trusted: &trusted{}, waiting: newQueue(), tenants: ts}
 }
 
 // share reads the authorities, before the server listens.
@@ -127,7 +126,6 @@ func (l *lending) start(ctx context.Context, p *controlplane.Plane) error {
 		Endpoints: func() []string { return []string{l.endpoint(p.Server())} },
 	})
 	l.served.Go(func() { _ = l.server.Serve(l.waiting) }) // it ends with the listener
-	close(l.started)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -62,7 +63,16 @@ func (c *controller) move(ctx context.Context, s *v1alpha1.EtcdStorage, to strin
 		if err := c.report(ctx, s, moving(s, to, 0)); err != nil {
 			return err
 		}
-		c.queue.AddAfter(s.Name, settled)
+		return nil // its event comes here again
+	}
+	c.mu.Lock()
+	if c.paused[s.Name].IsZero() {
+		c.paused[s.Name] = time.Now()
+	}
+	rest := settled - time.Since(c.paused[s.Name])
+	c.mu.Unlock()
+	if rest > 0 {
+		c.queue.AddAfter(s.Name, rest)
 		return nil
 	}
 	before, err := from.past(ctx, s.Name)
@@ -104,7 +114,13 @@ func (c *controller) move(ctx context.Context, s *v1alpha1.EtcdStorage, to strin
 	s.Status.PreviousStorage, s.Status.Storage = s.Status.Storage, to
 	ready := moving(s, to, 0)
 	ready.Reason, ready.Message = v1alpha1.ReasonDestinationFailed, "the certificates are written next"
-	return c.report(ctx, s, ready) // its event comes here again
+	if err := c.report(ctx, s, ready); err != nil { // its event comes here again
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.paused, s.Name)
+	return nil
 }
 
 func moving(s *v1alpha1.EtcdStorage, to string, keys int) metav1.Condition {
