@@ -79,16 +79,16 @@ func (c *controller) move(ctx context.Context, s *v1alpha1.EtcdStorage, to strin
 	if err != nil {
 		return err
 	}
-	last := int64(0)
+	last := newest{keys: -1}
 	for {
 		newest, err := from.newest(ctx, s.Name)
 		if err != nil {
 			return err
 		}
-		if newest.key == last { // nothing was written since the copy began
+		if newest.keys == last.keys && newest.key == last.key { // nothing was written since the copy began
 			break
 		}
-		last = newest.key
+		last = newest
 		if _, err := target.empty(ctx, s.Name); err != nil {
 			return err
 		}
@@ -107,9 +107,6 @@ func (c *controller) move(ctx context.Context, s *v1alpha1.EtcdStorage, to strin
 			return err
 		}
 		klog.FromContext(ctx).V(1).Info("Copied the data of an EtcdStorage", "name", s.Name, "from", s.Status.Storage, "to", to, "keys", n)
-		if n == 0 {
-			break
-		}
 	}
 	s.Status.PreviousStorage, s.Status.Storage = s.Status.Storage, to
 	ready := moving(s, to, 0)
@@ -130,12 +127,13 @@ func moving(s *v1alpha1.EtcdStorage, to string, keys int) metav1.Condition {
 	}
 }
 
-// newest are the last revision of a storage, and that of the last write of a tenant there.
-type newest struct{ storage, key int64 }
+// newest are the last revision of a storage, that of the last write of a tenant there, and how many keys it has.
+type newest struct{ storage, key, keys int64 }
 
 func (s *store) newest(ctx context.Context, name string) (n newest, err error) {
 	err = s.each(ctx, name, []clientv3.OpOption{clientv3.WithKeysOnly()}, func(at int64, page []*mvccpb.KeyValue) error {
 		n.storage = max(n.storage, at)
+		n.keys += int64(len(page))
 		for _, kv := range page {
 			n.key = max(n.key, kv.ModRevision)
 		}
