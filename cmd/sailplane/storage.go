@@ -19,7 +19,8 @@ import (
 
 func storageCommand() *cobra.Command {
 	c := &cobra.Command{Use: "storage", Short: "Work on what is stored"}
-	c.AddCommand(serveStorageCommand(), copyCommand(), checkCommand(), compactCommand(), defragCommand(), migrateCommand(), reencryptCommand())
+	c.AddCommand(serveStorageCommand(), copyCommand(), checkCommand(), compactCommand(), defragCommand(), migrateCommand(),
+		reencryptCommand())
 	return c
 }
 

@@ -24,7 +24,8 @@ import (
 func around() controlplane.Parts {
 	return controlplane.Parts{
 		core.Namespaces{},
-		core.ConfigMaps{}, core.Secrets{},
+		core.ConfigMaps{},
+		core.Secrets{},
 		core.ServiceAccounts{},
 		core.ResourceQuotas{},
 		core.LimitRanges{},

@@ -32,7 +32,7 @@ var (
 	tenantCount = tenantDesc("s", "How many EtcdStorages there are, by whether a client is connected to this process", "connected")
 	tenantKeys  = tenantDesc("_keys", "Keys in an EtcdStorage, of those nearest to a limit", "etcd_storage")
 	tenantBytes = tenantDesc("_bytes", "Bytes of keys and values in an EtcdStorage, of those nearest to a limit", "etcd_storage")
-	tenantFull  = tenantDesc("_limit_used_ratio", "Part of its keys or bytes that an EtcdStorage has, of those nearest to a limit", "etcd_storage")
+	tenantFull  = tenantDesc("_limit_used_ratio", "Part of its limits that an EtcdStorage has, of those nearest to one", "etcd_storage")
 )
 
 func tenantDesc(name, help, label string) *metrics.Desc {
