@@ -15,13 +15,18 @@ import (
 // patience is how long is waited for what takes moments, on a machine busy with all tests at once.
 const patience = 2 * time.Minute
 
-// sailplane and helm are where the programs are.
-var sailplane, helmProgram string
+// sailplane, helmProgram and sampleProgram are where the programs are.
+var sailplane, helmProgram, sampleProgram string
 
 func TestMain(m *testing.M) {
 	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) error {
 		sailplane, helmProgram = filepath.Join(dir, "sailplane"), filepath.Join(dir, "helm")
-		return errors.Join(script.Build(ctx, dir), program.Build(ctx, "test/chart/helm", "helm.sh/helm/v4/cmd/helm", helmProgram))
+		sampleProgram = filepath.Join(dir, "sample-apiserver")
+		return errors.Join(
+			script.Build(ctx, dir),
+			program.Build(ctx, "test/chart/helm", "helm.sh/helm/v4/cmd/helm", helmProgram),
+			program.Build(ctx, "test/federation/sample", "k8s.io/sample-apiserver", sampleProgram),
+		)
 	}}.Run())
 }
 

@@ -50,7 +50,7 @@ func (r *resources) of(object *unstructured.Unstructured) dynamic.ResourceInterf
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return r.client.Resource(mapping.Resource).Namespace(namespace)
+	return r.client.Resource(mapping.Resource).Namespace(object.GetNamespace()) // which is empty for one that is in none
 }
 
 // try creates an object without storing it, if the server knows each of its fields.
@@ -75,26 +75,31 @@ func TestObjects(t *testing.T) {
 	for name, values := range samples(t) {
 		t.Run(name, func(t *testing.T) {
 			for _, object := range render(t, "--values", values) {
-				what := object.GetKind() + " " + object.GetName()
 				if object.GetNamespace() != namespace {
-					t.Errorf("%s is in namespace %q", what, object.GetNamespace())
+					t.Errorf("%s %s is in namespace %q", object.GetKind(), object.GetName(), object.GetNamespace())
 				}
-				if err := r.try(object); err != nil {
-					t.Errorf("%s: %v", what, err)
-				}
-				// The server would find a misspelt field.
-				section := "spec"
-				if _, has := object.Object[section]; !has {
-					section = "metadata"
-				}
-				if err := unstructured.SetNestedField(object.Object, "a", section, "misspelt"); err != nil {
-					t.Fatal(err)
-				}
-				if err := r.try(object); err == nil || !strings.Contains(err.Error(), `unknown field "`+section+`.misspelt"`) {
-					t.Errorf("%s with a misspelt field: %v", what, err)
-				}
+				r.takes(t, object)
 			}
 		})
+	}
+}
+
+// takes wants the server to take an object, and to find a misspelt field in it.
+func (r *resources) takes(t *testing.T, object *unstructured.Unstructured) {
+	t.Helper()
+	what := object.GetKind() + " " + object.GetName()
+	if err := r.try(object); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	section := "spec"
+	if _, has := object.Object[section]; !has {
+		section = "metadata"
+	}
+	if err := unstructured.SetNestedField(object.Object, "a", section, "misspelt"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.try(object); err == nil || !strings.Contains(err.Error(), `unknown field "`+section+`.misspelt"`) {
+		t.Errorf("%s with a misspelt field: %v", what, err)
 	}
 }
 

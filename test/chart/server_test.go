@@ -46,8 +46,8 @@ func (l *lines) String() string {
 
 var readyLine = regexp.MustCompile(`(?m)^sailplane: ready at (https://\S+) in \d+ ms, kubeconfig (\S+)$`)
 
-// start runs a command that serves, until it is ready. It is stopped with the test.
-func start(t *testing.T, cmd *exec.Cmd) *server {
+// launch runs a command that serves. It is stopped with the test.
+func launch(t *testing.T, cmd *exec.Cmd) *server {
 	t.Helper()
 	s := &server{cmd: cmd, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = &s.out, &s.out
@@ -59,6 +59,13 @@ func start(t *testing.T, cmd *exec.Cmd) *server {
 		s.err = cmd.Wait()
 	}()
 	t.Cleanup(func() { s.stop(t) })
+	return s
+}
+
+// start runs a sailplane, and returns when it is ready. It is stopped with the test.
+func start(t *testing.T, cmd *exec.Cmd) *server {
+	t.Helper()
+	s := launch(t, cmd)
 	eventually(t, "the server is ready", func() bool {
 		select {
 		case <-s.done:

@@ -32,11 +32,11 @@ type schema struct {
 	Definitions          map[string]*schema `json:"definitions"`
 }
 
-// schemaOf reads the schema of the chart, with its definitions where they are referred to.
-func schemaOf(t *testing.T) *schema {
+// schemaOf reads the schema of a chart, with its definitions where they are referred to.
+func schemaOf(t *testing.T, folder string) *schema {
 	t.Helper()
 	var root schema
-	if err := json.Unmarshal([]byte(read(t, folder(t), "values.schema.json")), &root); err != nil {
+	if err := json.Unmarshal([]byte(read(t, folder, "values.schema.json")), &root); err != nil {
 		t.Fatal(err)
 	}
 	var resolve func(s *schema)
@@ -66,7 +66,7 @@ func TestSchema(t *testing.T) {
 	values := valuesOf(t, filepath.Join(folder(t), "values.yaml"))
 	values["config"] = defaults(t)
 	values["global"] = nil // which helm gives to a chart that another one depends on
-	root := schemaOf(t)
+	root := schemaOf(t, folder(t))
 	var closed []string // objects that know their fields
 	var compare func(path string, value any, s *schema)
 	compare = func(path string, value any, s *schema) {
@@ -218,14 +218,21 @@ func TestEveryValueHasAnEffect(t *testing.T) {
 // TestValuesAreDescribed: a comment above each value says what it means.
 func TestValuesAreDescribed(t *testing.T) {
 	t.Parallel()
+	for _, chart := range []string{folder(t), aggregated(t)} {
+		described(t, filepath.Join(chart, "values.yaml"))
+	}
+}
+
+func described(t *testing.T, file string) {
+	t.Helper()
 	value := regexp.MustCompile(`^ *\w+: \S`)
 	before, free := "", false
-	for i, line := range strings.Split(read(t, folder(t), "values.yaml"), "\n") {
+	for i, line := range strings.Split(read(t, file), "\n") {
 		if !strings.HasPrefix(line, " ") && line != "" { // fields of these are Kubernetes'
 			free = strings.HasPrefix(line, "resources:") || strings.HasSuffix(line, "ecurityContext:")
 		}
 		if value.MatchString(line) && !free && !strings.HasPrefix(strings.TrimSpace(before), "#") {
-			t.Errorf("values.yaml:%d: %s: there is no comment above it", i+1, strings.TrimSpace(line))
+			t.Errorf("%s:%d: %s: there is no comment above it", file, i+1, strings.TrimSpace(line))
 		}
 		before = line
 	}
