@@ -305,7 +305,11 @@ func TestAggregatedPage(t *testing.T) {
 		t.Errorf("there are\n%s", list)
 	}
 
-	sample.stop(t)
+	// It would give the watches of the front a minute to end.
+	if err := sample.cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	<-sample.done
 	if _, err := helm(t, i.kubeconfig, "uninstall", "flunders", "--namespace=wardle", "--wait"); err != nil {
 		t.Fatal(err)
 	}
