@@ -49,7 +49,7 @@ compile test-library test-around test-race lint soak soak-storage soak-federatio
 # Three packages run at once on two processors, which otherwise wait for disks and clocks an eighth of the time. They run in
 # the order they are named in: what takes longest comes first.
 LONG = $(addprefix ./,$(wildcard $(addprefix pkg/,storage/etcd storage/sqlite apis verify internal/kept internal/projected authn)))
-LONG_AROUND = $(patsubst test/%,./%,$(wildcard $(addprefix test/,federation storage databases replicas script examples security \
+LONG_AROUND = $(patsubst test/%,./%,$(wildcard $(addprefix test/,etcdserve federation storage databases replicas script examples security \
 	faults crash chart migration)))
 TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1 -p 3
 
