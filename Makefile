@@ -111,8 +111,8 @@ test-around: gotest
 # STORAGES and CONCURRENT are where concurrency lives, RACES where it does on databases, and FILL what
 # fills a storage.
 STORAGES = $(addprefix ./pkg/storage/,$(addsuffix /...,etcd sqlite memory storagetest))
-CONCURRENT = $(addprefix ./pkg/,$(addsuffix /...,planetest backup quota lifecycle controlplane aggregator feed admit authz encryption \
-	internal/election internal/store internal/polled internal/source internal/stream internal/tied))
+CONCURRENT = $(addprefix ./pkg/,$(addsuffix /...,planetest backup quota lifecycle controlplane aggregator feed admit authz encryption storageapi \
+	internal/etcdserve internal/election internal/store internal/polled internal/source internal/stream internal/tied))
 RACES = ^TestCommitOrder$$|^TestContract$$/./^(watches|writes|revisions)
 CC_IS_HERE = command -v "$$(go env CC)" >/dev/null
 FILL = -skip '^TestHistoryIsBounded$$|^TestFull$$|/^scale$$/^(50000|a_day)'

@@ -131,7 +131,9 @@ func (l *lender) serve() error {
 	fmt.Printf("http://%s\n", listener.Addr())
 	_, err = io.Copy(io.Discard, os.Stdin)
 	err = errors.Join(err, server.Close())
-	<-done
+	if end := <-done; !errors.Is(end, http.ErrServerClosed) {
+		err = errors.Join(err, end)
+	}
 	return err
 }
 
