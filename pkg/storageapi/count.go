@@ -155,7 +155,8 @@ func (c *count) last() (u usage, known bool) {
 	return c.now, c.known
 }
 
-// reserve makes room for a write, and refuses it if there is none.
+// reserve makes room for a write, and refuses it if there is none. What is updated may be
+// more than a limit once: its next update is refused.
 func (c *count) reserve(ctx context.Context, g etcdserve.Growth, l Limits) (settle func(revision int64), err error) {
 	if _, err := c.get(ctx); err != nil {
 		return nil, err
@@ -163,6 +164,9 @@ func (c *count) reserve(ctx context.Context, g etcdserve.Growth, l Limits) (sett
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	grown := usage{c.now.keys + c.writing.keys + g.Keys, c.now.bytes + c.writing.bytes + g.Bytes}
+	if g.Keys == 0 { // by how much a key grows that is there already is not known
+		grown.bytes -= g.Bytes
+	}
 	if grown.keys > l.Keys || grown.bytes > l.Bytes {
 		return nil, over("room", rpctypes.ErrGRPCNoSpace)
 	}

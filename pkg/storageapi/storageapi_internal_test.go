@@ -113,6 +113,14 @@ func TestTenantLimits(t *testing.T) {
 	if err := create("4", "x"); !errors.Is(err, rpctypes.ErrNoSpace) {
 		t.Errorf("one key too many: %v, want %v", err, rpctypes.ErrNoSpace)
 	}
+	there, err := c.Get(t.Context(), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := clientv3.Compare(clientv3.ModRevision("1"), "=", there.Kvs[0].ModRevision)
+	if r, err := c.Txn(t.Context()).If(same).Then(clientv3.OpPut("1", "y")).Commit(); err != nil || !r.Succeeded {
+		t.Errorf("an update where there is no room for a key: %+v, %v", r, err)
+	}
 	l.until(t, "a", metav1.ConditionFalse, v1alpha1.ReasonLimitReached)
 	if err := l.lent.Patch("application/merge-patch+json").Resource("etcdstorages").Name("a").Body([]byte(`{"spec":{"limits":null}}`)).
 		Do(t.Context()).Error(); err != nil {

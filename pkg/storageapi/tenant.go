@@ -176,12 +176,12 @@ func (t *tenant) Write(ctx context.Context, g etcdserve.Growth) (func(revision i
 	if err != nil {
 		return nil, err
 	}
-	if err := await(ctx, t.writes, 1); err != nil {
+	if err := await(ctx, t.writes, min(int(g.Writes), 2*limits.WritesPerSecond)); err != nil {
 		done()
 		return nil, err
 	}
 	settle := func(int64) {}
-	if g.Keys > 0 {
+	if g.Bytes > 0 {
 		if settle, err = t.uses.reserve(ctx, g, limits); err != nil {
 			done()
 			return nil, err
@@ -213,15 +213,12 @@ func (t *tenant) Grant(ctx context.Context, ttl int64) (int64, error) {
 	if err := await(ctx, t.writes, 1); err != nil {
 		return 0, err
 	}
-	return t.leases.grant(ctx, t.at.client, ttl, time.Now())
+	return t.leases.grant(ttl, time.Now())
 }
 
 // Lease implements etcdserve.Keeper.
-func (t *tenant) Lease(_ context.Context, id int64) (clientv3.LeaseID, error) {
-	if !t.leases.has(id, time.Now()) {
-		return 0, rpctypes.ErrGRPCLeaseNotFound
-	}
-	return clientv3.LeaseID(id), nil
+func (t *tenant) Lease(ctx context.Context, id int64) (clientv3.LeaseID, error) {
+	return t.leases.lease(ctx, t.at.client, id, time.Now())
 }
 
 // Compact implements etcdserve.Keeper. What others have in the storage has its history,

@@ -129,7 +129,7 @@ func (ts *tenants) begin(id tenantID, s *v1alpha1.EtcdStorage, at *store) *tenan
 	t := &tenant{
 		id: id, at: at, uses: &count{client: at.client, root: at.root(id.name)}, end: end, connections: map[*connection]struct{}{},
 		writes: rate.NewLimiter(0, 0), reads: rate.NewLimiter(0, 0), bytes: rate.NewLimiter(readBytes, readBytes),
-		ranges: make(chan struct{}, maxRanges),
+		ranges: make(chan struct{}, maxRanges), leases: leases{of: id},
 	}
 	t.limit(ts.max.of(s.Spec.Limits))
 	ts.connected[id.name] = t

@@ -57,7 +57,7 @@ func (v *View) commit(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, e
 // enter asks the keeper, of what the transaction may do at most. Done gets the answer, or nil.
 func (v *View) enter(ctx context.Context, r *pb.TxnRequest) (done func(*pb.TxnResponse), err error) {
 	var growth Growth
-	writes, ranged := false, false
+	ranged := false
 	there := existing(r.Compare)
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		var g Growth
@@ -70,18 +70,20 @@ func (v *View) enter(ctx context.Context, r *pb.TxnRequest) (done func(*pb.TxnRe
 				g.Bytes += int64(len(put.Key) + len(put.Value))
 				growth.Largest = max(growth.Largest, int64(len(put.Value)))
 			}
-			writes = writes || put != nil || op.GetRequestDeleteRange() != nil
+			if put != nil || op.GetRequestDeleteRange() != nil {
+				g.Writes++
+			}
 			ranged = ranged || len(op.GetRequestRange().GetRangeEnd()) > 0
 		}
-		growth.Keys, growth.Bytes = max(growth.Keys, g.Keys), max(growth.Bytes, g.Bytes)
+		growth.Keys, growth.Bytes, growth.Writes = max(growth.Keys, g.Keys), max(growth.Bytes, g.Bytes), max(growth.Writes, g.Writes)
 	}
 	read, wrote := func(int64) {}, func(int64) {}
-	if ranged || !writes {
+	if ranged || growth.Writes == 0 {
 		if read, err = v.Keeper.Read(ctx, ranged); err != nil {
 			return nil, err
 		}
 	}
-	if writes {
+	if growth.Writes > 0 {
 		if wrote, err = v.Keeper.Write(ctx, growth); err != nil {
 			read(0)
 			return nil, err

@@ -47,10 +47,10 @@ type Keeper interface {
 	Size(ctx context.Context) (int64, error)
 }
 
-// Growth is by how much a write may make what is stored grow, at most, and the largest
-// value that it puts.
+// Growth is what a write may be, at most: how many keys it adds and bytes it puts, the
+// largest value, and how many puts and deletions it has.
 type Growth struct {
-	Keys, Bytes, Largest int64
+	Keys, Bytes, Largest, Writes int64
 }
 
 // span is a key, or the keys from one on to before another.
