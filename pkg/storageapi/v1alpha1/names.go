@@ -14,14 +14,10 @@ const (
 	ReasonDestinationFailed = "DestinationFailed"
 	// ReasonStorageUnknown: the operator of the server named no storage as spec.storage says. False.
 	ReasonStorageUnknown = "StorageUnknown"
-	// ReasonStorageUnavailable: the storage that has the data does not answer. False.
-	ReasonStorageUnavailable = "StorageUnavailable"
 	// ReasonMoving: the data is on its way to the storage that spec.storage says. False.
 	ReasonMoving = "Moving"
 	// ReasonLimitReached: there is no room for more keys or bytes; what makes room works. False.
 	ReasonLimitReached = "LimitReached"
-	// ReasonDeleting: the object is being deleted, and the data with it. False.
-	ReasonDeleting = "Deleting"
 )
 
 // What marks the objects at the destinations as made for an EtcdStorage.
