@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -44,43 +43,64 @@ type sorter struct {
 	net.Listener
 	config  *tls.Config
 	parts   []named[Connections]
-	timeout time.Duration // of a handshake; 0: none
+	timeout time.Duration // of a handshake; 0: no limit
 
-	sorted  chan net.Conn
-	life    context.Context //nolint:containedctx // of the handshakes
-	cancel  context.CancelCauseFunc
+	sorted  chan accepted
+	closed  <-chan struct{}
+	end     context.CancelFunc
 	running sync.WaitGroup
 }
 
+// accepted is what Accept returns.
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
 func newSorter(l net.Listener, config *tls.Config, parts []named[Connections], timeout time.Duration) *sorter {
-	s := &sorter{Listener: l, config: config, parts: parts, timeout: max(timeout, 0), sorted: make(chan net.Conn)}
-	s.life, s.cancel = context.WithCancelCause(context.Background())
-	s.running.Go(s.accept)
+	life, end := context.WithCancel(context.Background())
+	s := &sorter{
+		Listener: l, config: config.Clone(), parts: parts, // net/http writes to the other one
+		timeout: timeout, sorted: make(chan accepted), closed: life.Done(), end: end,
+	}
+	s.running.Go(func() { s.accept(life) })
 	return s
 }
 
-// accept shakes hands with everybody at once: nobody waits for one who is slow.
-func (s *sorter) accept() {
-	for {
+// accept shakes hands with everybody at once: nobody waits for one who is slow. It ends with
+// Close alone: who accepts knows which errors pass, such as too many open files, and waits
+// before the next Accept.
+func (s *sorter) accept(life context.Context) {
+	for life.Err() == nil {
 		c, err := s.Listener.Accept()
 		if err != nil {
-			s.cancel(err)
-			return
+			s.give(accepted{err: err})
+			continue
 		}
-		s.running.Go(func() { s.sort(c) })
+		s.running.Go(func() { s.sort(life, c) })
 	}
 }
 
-// sort completes a handshake, and hands the connection to whose it is.
-func (s *sorter) sort(c net.Conn) {
-	secured := tls.Server(c, s.config)
-	ctx := s.life
-	if s.timeout > 0 {
-		late, cancel := context.WithTimeout(ctx, s.timeout)
-		defer cancel()
-		ctx = late
+// give returns something from Accept, unless the listener is closed before.
+func (s *sorter) give(a accepted) (given bool) {
+	select {
+	case s.sorted <- a:
+		return true
+	case <-s.closed:
+		return false
 	}
-	if err := secured.HandshakeContext(ctx); err != nil {
+}
+
+// sort completes a handshake, and hands the connection to whose it is. A panic about what a
+// stranger sent ends the stranger's connection, as in net/http.
+func (s *sorter) sort(life context.Context, c net.Conn) {
+	defer func() {
+		if recover() != nil {
+			_ = c.Close()
+		}
+	}()
+	secured := tls.Server(c, s.config)
+	if err := s.handshake(life, secured); err != nil {
 		answerPlain(err)
 		_ = c.Close() // the error is the client's business
 		return
@@ -91,11 +111,18 @@ func (s *sorter) sort(c net.Conn) {
 			return
 		}
 	}
-	select {
-	case s.sorted <- secured:
-	case <-s.life.Done():
+	if !s.give(accepted{conn: secured}) {
 		_ = secured.Close() // nobody serves it any more
 	}
+}
+
+func (s *sorter) handshake(life context.Context, c *tls.Conn) error {
+	if s.timeout > 0 {
+		late, cancel := context.WithTimeout(life, s.timeout)
+		defer cancel()
+		life = late
+	}
+	return c.HandshakeContext(life)
 }
 
 // answerPlain tells a client that speaks HTTP without TLS, as net/http does.
@@ -110,20 +137,20 @@ func answerPlain(err error) {
 	}
 }
 
-// Accept implements net.Listener.
+// Accept implements net.Listener. An error is that of the listener below, as it is.
 func (s *sorter) Accept() (net.Conn, error) {
 	select {
-	case c := <-s.sorted:
-		return c, nil
-	case <-s.life.Done():
-		return nil, fmt.Errorf("accept: %w", context.Cause(s.life))
+	case a := <-s.sorted:
+		return a.conn, a.err
+	case <-s.closed:
+		return nil, net.ErrClosed
 	}
 }
 
 // Close implements net.Listener: handshakes end.
 func (s *sorter) Close() error {
+	s.end()
 	err := s.Listener.Close()
-	s.cancel(net.ErrClosed)
 	s.running.Wait()
 	return err
 }

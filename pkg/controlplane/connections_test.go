@@ -1,7 +1,6 @@
 package controlplane_test
 
 import (
-	"bufio"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -115,8 +114,9 @@ func TestConnections(t *testing.T) {
 	if _, err := io.WriteString(plain, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := bufio.NewReader(plain).ReadString('\n'); !strings.Contains(line, "400 Bad Request") {
-		t.Errorf("HTTP without TLS: %q, %v", line, err)
+	const advice = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n"
+	if got, err := io.ReadAll(plain); string(got) != advice || err != nil {
+		t.Errorf("HTTP without TLS: %q, %v", got, err)
 	}
 	if n, err := slow.Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Errorf("one who says nothing reads %d bytes, %v, want the connection closed", n, err)

@@ -113,7 +113,7 @@ func (r *run) serve(listener net.Listener, server *http.Server, parts []named[Co
 		counted := r.server.addresses.Listen(listener, newTurns(limits.LargeRequests), limits.certificateBytes())
 		listening, serve := net.Listener(coalescingListener{counted}), func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 		if len(parts) > 0 {
-			listening, serve = newSorter(listening, server.TLSConfig, parts, server.ReadHeaderTimeout), server.Serve
+			listening, serve = newSorter(listening, server.TLSConfig, parts, handshakeTime(server)), server.Serve
 		}
 		if err := serve(listening); !errors.Is(err, http.ErrServerClosed) {
 			r.fail(fmt.Errorf("serve at %s: %w", listener.Addr(), err))
@@ -130,6 +130,14 @@ func (r *run) serve(listener net.Listener, server *http.Server, parts []named[Co
 		<-done
 		return nil
 	})
+}
+
+// handshakeTime is how long net/http gives a TLS handshake.
+func handshakeTime(server *http.Server) time.Duration {
+	if server.ReadHeaderTimeout > 0 {
+		return min(server.ReadHeaderTimeout, server.WriteTimeout)
+	}
+	return server.WriteTimeout
 }
 
 // connectionsTimeout is how long connections may take to send what is left
