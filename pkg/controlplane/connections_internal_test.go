@@ -130,7 +130,7 @@ func TestSorterReturnsErrors(t *testing.T) {
 	defer s.Close()
 	_, err := s.Accept()
 	passing, is := err.(net.Error) //nolint:errorlint // as net/http asks
-	if !is || !passing.Temporary() || !errors.Is(err, syscall.EMFILE) {
+	if !is || !passing.Temporary() || !errors.Is(err, syscall.EMFILE) { //nolint:staticcheck // net/http asks for it
 		t.Errorf("Accept returns %v, want the error of the listener", err)
 	}
 }
