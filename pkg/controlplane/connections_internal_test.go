@@ -129,7 +129,7 @@ func TestSorterReturnsErrors(t *testing.T) {
 	s := newSorter(&fullListener{Listener: l}, config, nil, noTime)
 	defer s.Close()
 	_, err := s.Accept()
-	passing, is := err.(net.Error) //nolint:errorlint // as net/http asks
+	passing, is := err.(net.Error)                                      //nolint:errorlint // as net/http asks
 	if !is || !passing.Temporary() || !errors.Is(err, syscall.EMFILE) { //nolint:staticcheck // net/http asks for it
 		t.Errorf("Accept returns %v, want the error of the listener", err)
 	}
