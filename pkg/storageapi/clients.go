@@ -34,6 +34,12 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
+// cut ends the connection at once: a client that does not read is not told.
+func (c *connection) cut() {
+	c.left.Do(func() { c.leave(c) })
+	_ = c.NetConn().Close() // its calls end, and say so
+}
+
 // queue is a listener of connections that somebody else has accepted.
 type queue struct {
 	connections chan net.Conn

@@ -68,9 +68,8 @@ func (l *lending) control(ctx context.Context, p *controlplane.Plane) error {
 	}
 	defer func() { _ = l.informer.RemoveEventHandler(handler) }() // it is the informer's
 	defer p.Feed().OnChange(c.changed)()
-	if ca := p.Server().Authority(); ca != nil {
-		ca.AddListener(c)
-	}
+	l.controller.Store(c)
+	defer l.controller.Store(nil)
 	c.queue.Run(ctx, workers, c.handle, func(ctx context.Context, name string, err error) {
 		if errors.As(err, new(toldError)) {
 			return
@@ -138,9 +137,14 @@ func (c *controller) changed(before, after *feed.Object) {
 	}
 }
 
-// Enqueue implements dynamiccertificates.Listener: the authorities of the serving certificate have changed.
-func (c *controller) Enqueue() {
-	for _, name := range c.informer.GetStore().ListKeys() {
+// Enqueue implements dynamiccertificates.Listener: the authorities of the serving certificate have changed. The listener
+// is that of the server, which cannot be taken back, and not that of one term of the controller.
+func (l *lending) Enqueue() {
+	c := l.controller.Load()
+	if c == nil {
+		return // another server has it, or it looks at everything when it begins
+	}
+	for _, name := range l.informer.GetStore().ListKeys() {
 		c.queue.Add(name)
 	}
 }
@@ -164,13 +168,11 @@ func (c *controller) handle(ctx context.Context, name string) error {
 		return c.client.Put().Resource("etcdstorages").Name(name).Body(s).Do(ctx).Error() // its event comes here again
 	}
 	if at := chosen(s); s.Status.Storage != at && c.tenants.store(at) != nil && c.tenants.store(s.Status.Storage) != nil {
-		return c.move(ctx, s, at)
-	}
-	if old := c.tenants.store(s.Status.PreviousStorage); old != nil {
-		if _, err := old.empty(ctx, name); err != nil {
-			return fmt.Errorf("delete the data that was moved: %w", err)
+		if moved, err := c.move(ctx, s, at); !moved || err != nil {
+			return err
 		}
-		s.Status.PreviousStorage = ""
+	} else if err := c.tidy(ctx, s); err != nil {
+		return err
 	}
 	ready, due := c.provide(ctx, s)
 	if !due.IsZero() {

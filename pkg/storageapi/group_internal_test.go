@@ -1,7 +1,6 @@
 package storageapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -47,21 +46,7 @@ func served(t *testing.T, most Limits, storages ...string) dynamic.ResourceInter
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
-	select {
-	case <-s.Ready():
-	case err := <-done:
-		done <- nil
-		t.Fatalf("Run: %v", err)
-	}
+	run(t, s)
 	c, err := dynamic.NewForConfig(s.ClientConfig())
 	if err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,8 +14,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
@@ -26,6 +31,27 @@ import (
 
 // TestMain looks for goroutines that outlive their servers.
 func TestMain(m *testing.M) { os.Exit(leaktest.Run(m)) }
+
+// run runs a server until stop, or until the test ends.
+func run(t testing.TB, server *controlplane.Server) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	select {
+	case <-server.Ready():
+	case err := <-done:
+		t.Fatalf("Run: %v", err)
+	}
+	t.Cleanup(stop)
+	return stop
+}
 
 // lender is a running server that lends storage.
 type lender struct {
@@ -47,23 +73,7 @@ func lend(t testing.TB, e EtcdStorages, s controlplane.Storage) *lender {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- server.Run(ctx) }()
-	select {
-	case <-server.Ready():
-	case err := <-done:
-		t.Fatal(err)
-	}
-	l := &lender{server: server}
-	l.stop = func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		l.stop = func() {}
-	}
-	t.Cleanup(func() { l.stop() })
+	l := &lender{server: server, stop: run(t, server)}
 	if l.core, err = kubernetes.NewForConfig(server.ClientConfig()); err != nil {
 		t.Fatal(err)
 	}
@@ -73,12 +83,13 @@ func lend(t testing.TB, e EtcdStorages, s controlplane.Storage) *lender {
 	return l
 }
 
-// eventually waits until something is so.
-func eventually(t testing.TB, what string, is func() bool) {
+// again calls something until it succeeds. There is nothing to wait for but its answer.
+func again(t testing.TB, what string, try func() error) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
+	err := try()
+	for end := time.Now().Add(time.Minute); err != nil; err = try() {
 		if time.Now().After(end) {
-			t.Fatalf("after a minute: %s", what)
+			t.Fatalf("after a minute: %s: %v", what, err)
 		}
 	}
 }
@@ -104,23 +115,32 @@ func (l *lender) create(t testing.TB, s *v1alpha1.EtcdStorage) *v1alpha1.EtcdSto
 }
 
 // until waits for the condition of an EtcdStorage.
-func (l *lender) until(t testing.TB, name string, status metav1.ConditionStatus, reason string) (s *v1alpha1.EtcdStorage) {
+func (l *lender) until(t testing.TB, name string, status metav1.ConditionStatus, reason string) *v1alpha1.EtcdStorage {
 	t.Helper()
-	eventually(t, name+" is not "+reason, func() bool {
-		s = l.get(t, name)
+	return l.follow(t, name, string(status)+" "+reason, func(s *v1alpha1.EtcdStorage) bool {
 		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
 		return c != nil && c.Status == status && c.Reason == reason && c.ObservedGeneration == s.Generation
 	})
-	return s
 }
 
-func (l *lender) get(t testing.TB, name string) *v1alpha1.EtcdStorage {
+// follow watches an EtcdStorage until it is as wanted. One that does not exist is nil.
+func (l *lender) follow(t testing.TB, name, what string, is func(*v1alpha1.EtcdStorage) bool) (last *v1alpha1.EtcdStorage) {
 	t.Helper()
-	s := &v1alpha1.EtcdStorage{}
-	if err := l.lent.Get().Resource("etcdstorages").Name(name).Do(t.Context()).Into(s); err != nil {
-		t.Fatal(err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	one := cache.NewListWatchFromClient(l.lent, "etcdstorages", "", fields.OneTermEqualSelector(metav1.ObjectNameField, name))
+	absent := func(store cache.Store) (bool, error) { return len(store.List()) == 0 && is(nil), nil }
+	_, err := watchtools.UntilWithSync(ctx, one, &v1alpha1.EtcdStorage{}, absent, func(e watch.Event) (bool, error) {
+		last, _ = e.Object.(*v1alpha1.EtcdStorage)
+		if e.Type == watch.Deleted {
+			last = nil
+		}
+		return is(last), nil
+	})
+	if err != nil {
+		t.Fatalf("EtcdStorage %s is not %s: %v: %+v", name, what, err, last)
 	}
-	return s
+	return last
 }
 
 // credentials are those that the destinations of an EtcdStorage have now.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -44,6 +45,8 @@ type lending struct {
 	waiting *queue
 	tenants *tenants
 	end     context.CancelFunc // what runs for tenants
+
+	controller atomic.Pointer[controller] // if this server has it
 
 	shared   *controlplane.Shared
 	client   rest.Interface
@@ -120,6 +123,9 @@ func (l *lending) start(ctx context.Context, p *controlplane.Plane) error {
 	l.served.Go(func() { l.informer.RunWithContext(ctx) })
 	if !cache.WaitForCacheSync(ctx.Done(), known.HasSynced) {
 		return fmt.Errorf("list EtcdStorages: %w", context.Cause(ctx))
+	}
+	if ca := p.Server().Authority(); ca != nil {
+		ca.AddListener(l)
 	}
 	l.server = etcdserve.New(viewOf, etcdserve.Options{
 		Credentials: handshaken{}, ConnectionAge: l.part.ConnectionAge,

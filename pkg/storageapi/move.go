@@ -51,72 +51,85 @@ func isMoving(s *v1alpha1.EtcdStorage) bool {
 	return ready != nil && ready.Reason == v1alpha1.ReasonMoving
 }
 
-// move has the data of a tenant in another storage. It begins anew if it was interrupted:
-// until the end, status.storage is where the data is.
-func (c *controller) move(ctx context.Context, s *v1alpha1.EtcdStorage, to string) error {
-	from, target := c.tenants.store(s.Status.Storage), c.tenants.store(to)
-	if from == nil || target == nil {
-		return nil // which provide tells
-	}
-	if !isMoving(s) {
-		// Every server ends the connections when it sees this.
-		if err := c.report(ctx, s, moving(s, to, 0)); err != nil {
-			return err
+// move has the data of a tenant in another storage, and tells whether it is there. It begins
+// anew if it was interrupted: until the end, status.storage is where the data is, and
+// status.previousStorage where a part of it may be.
+func (c *controller) move(ctx context.Context, s *v1alpha1.EtcdStorage, to string) (moved bool, err error) {
+	if !isMoving(s) || s.Status.PreviousStorage != to {
+		if s.Status.PreviousStorage != to {
+			if err := c.tidy(ctx, s); err != nil {
+				return false, err
+			}
+			s.Status.PreviousStorage = to
 		}
-		return nil // its event comes here again
+		// Every server ends the connections when it sees this. Its event comes here again.
+		return false, c.report(ctx, s, moving(s, to, 0))
 	}
-	c.mu.Lock()
-	if c.paused[s.Name].IsZero() {
-		c.paused[s.Name] = time.Now()
-	}
-	rest := settled - time.Since(c.paused[s.Name])
-	c.mu.Unlock()
-	if rest > 0 {
+	if rest := c.pause(s.Name); rest > 0 {
 		c.queue.AddAfter(s.Name, rest)
-		return nil
+		return false, nil
 	}
+	from, target := c.tenants.store(s.Status.Storage), c.tenants.store(to)
 	before, err := from.past(ctx, s.Name)
 	if err != nil {
-		return err
+		return false, err
 	}
-	last := newest{keys: -1}
-	for {
-		newest, err := from.newest(ctx, s.Name)
+	for last := (newest{keys: -1}); ; {
+		now, err := from.newest(ctx, s.Name)
 		if err != nil {
-			return err
+			return false, err
 		}
-		if newest.keys == last.keys && newest.key == last.key { // nothing was written since the copy began
+		if now.keys == last.keys && now.key == last.key { // nothing was written since the copy began
 			break
 		}
-		last = newest
+		last = now
 		if _, err := target.empty(ctx, s.Name); err != nil {
-			return err
+			return false, err
 		}
 		begun, err := target.revision(ctx, s.Name)
 		if err != nil {
-			return err
+			return false, err
 		}
 		n, err := from.copy(ctx, target, s.Name, func(n int) {
 			_ = c.report(ctx, s, moving(s, to, n)) // the next one tells more
 		})
 		if err != nil {
-			return fmt.Errorf("copy the data to storage %q: %w", to, err)
+			return false, fmt.Errorf("copy the data to storage %q: %w", to, err)
 		}
 		// What is copied is newer than all that the tenant has seen.
-		if err := target.follow(ctx, s.Name, max(0, before.Offset+newest.storage-begun)); err != nil {
-			return err
+		if err := target.follow(ctx, s.Name, max(0, before.Offset+now.storage-begun)); err != nil {
+			return false, err
 		}
 		klog.FromContext(ctx).V(1).Info("Copied the data of an EtcdStorage", "name", s.Name, "from", s.Status.Storage, "to", to, "keys", n)
 	}
 	s.Status.PreviousStorage, s.Status.Storage = s.Status.Storage, to
-	ready := moving(s, to, 0)
-	ready.Reason, ready.Message = v1alpha1.ReasonDestinationFailed, "the certificates are written next"
-	if err := c.report(ctx, s, ready); err != nil { // its event comes here again
-		return err
-	}
+	return true, nil
+}
+
+// pause returns how long it is until every server has ended the connections of a tenant
+// that moves.
+func (c *controller) pause(name string) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.paused[name].IsZero() {
+		c.paused[name] = time.Now()
+	}
+	return settled - time.Since(c.paused[name])
+}
+
+// tidy deletes what a move has left: what was moved, or the copy if it was given up.
+func (c *controller) tidy(ctx context.Context, s *v1alpha1.EtcdStorage) error {
+	c.mu.Lock()
 	delete(c.paused, s.Name)
+	c.mu.Unlock()
+	old := c.tenants.store(s.Status.PreviousStorage)
+	if old == nil {
+		return nil
+	}
+	if _, err := old.empty(ctx, s.Name); err != nil {
+		return fmt.Errorf("delete the data that was moved: %w", err)
+	}
+	s.Status.PreviousStorage = ""
 	return nil
 }
 

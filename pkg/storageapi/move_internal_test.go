@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
@@ -76,9 +76,8 @@ func (l *lender) moved(t testing.TB, to string) {
 	if err := l.lent.Patch(types.MergePatchType).Resource("etcdstorages").Name("a").Body(patch).Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it has not moved to "+to, func() bool {
-		s := l.until(t, "a", metav1.ConditionTrue, v1alpha1.ReasonCertificatesWritten)
-		return s.Status.Storage == to && s.Status.PreviousStorage == ""
+	l.follow(t, "a", "moved to "+to, func(s *v1alpha1.EtcdStorage) bool {
+		return meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionReady) && s.Status.Storage == to && s.Status.PreviousStorage == ""
 	})
 	if to == ownStorage {
 		return
@@ -87,5 +86,30 @@ func (l *lender) moved(t testing.TB, to string) {
 	left, err := own.Get(t.Context(), "/registry/.internal/lent/", clientv3.WithPrefix(), clientv3.WithCountOnly())
 	if err != nil || left.Count != 0 {
 		t.Errorf("in the storage that it left are %d keys, %v", left.Count, err)
+	}
+}
+
+// TestMoveGivenUp: who asks for the storage of before gets it, nothing is lost, and no copy is left.
+func TestMoveGivenUp(t *testing.T) {
+	t.Parallel()
+	l := lend(t, EtcdStorages{Storages: map[string]controlplane.Storage{"archive": memory.Store{}}}, nil)
+	c := l.connect(t, l.create(t, named("a")))
+	put(t, c, "/registry/a", "x")
+	choose := func(storage string) {
+		patch := fmt.Appendf(nil, `{"spec":{"storage":%q}}`, storage)
+		if err := l.lent.Patch(types.MergePatchType).Resource("etcdstorages").Name("a").Body(patch).Do(t.Context()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	choose("archive")
+	l.follow(t, "a", "moving", isMoving)
+	choose(ownStorage)
+	l.moved(t, ownStorage)
+	if diff := cmp.Diff(map[string]string{"/registry/a": "x"}, keysOf(t, c)); diff != "" {
+		t.Errorf("after a move that was given up (-want +got):\n%s", diff)
+	}
+	l.moved(t, "archive")
+	if diff := cmp.Diff(map[string]string{"/registry/a": "x"}, keysOf(t, c)); diff != "" {
+		t.Errorf("after another one (-want +got):\n%s", diff)
 	}
 }

@@ -126,7 +126,7 @@ func TestTenantLimits(t *testing.T) {
 		Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the raised limit has no effect", func() bool { return create("4", "x") == nil })
+	again(t, "the raised limit has no effect", func() error { return create("4", "x") })
 	if err := create("5", string(make([]byte, 1<<15+1))); !errors.Is(err, rpctypes.ErrRequestTooLarge) {
 		t.Errorf("a large value: %v, want %v", err, rpctypes.ErrRequestTooLarge)
 	}
@@ -137,7 +137,7 @@ func TestTenantLimits(t *testing.T) {
 	if _, err := c.Delete(t.Context(), "1"); err != nil {
 		t.Errorf("make room: %v", err)
 	}
-	eventually(t, "there is no room after a deletion", func() bool { return create("5", "x") == nil })
+	again(t, "there is no room after a deletion", func() error { return create("5", "x") })
 	for range 2 {
 		if r := <-c.Watch(t.Context(), "1", clientv3.WithCreatedNotify()); r.Err() != nil {
 			t.Fatal(r.Err())
@@ -147,9 +147,8 @@ func TestTenantLimits(t *testing.T) {
 		t.Errorf("one watch too many: %+v, want it refused", r)
 	}
 	l.until(t, "a", metav1.ConditionTrue, v1alpha1.ReasonCertificatesWritten)
-	eventually(t, "the status does not say what is used", func() bool {
-		u := l.get(t, "a").Status.Used
-		return u != nil && *u == v1alpha1.EtcdStorageUsage{Keys: 4, Bytes: 8}
+	l.follow(t, "a", "said to have 4 keys", func(s *v1alpha1.EtcdStorage) bool {
+		return s != nil && s.Status.Used != nil && *s.Status.Used == v1alpha1.EtcdStorageUsage{Keys: 4, Bytes: 8}
 	})
 }
 
@@ -162,7 +161,7 @@ func TestDeleted(t *testing.T) {
 		name := map[bool]string{false: "gone", true: "kept"}[keep]
 		s := l.create(t, named(name, func(s *v1alpha1.EtcdStorageSpec) { s.KeepData = keep }))
 		old, credentials := l.connect(t, s), l.credentials(t, s)
-		eventually(t, "the certificate is not good", func() bool { return refused(t, s, credentials) == nil })
+		again(t, "the certificate is not good", func() error { return refused(t, s, credentials) })
 		for _, key := range []string{"1", "2", "3"} {
 			put(t, old, key, "x")
 		}
@@ -173,9 +172,7 @@ func TestDeleted(t *testing.T) {
 		if !keep { // what has it looked at again is no reason to look for its data too early
 			l.label(t, name)
 		}
-		eventually(t, name+" is still there", func() bool {
-			return apierrors.IsNotFound(l.lent.Get().Resource("etcdstorages").Name(name).Do(t.Context()).Error())
-		})
+		l.follow(t, name, "gone", func(s *v1alpha1.EtcdStorage) bool { return s == nil })
 		if took := time.Since(begun); !keep && took < settled {
 			t.Errorf("%s is gone after %v: another server may have had a write on its way", name, took)
 		}

@@ -178,7 +178,7 @@ func (ts *tenants) cut(t *tenant) {
 	t.mu.Unlock()
 	t.end()
 	for _, c := range open {
-		_ = c.Close() // its calls end, and say so
+		c.cut()
 	}
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +27,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/sailplane-dev/sailplane/pkg/storageapi"
 	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
@@ -263,15 +264,14 @@ func (w *world) borrow(t *testing.T, name string) *borrower {
 		name, "etcd-"+name, "etcd-"+name)
 	w.must(t, request{as: admin, method: "POST", path: all, body: body}, http.StatusCreated)
 	b := &borrower{world: w}
-	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
-		b.object = &v1alpha1.EtcdStorage{}
-		w.read(t, all+"/"+name, b.object)
-		if c := b.object.Status.Conditions; len(c) > 0 && c[0].Status == metav1.ConditionTrue {
-			break
+	events := json.NewDecoder(w.stream(t, request{as: admin, method: "GET", path: all + "?watch=true&fieldSelector=metadata.name%3D" + name}))
+	for ready := false; !ready; {
+		var e struct{ Object *v1alpha1.EtcdStorage }
+		if err := events.Decode(&e); err != nil {
+			t.Fatalf("EtcdStorage %s is not ready: %v: %+v", name, err, b.object)
 		}
-		if time.Now().After(end) {
-			t.Fatalf("EtcdStorage %s is not ready: %+v", name, b.object.Status)
-		}
+		b.object = e.Object
+		ready = meta.IsStatusConditionTrue(b.object.Status.Conditions, v1alpha1.ConditionReady)
 	}
 	var secret corev1.Secret
 	w.read(t, tenant+"/secrets/etcd-"+name, &secret)

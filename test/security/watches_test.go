@@ -37,10 +37,13 @@ func (w *world) stream(t *testing.T, r request) io.Reader {
 	for name, value := range r.header {
 		req.Header.Set(name, value)
 	}
-	if req.Header.Get("Authorization") == "" {
+	client := w.plain
+	if r.as == admin {
+		client = w.certified
+	} else if req.Header.Get("Authorization") == "" {
 		req.Header.Set("Authorization", "Bearer "+tokenOf(r.as))
 	}
-	resp, err := w.plain.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package keys_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -103,6 +104,31 @@ func TestNext(t *testing.T) {
 	} {
 		if got := from <= key && key < end; got != in {
 			t.Errorf("%s is the root plane's: %v", key, got)
+		}
+	}
+}
+
+// TestLent: a lent part has no object of anybody, and keys of other parts begin otherwise.
+func TestLent(t *testing.T) {
+	t.Parallel()
+	space := keys.Space{Prefix: "/registry"}
+	root, state := space.Lent("a")
+	for _, key := range []string{root + "/registry/pods/x", root + "compact_rev_key", state} {
+		if plane, place := space.Place(key); plane != "" || place != "" {
+			t.Errorf("%s is of plane %q in %q", key, plane, place)
+		}
+	}
+	for _, name := range []string{"ab", "b", ""} {
+		if other, _ := space.Lent(name); strings.HasPrefix(other, root) || strings.HasPrefix(root, other) {
+			t.Errorf("%s and %s meet", root, other)
+		}
+	}
+	for key, want := range map[string]string{
+		root + "compact_rev_key": "compact_rev_key", root + "/registry/x": "/registry/x", state: "", "/registry/pods/x": "",
+		"/registry/.internal/lent/": "", "/registry/.internal/lent//a": "", "compact_rev_key": "",
+	} {
+		if got, isLent := keys.Lent(key); got != want && isLent || isLent != (want != "") {
+			t.Errorf("%s is lent as %q, %v, want %q", key, got, isLent, want)
 		}
 	}
 }

@@ -15,6 +15,7 @@
 package serving
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -22,6 +23,7 @@ import (
 	"hash/fnv"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +31,7 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc/credentials"
+	"k8s.io/klog/v2"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdserve"
@@ -61,8 +64,8 @@ type Server struct {
 	// CertDir is a folder that keeps an authority, the server's certificate, and one for
 	// clients (admin.crt, admin.key). What is missing is made, and renewed in time.
 	CertDir string
-	// Hosts are names and addresses by which clients reach the server, beside this
-	// machine's own: they are in the certificate of CertDir.
+	// Hosts are names and addresses by which clients reach the server, beside the one it
+	// listens at and this machine's own: they are in the certificate of CertDir.
 	Hosts []string
 	// CertFile and KeyFile have the server's certificate and key (PEM), and ClientCAFile the authorities of
 	// its clients, in place of CertDir. They are read again for each connection.
@@ -77,6 +80,7 @@ func (s Server) Run(ctx context.Context) (err error) {
 	if s.Storage == nil {
 		return errors.New("serve a storage: there is none (Storage)")
 	}
+	s.Listen = cmp.Or(s.Listen, DefaultListen)
 	config, err := s.tls(ctx)
 	if err != nil {
 		return err
@@ -173,41 +177,56 @@ func (s Server) tls(ctx context.Context) (*tls.Config, error) {
 
 func (s Server) file(name string) string { return strings.TrimSuffix(s.CertDir, "/") + "/" + name }
 
+// load makes what is missing in the folder, and renews what ends soon.
 func (s Server) load(ctx context.Context) error {
-	_, err := pki.Dir(s.CertDir).Load(ctx, pki.Request{Hosts: s.Hosts, User: "etcd-client"})
+	hosts := s.Hosts
+	if !strings.HasPrefix(s.Listen, unixScheme) {
+		e, err := pki.ParseEndpoint(s.Listen)
+		if err != nil {
+			return err
+		}
+		hosts = slices.Concat(e.Hosts, hosts)
+	}
+	_, err := pki.Dir(s.CertDir).Load(ctx, pki.Request{Hosts: hosts, User: "etcd-client"})
 	return err
+}
+
+// renew renews the certificates of the folder in time, until the context ends. Each connection
+// gets those that the folder then has.
+func (s Server) renew(ctx context.Context) {
+	for {
+		select {
+		case <-time.After(renewEvery):
+		case <-ctx.Done():
+			return
+		}
+		if err := s.load(ctx); err != nil && ctx.Err() == nil {
+			klog.FromContext(ctx).Error(err, "Failed to renew the certificates of the endpoint, will try again", "folder", s.CertDir)
+		}
+	}
 }
 
 // listen opens the listener, and returns the URL that clients connect to.
 func (s Server) listen(ctx context.Context) (l net.Listener, url string, err error) {
-	address := s.Listen
-	if address == "" {
-		address = DefaultListen
-	}
-	path, isUnix := strings.CutPrefix(address, unixScheme)
+	path, isUnix := strings.CutPrefix(s.Listen, unixScheme)
 	if !isUnix {
-		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		l, err = (&net.ListenConfig{}).Listen(ctx, "tcp", s.Listen)
 		if errors.Is(err, syscall.EADDRINUSE) {
 			err = fmt.Errorf("%w: stop who listens there, or choose another port (0 picks a free one)", err)
 		}
 		if err != nil {
-			return nil, "", fmt.Errorf("listen at %s: %w", address, err)
+			return nil, "", fmt.Errorf("listen at %s: %w", s.Listen, err)
 		}
-		return l, "https://" + reachable(address, l.Addr()), nil
+		host, _, _ := net.SplitHostPort(s.Listen) // what was listened at is one
+		_, port, _ := net.SplitHostPort(l.Addr().String())
+		e, err := pki.ParseEndpoint(net.JoinHostPort(host, port))
+		if err != nil {
+			_ = l.Close() // the error above is the one to tell
+		}
+		return l, e.URL, err
 	}
 	l, err = listenUnix(ctx, path)
-	return l, address, err
-}
-
-// reachable is what clients on this machine connect to: the name that was given, with the
-// port that the kernel has chosen.
-func reachable(address string, listener net.Addr) string {
-	host, _, _ := net.SplitHostPort(address) // what was listened at is one
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
-	_, port, _ := net.SplitHostPort(listener.String())
-	return net.JoinHostPort(host, port)
+	return l, s.Listen, err
 }
 
 // listenUnix makes a socket that only its owner can connect to. One that nobody serves

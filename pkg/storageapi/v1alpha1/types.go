@@ -82,7 +82,8 @@ type EtcdStorageStatus struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	// Storage is the name of the storage that has the data now.
 	Storage string `json:"storage,omitempty"`
-	// PreviousStorage is the name of the storage that the data was moved from and is deleted in.
+	// PreviousStorage is the name of another storage that has data of this one, which is to be deleted: the one
+	// that it was moved from or, while it moves or after that was given up, the one it was to be moved to.
 	PreviousStorage string `json:"previousStorage,omitempty"`
 	// Used is what is stored. It is measured from time to time.
 	Used *EtcdStorageUsage `json:"used,omitempty"`
