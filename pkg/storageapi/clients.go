@@ -26,17 +26,36 @@ type connection struct {
 	ends   time.Time // the certificate
 	left   sync.Once
 	leave  func(*connection)
+	closed chan struct{}
+}
+
+// Read implements net.Conn. What comes next waits while the tenant asks for more than it may.
+func (c *connection) Read(b []byte) (int, error) {
+	if wait := c.tenant.ahead(time.Now()); wait > 0 {
+		late := time.NewTimer(wait)
+		defer late.Stop()
+		select {
+		case <-late.C:
+		case <-c.closed:
+		}
+	}
+	return c.Conn.Read(b)
 }
 
 // Close implements net.Conn.
 func (c *connection) Close() error {
-	c.left.Do(func() { c.leave(c) })
+	c.left.Do(c.end)
 	return c.Conn.Close()
+}
+
+func (c *connection) end() {
+	close(c.closed)
+	c.leave(c)
 }
 
 // cut ends the connection at once: a client that does not read is not told.
 func (c *connection) cut() {
-	c.left.Do(func() { c.leave(c) })
+	c.left.Do(c.end)
 	_ = c.NetConn().Close() // its calls end, and say so
 }
 
@@ -139,19 +158,28 @@ func (h handshaken) Clone() credentials.TransportCredentials { return h }
 // OverrideServerName implements credentials.TransportCredentials.
 func (handshaken) OverrideServerName(string) error { return nil }
 
-// viewOf is the view of who calls.
-func viewOf(ctx context.Context) (*etcdserve.View, error) {
+// caller is the connection of who calls, or nil.
+func caller(ctx context.Context) *connection {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
+		return nil
+	}
+	s, _ := p.AuthInfo.(session)
+	return s.connection
+}
+
+// viewOf is the view of who calls.
+func viewOf(ctx context.Context) (*etcdserve.View, error) {
+	c := caller(ctx)
+	if c == nil || time.Now().After(c.ends) || c.tenant.isGone() {
 		return nil, rpctypes.ErrGRPCPermissionDenied
 	}
-	s, ok := p.AuthInfo.(session)
-	if !ok {
-		return nil, rpctypes.ErrGRPCPermissionDenied
+	return c.tenant.sees(ctx)
+}
+
+// asked counts what is asked for.
+func asked(ctx context.Context) {
+	if c := caller(ctx); c != nil {
+		c.tenant.ask(time.Now())
 	}
-	t := s.connection.tenant
-	if time.Now().After(s.connection.ends) || t.isGone() {
-		return nil, rpctypes.ErrGRPCPermissionDenied
-	}
-	return t.sees(ctx)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/fnv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -28,6 +29,8 @@ const (
 	readBytes     = 64 << 20
 	// patience is how long a call waits for its turn, before it is refused.
 	patience = 10 * time.Second
+	// deaf is how long a tenant is not listened to at most, after it has asked for too much at once.
+	deaf = time.Minute
 	// linger is how long what is known of a tenant is kept after its last connection.
 	linger = time.Minute
 )
@@ -39,10 +42,11 @@ type tenant struct {
 	at   *store
 	uses *count
 
-	writes, reads, bytes *rate.Limiter
-	ranges               chan struct{}
-	leases               leases
-	end                  func() // what runs for it
+	writes, reads, bytes, asks *rate.Limiter
+	ranges                     chan struct{}
+	leases                     leases
+	end                        func()       // what runs for it
+	listens                    atomic.Int64 // from then on, in nanoseconds since 1970
 
 	viewing sync.Mutex
 	view    *etcdserve.View // once the past is known
@@ -67,11 +71,35 @@ func (t *tenant) limit(l Limits) {
 		return
 	}
 	t.limits = l
-	perSecond := rate.Limit(l.WritesPerSecond)
-	t.writes.SetLimit(perSecond)
-	t.writes.SetBurst(2 * l.WritesPerSecond)
-	t.reads.SetLimit(readsPerWrite * perSecond)
-	t.reads.SetBurst(readsPerWrite * 2 * l.WritesPerSecond)
+	pace := func(of **rate.Limiter, perSecond int) {
+		if *of == nil {
+			*of = rate.NewLimiter(rate.Limit(perSecond), 2*perSecond)
+			return
+		}
+		(*of).SetLimit(rate.Limit(perSecond))
+		(*of).SetBurst(2 * perSecond)
+	}
+	pace(&t.writes, l.WritesPerSecond)
+	pace(&t.reads, readsPerWrite*l.WritesPerSecond)
+	pace(&t.asks, (readsPerWrite+1)*l.WritesPerSecond)
+}
+
+// ask counts a request, whatever becomes of it: also a refusal takes time from others. Its
+// connections are not listened to before as many may have come.
+func (t *tenant) ask(now time.Time) {
+	turn := t.asks.ReserveN(now, 1)
+	wait := turn.DelayFrom(now)
+	if wait > deaf {
+		turn.CancelAt(now)
+	}
+	if wait > 0 {
+		t.listens.Store(now.Add(min(wait, deaf)).UnixNano())
+	}
+}
+
+// ahead is how long to wait before the tenant is listened to.
+func (t *tenant) ahead(now time.Time) time.Duration {
+	return time.Duration(t.listens.Load() - now.UnixNano())
 }
 
 // sees returns what the tenant may see. Its past is read once.

@@ -109,7 +109,9 @@ func (ts *tenants) enter(c *tls.Conn, id tenantID) *connection {
 	if t == nil {
 		t = ts.begin(id, s, at)
 	}
-	of := &connection{Conn: c, tenant: t, leave: ts.leave, ends: c.ConnectionState().PeerCertificates[0].NotAfter}
+	of := &connection{
+		Conn: c, tenant: t, leave: ts.leave, ends: c.ConnectionState().PeerCertificates[0].NotAfter, closed: make(chan struct{}),
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.gone || len(t.connections) >= maxConnections {
@@ -128,8 +130,7 @@ func (ts *tenants) begin(id tenantID, s *v1alpha1.EtcdStorage, at *store) *tenan
 	life, end := context.WithCancel(ts.life)
 	t := &tenant{
 		id: id, at: at, uses: &count{client: at.client, root: at.root(id.name)}, end: end, connections: map[*connection]struct{}{},
-		writes: rate.NewLimiter(0, 0), reads: rate.NewLimiter(0, 0), bytes: rate.NewLimiter(readBytes, readBytes),
-		ranges: make(chan struct{}, maxRanges), leases: leases{of: id},
+		bytes: rate.NewLimiter(readBytes, readBytes), ranges: make(chan struct{}, maxRanges), leases: leases{of: id},
 	}
 	t.limit(ts.max.of(s.Spec.Limits))
 	ts.connected[id.name] = t

@@ -85,10 +85,11 @@ func disasters() map[string]disaster {
 			changes{`sailplane_storage_refused_total{reason="space"}`: rising(1)},
 			changes{`sailplane_storage_refused_total{reason="size"}`: rising(1)},
 		},
-		"SailplaneStorageFills": one(`sailplane_storage_file_bytes{engine="etcd"}`, always(7*gib), always(6*gib)),
-		"SailplaneHistoryGrows": {history(gib, 7200), history(gib, 60)},
-		"SailplaneBackupOld":    one(`sailplane_storage_last_backup_timestamp_seconds{engine="etcd"}`, backup(37*3600), backup(35*3600)),
-		"SailplaneWatchLag":     one(`sailplane_storage_watch_lag_revisions{engine="etcd"}`, always(5000), always(500)),
+		"SailplaneStorageFills":    one(`sailplane_storage_file_bytes{engine="etcd"}`, always(7*gib), always(6*gib)),
+		"SailplaneEtcdStorageFull": one(`sailplane_etcd_storage_limit_used_ratio{etcd_storage="a"}`, always(0.95), always(0.85)),
+		"SailplaneHistoryGrows":    {history(gib, 7200), history(gib, 60)},
+		"SailplaneBackupOld":       one(`sailplane_storage_last_backup_timestamp_seconds{engine="etcd"}`, backup(37*3600), backup(35*3600)),
+		"SailplaneWatchLag":        one(`sailplane_storage_watch_lag_revisions{engine="etcd"}`, always(5000), always(500)),
 		"SailplaneClientCertificateExpires": {
 			changes{`apiserver_client_certificate_expiration_seconds_bucket{le="172800.0"}`: rising(10)},
 			changes{`apiserver_client_certificate_expiration_seconds_bucket{le="2.592e+06"}`: rising(10)},
@@ -158,7 +159,7 @@ func TestAlerts(t *testing.T) {
 	}
 	for _, name := range []string{
 		"SailplaneErrors", "SailplaneRejects", "SailplaneWebhookFailsOpen", "SailplaneWebhookFails", "SailplaneAuditFails",
-		"SailplaneBackupOld",
+		"SailplaneBackupOld", "SailplaneEtcdStorageFull",
 	} {
 		if fires(t, h, rules[name]) == nil {
 			t.Errorf("%s does not fire for a server that has this trouble", name)

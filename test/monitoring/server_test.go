@@ -284,7 +284,7 @@ func healthy(t *testing.T) [2]reading {
 // troubled is a server for whose clients everything goes wrong that has a metric.
 func troubled(t *testing.T) [2]reading {
 	t.Helper()
-	s := startIn(t, neglected(t), "--audit-log", "/dev/full") // no event can be written
+	s := startIn(t, neglected(t), "--storage-api", "--audit-log", "/dev/full") // no event can be written
 	url, ca := answering(t)
 	s.webhook("well", url, ca, "Fail")
 	s.webhook("open", nowhere, nil, "Ignore")
@@ -292,11 +292,13 @@ func troubled(t *testing.T) [2]reading {
 	s.eventually(http.StatusInternalServerError, http.MethodPost, configMaps, configMap("shut", "shut"))
 	token := s.limited()
 	s.blobs()
+	tooMany := s.fill()
 	first := []string{"/api/v1/secrets", "/apis/coordination.k8s.io/v1/leases"} // caches are made for their first readers
 	wrong := func(round int) (crowd reading) {
 		s.ordinary(round)
 		s.do(http.StatusOK, http.MethodGet, first[round], "")
 		s.do(http.StatusCreated, http.MethodPost, configMaps, configMap(fmt.Sprint("open-", round), "open"))
+		tooMany()
 		for range 5 {
 			s.do(http.StatusInternalServerError, http.MethodPost, configMaps, configMap("shut", "shut"))
 		}

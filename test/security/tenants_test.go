@@ -225,27 +225,37 @@ func tenantAttempts() map[string]attempt {
 			}
 		}},
 		"writes without end": {reason: "they take time from everybody", try: func(t *testing.T, w *world) {
-			b := w.borrow(t, "flooding")
-			ctx, cancel := context.WithCancel(t.Context())
-			var flooding sync.WaitGroup
-			for range 8 {
-				c := b.client(t)
-				for range 100 {
-					flooding.Go(func() {
-						for i := 0; ctx.Err() == nil; i++ {
-							_, _ = c.Put(ctx, fmt.Sprint("k", i%100), strings.Repeat("x", 1000))
-						}
-					})
-				}
-			}
-			// Others go on meanwhile.
-			for range 50 {
-				w.must(t, request{as: "reader", method: "GET", path: open}, http.StatusOK)
-			}
-			cancel()
-			flooding.Wait()
+			w.besiege(t, "flooding", func(ctx context.Context, c *clientv3.Client, n int) {
+				_, _ = c.Put(ctx, fmt.Sprint("k", n%100), strings.Repeat("x", 1000))
+			})
+		}},
+		"refused calls without end": {reason: "a refusal takes time, too", try: func(t *testing.T, w *world) {
+			w.besiege(t, "insisting", func(ctx context.Context, c *clientv3.Client, _ int) { _, _ = c.AlarmList(ctx) })
 		}},
 	}
+}
+
+// besiege has a tenant call without end, while others go on.
+func (w *world) besiege(t *testing.T, name string, call func(context.Context, *clientv3.Client, int)) {
+	t.Helper()
+	b := w.borrow(t, name)
+	ctx, cancel := context.WithCancel(t.Context())
+	var flooding sync.WaitGroup
+	for range 8 {
+		c := b.client(t)
+		for range 100 {
+			flooding.Go(func() {
+				for n := 0; ctx.Err() == nil; n++ {
+					call(ctx, c, n)
+				}
+			})
+		}
+	}
+	for range 50 {
+		w.must(t, request{as: "reader", method: "GET", path: open}, http.StatusOK)
+	}
+	cancel()
+	flooding.Wait()
 }
 
 // borrower is a tenant.

@@ -46,7 +46,7 @@ func (o options) start(ctx context.Context, dir, storage string) (*server, error
 	if err := errors.Join(os.WriteFile(users, []byte(tokens), 0o600), os.WriteFile(config, []byte(configuration), 0o600)); err != nil {
 		return nil, err
 	}
-	args := []string{"serve", "--config=" + config, "--listen=127.0.0.1:0", "--data-dir=" + dir, "--token-auth-file=" + users}
+	args := []string{"serve", "--config=" + config, "--listen=127.0.0.1:0", "--data-dir=" + dir, "--token-auth-file=" + users, "--storage-api"}
 	switch storage {
 	case "etcd": // the default
 	case "sqlite":

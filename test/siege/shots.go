@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -101,7 +102,7 @@ func one(s shot) attack { return attack{shots: func(target) []shot { return []sh
 
 // attacks are all of them, by name.
 func attacks() map[string]attack {
-	return map[string]attack{
+	all := map[string]attack{
 		baseline:               one(shot{method: "GET", path: inAttacker + "/configmaps/none"}),
 		"queries of strangers": one(shot{method: "GET", path: "/api/v1/configmaps?labelSelector=" + strings.Repeat("a%3Db,", 2_600) + "a", token: "-"}),
 		"wrong tokens":         one(shot{method: "POST", path: configMaps, contentType: asJSON, token: "wrong", body: object("a", "", "")}),
@@ -128,4 +129,6 @@ func attacks() map[string]attack {
 		"connections":       {raw: connections},
 		"long chains":       {raw: longChains},
 	}
+	maps.Copy(all, borrowers())
+	return all
 }

@@ -33,6 +33,9 @@ type target struct {
 	Base     string   `json:"base"`
 	CA       []byte   `json:"ca"`
 	Accounts []string `json:"accounts"` // tokens of service accounts of the attacker's namespace
+	// The attacker's EtcdStorage knows who has them.
+	Certificate []byte `json:"certificate"`
+	Key         []byte `json:"key"`
 }
 
 const (
@@ -68,6 +71,9 @@ func (s *server) furnish(ctx context.Context) (*world, error) {
 			return nil, err
 		}
 		w.Accounts = append(w.Accounts, token)
+	}
+	if w.Certificate, w.Key, err = lend(ctx, admin); err != nil {
+		return nil, err
 	}
 	w.tenant, err = kubernetes.NewForConfig(&rest.Config{
 		Host: w.Base, TLSClientConfig: rest.TLSClientConfig{CAData: w.CA}, BearerToken: "token-of-" + victim, QPS: -1,

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 )
 
 const (
@@ -42,6 +43,9 @@ type Options struct {
 	// ConnectionAge is when clients are asked to connect anew, and so to prove again who
 	// they are. 0: never.
 	ConnectionAge time.Duration
+	// Asked is told of each call before anything is done for it, and of each request in a stream of watches: also of
+	// those that are refused. It must not wait. Nil: nobody counts them.
+	Asked func(context.Context)
 }
 
 // Server serves views until it is ended.
@@ -62,12 +66,19 @@ func New(views Views, o Options) *Server {
 		grpc.KeepaliveParams(alive),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAllowed, PermitWithoutStream: true}),
 	}
+	if o.Asked == nil {
+		o.Asked = func(context.Context) {}
+	}
+	options = append(options, grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+		o.Asked(ctx)
+		return ctx, nil
+	}))
 	if o.Credentials != nil {
 		options = append(options, grpc.Creds(o.Credentials))
 	}
 	s := &Server{Server: grpc.NewServer(options...), ending: make(chan struct{})}
 	pb.RegisterKVServer(s, &kv{views: views})
-	pb.RegisterWatchServer(s, &watching{views: views, ending: s.ending})
+	pb.RegisterWatchServer(s, &watching{views: views, asked: o.Asked, ending: s.ending})
 	pb.RegisterLeaseServer(s, &lease{views: views})
 	pb.RegisterMaintenanceServer(s, &maintenance{views: views})
 	pb.RegisterClusterServer(s, &cluster{views: views, endpoints: o.Endpoints})

@@ -34,6 +34,7 @@ var (
 type watching struct {
 	pb.UnimplementedWatchServer
 	views  Views
+	asked  func(context.Context)
 	ending <-chan struct{}
 }
 
@@ -50,7 +51,7 @@ func (s *watching) Watch(stream pb.Watch_WatchServer) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	w := &watches{view: v, client: client, stream: stream, cancel: cancel, open: map[int64]context.CancelFunc{}}
 	// Its own goroutine: only by returning does a server end a stream that is stuck.
-	go func() { cancel(w.receive(ctx)) }()
+	go func() { cancel(w.receive(ctx, s.asked)) }()
 	select {
 	case <-ctx.Done():
 	case <-s.ending:
@@ -89,12 +90,13 @@ func (w *watches) end() {
 }
 
 // receive does what the client asks for until the stream ends, and returns why it did.
-func (w *watches) receive(ctx context.Context) error {
+func (w *watches) receive(ctx context.Context, asked func(context.Context)) error {
 	for {
 		r, err := w.stream.Recv()
 		if err != nil {
 			return err
 		}
+		asked(ctx)
 		switch request := r.RequestUnion.(type) {
 		case *pb.WatchRequest_CreateRequest:
 			err = w.create(ctx, request.CreateRequest)
