@@ -57,10 +57,11 @@ func startEtcd(t *testing.T) (client string) {
 	return client
 }
 
-// becomes waits for condition Available.
+// becomes waits for condition Available of both versions: the preferred one may be found after the other.
 func (s *sample) becomes(t *testing.T, status string) {
 	t.Helper()
-	s.front.kubectl(t, "", "wait apiservice/v1alpha1."+wardle+" --timeout=120s --for=condition=Available="+status, "condition met")
+	s.front.kubectl(t, "", "wait apiservice/v1alpha1."+wardle+" apiservice/v1beta1."+wardle+" --timeout=120s --for=condition=Available="+status,
+		"v1alpha1.*condition met", "v1beta1.*condition met")
 }
 
 func flunder(name, version, reference string) string {
