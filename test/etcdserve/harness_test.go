@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"syscall"
 	"testing"
 	"time"
 
@@ -63,7 +62,6 @@ func postgres(t *testing.T) storage {
 type endpoint struct {
 	storage
 	dir, listen, url string
-	command          *exec.Cmd
 	process          *behind.Process
 }
 
@@ -79,10 +77,10 @@ func serve(t *testing.T, s storage, listen string) *endpoint {
 // start starts the process, with all flags that this test has for it, and waits until it serves.
 func (e *endpoint) start(t *testing.T) {
 	t.Helper()
-	e.command = exec.Command(sailplane, "storage", "serve", "--storage", e.storage.url, "--listen", e.listen, "--cert-dir", e.dir)
-	e.command.Env = append(os.Environ(), "SAILPLANE_STORAGE_PASSWORD="+e.password)
+	command := exec.Command(sailplane, "storage", "serve", "--storage", e.storage.url, "--listen", e.listen, "--cert-dir", e.dir)
+	command.Env = append(os.Environ(), "SAILPLANE_STORAGE_PASSWORD="+e.password)
 	var err error
-	e.process, err = behind.Start(filepath.Join(e.dir, "log"), e.command)
+	e.process, err = behind.Start(filepath.Join(e.dir, "log"), command)
 	must(t, err)
 	address := regexp.MustCompile(`is served at (https://[0-9.:]+)\n`)
 	until(t, e.process.String()+" serves", func(context.Context) error {
@@ -105,14 +103,8 @@ func (e *endpoint) flags() []string {
 // stop asks the process to end, which it does without an error, however many watches there are.
 func (e *endpoint) stop(t *testing.T) {
 	t.Helper()
-	must(t, e.process.Signal(syscall.SIGTERM))
-	select {
-	case <-e.process.Exited():
-	case <-time.After(patience):
-		t.Fatalf("%s does not end within %v of SIGTERM", e.process, patience)
-	}
-	if code := e.command.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("%s ends with %d after SIGTERM, want 0", e.process, code)
+	if err := e.process.Stop(); err != nil {
+		t.Error(err)
 	}
 }
 

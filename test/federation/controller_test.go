@@ -80,7 +80,7 @@ func startNorth(t *testing.T, f *front) *behind.Server {
 	s, err := behind.NewSailplane("north", t.TempDir(), crds, authority)
 	must(t, err)
 	s.Announce = func(context.Context) error {
-		_, err := f.try(s.APIService("example.com", "v1"), "apply", "-f", "-")
+		_, err := f.Try(s.APIService("example.com", "v1"), "apply", "-f", "-")
 		return err
 	}
 	run(t, s)
@@ -134,7 +134,7 @@ func TestController(t *testing.T) {
 			"get flunder " + name + " -o jsonpath={.metadata.labels.*}": size,
 		} {
 			until(t, args, func() error {
-				out, err := f.try("", strings.Fields(args)...)
+				out, err := f.Try("", strings.Fields(args)...)
 				if err == nil && out != want {
 					err = fmt.Errorf("it is %q, want %q", out, want)
 				}
@@ -155,7 +155,7 @@ func TestController(t *testing.T) {
 	s.becomes(t, "False")
 	f.kubectl(t, widget("wheel", 3), "create -f -")
 	until(t, "the ConfigMap of a widget, while a server is away", func() error {
-		_, err := f.try("", "get", "configmap", "wheel")
+		_, err := f.Try("", "get", "configmap", "wheel")
 		return err
 	})
 	must(t, s.Run())

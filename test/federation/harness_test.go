@@ -83,21 +83,10 @@ func serve(t *testing.T, args ...string) *front {
 	return &front{f}
 }
 
-// try runs kubectl as the administrator.
-func (f *front) try(stdin string, args ...string) (string, error) {
-	cmd := exec.Command("kubectl", append([]string{"--kubeconfig", f.Kubeconfig, "--cache-dir", filepath.Join(f.Dir, "cache")}, args...)...)
-	cmd.Stdin = strings.NewReader(stdin)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return string(out), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
-	}
-	return string(out), nil
-}
-
-// kubectl runs it, and looks for words in what it says.
+// kubectl runs it as the administrator, and looks for words in what it says.
 func (f *front) kubectl(t *testing.T, stdin, args string, words ...string) string {
 	t.Helper()
-	out, err := f.try(stdin, strings.Fields(args)...)
+	out, err := f.Try(stdin, strings.Fields(args)...)
 	if err != nil {
 		t.Fatal(err)
 	}

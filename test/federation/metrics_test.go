@@ -63,7 +63,7 @@ func TestMetrics(t *testing.T) {
 	top := func(args, want string) {
 		t.Helper()
 		until(t, "kubectl "+args, func() error {
-			out, err := f.try("", strings.Fields(args)...)
+			out, err := f.Try("", strings.Fields(args)...)
 			if err == nil && !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
 				err = fmt.Errorf("%q is missing in:\n%s", want, out)
 			}
@@ -82,7 +82,7 @@ func TestMetrics(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.kubectl(t, "", "wait apiservice/v1beta1.metrics.k8s.io --timeout=120s --for=condition=Available=false", "condition met")
-	if out, err := f.try("", "top", "nodes"); err == nil {
+	if out, err := f.Try("", "top", "nodes"); err == nil {
 		t.Errorf("kubectl top says %s", out)
 	}
 	f.kubectl(t, "", "create namespace gone")

@@ -33,7 +33,7 @@ func startSample(t *testing.T, f *front) *sample {
 	server, err := programs(t).NewSample(t.TempDir(), startEtcd(t), identity)
 	must(t, err)
 	server.Announce = func(context.Context) error {
-		_, err := f.try(server.APIService(wardle, "v1alpha1")+server.APIService(wardle, "v1beta1"), "apply", "-f", "-")
+		_, err := f.Try(server.APIService(wardle, "v1alpha1")+server.APIService(wardle, "v1beta1"), "apply", "-f", "-")
 		return err
 	}
 	run(t, server)
@@ -89,7 +89,7 @@ func TestSample(t *testing.T) {
 	f.kubectl(t, "", `patch flunder a --type=merge -p {"metadata":{"annotations":{"note":"x"}}}`, "patched")
 	f.kubectl(t, "", "annotate flunder a note-", "annotated")
 	f.kubectl(t, "", "describe flunder a", `Kind: +Flunder`)
-	if out, err := f.try("", "get", "flunders", "--as=stranger"); err == nil || !strings.Contains(out, `User "stranger" cannot list resource "flunders"`) {
+	if out, err := f.Try("", "get", "flunders", "--as=stranger"); err == nil || !strings.Contains(out, `User "stranger" cannot list resource "flunders"`) {
 		t.Errorf("a stranger gets %s", out)
 	}
 	s.watch(t)
@@ -102,12 +102,12 @@ func TestSample(t *testing.T) {
 			must(t, fault.Hurt(t.Context(), s.Server))
 			if fault.Away {
 				s.becomes(t, "False")
-				if out, err := f.try("", "get", "flunders"); err == nil || !strings.Contains(out, "server behind/api of") {
+				if out, err := f.Try("", "get", "flunders"); err == nil || !strings.Contains(out, "server behind/api of") {
 					t.Errorf("%s: a list says %s", fault.Reason, out)
 				}
 			} else {
 				until(t, "a list of a server that is "+fault.Name, func() error {
-					_, err := f.try("", "get", "flunders")
+					_, err := f.Try("", "get", "flunders")
 					return err
 				})
 			}

@@ -76,6 +76,22 @@ func (p *Process) Kill() {
 	<-p.exited
 }
 
+// Stop asks the process to end, which it has to do without an error.
+func (p *Process) Stop() error {
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		return fmt.Errorf("%s: %w", p, err)
+	}
+	select {
+	case <-p.exited:
+	case <-time.After(patience):
+		return fmt.Errorf("%s does not end within %v of SIGTERM", p, patience)
+	}
+	if code := p.command.ProcessState.ExitCode(); code != 0 {
+		return fmt.Errorf("%s ends with %d after SIGTERM, want 0: %s", p, code, p.Text())
+	}
+	return nil
+}
+
 // Front is a server of Sailplane that has others behind it.
 type Front struct {
 	*Process
@@ -84,7 +100,13 @@ type Front struct {
 
 // Serve starts a front with its data in a folder, and returns when it is ready.
 func Serve(ctx context.Context, dir string, args ...string) (*Front, error) {
-	command := exec.Command("sailplane", append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
+	return ServeBy(ctx, "sailplane", dir, args...)
+}
+
+// ServeBy starts another program that is a front: it takes the flags of sailplane serve, and says as that does when it
+// is ready.
+func ServeBy(ctx context.Context, program, dir string, args ...string) (*Front, error) {
+	command := exec.Command(program, append([]string{"serve", "--listen", "127.0.0.1:0", "--data-dir", dir}, args...)...)
 	p, err := Start(filepath.Join(dir, "log"), command)
 	if err != nil {
 		return nil, err
@@ -111,6 +133,17 @@ func Serve(ctx context.Context, dir string, args ...string) (*Front, error) {
 		return nil, fmt.Errorf("%s: %w", p, err)
 	}
 	return f, nil
+}
+
+// Try runs kubectl as the administrator, and returns all that it says.
+func (f *Front) Try(stdin string, args ...string) (string, error) {
+	cmd := exec.Command("kubectl", append([]string{"--kubeconfig", f.Kubeconfig, "--cache-dir", filepath.Join(f.Dir, "cache")}, args...)...)
+	cmd.Stdin = strings.NewReader(stdin)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return string(out), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return string(out), nil
 }
 
 // Until waits for something to hold, for so long. The error is that of the last attempt.
