@@ -1,15 +1,22 @@
 package storageapi
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"net"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	corev1 "k8s.io/api/core/v1"
@@ -255,4 +262,55 @@ func TestTakenSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.until(t, "a", metav1.ConditionTrue, v1alpha1.ReasonCertificatesWritten)
+}
+
+// told is a connection that tells of its end.
+type told struct {
+	net.Conn
+	closed func()
+}
+
+// Close implements net.Conn.
+func (c told) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// TestConnectionAge: no connection lasts, not even one with a watch, which misses nothing.
+func TestConnectionAge(t *testing.T) {
+	t.Parallel()
+	l := lend(t, EtcdStorages{ConnectionAge: 100 * time.Millisecond}, nil)
+	s := l.create(t, named("a"))
+	var ends sync.Map // of connections, by number
+	var opened atomic.Int64
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{s.Status.Endpoint}, TLS: l.credentials(t, s), Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+			if err != nil {
+				return nil, err
+			}
+			end := make(chan struct{})
+			ends.Store(opened.Add(1), end)
+			return told{c, sync.OnceFunc(func() { close(end) })}, nil
+		})},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	watch := c.Watch(t.Context(), "", clientv3.WithPrefix())
+	for i := range int64(3) {
+		put(t, c, "key", strconv.FormatInt(i, 10))
+		r := <-watch
+		if len(r.Events) != 1 || string(r.Events[0].Kv.Value) != strconv.FormatInt(i, 10) {
+			t.Fatalf("the watch has %v %v, want one event of %d", r.Events, r.Err(), i)
+		}
+		end, _ := ends.Load(i + 1)
+		select {
+		case <-end.(chan struct{}):
+		case <-time.After(time.Minute):
+			t.Fatalf("connection %d of %d has not ended", i+1, opened.Load())
+		}
+	}
 }

@@ -41,7 +41,8 @@ type Options struct {
 	// Endpoints are the client URLs that a list of members shows.
 	Endpoints func() []string
 	// ConnectionAge is when clients are asked to connect anew, and so to prove again who
-	// they are. 0: never.
+	// they are. A watch ends at that age, too, and goes on with the new connection: the old
+	// one would last as long as it. 0: never.
 	ConnectionAge time.Duration
 	// Asked is told of each call before anything is done for it, and of each request in a stream of watches: also of
 	// those that are refused. It must not wait. Nil: nobody counts them.
@@ -78,7 +79,7 @@ func New(views Views, o Options) *Server {
 	}
 	s := &Server{Server: grpc.NewServer(options...), ending: make(chan struct{})}
 	pb.RegisterKVServer(s, &kv{views: views})
-	pb.RegisterWatchServer(s, &watching{views: views, asked: o.Asked, ending: s.ending})
+	pb.RegisterWatchServer(s, &watching{views: views, asked: o.Asked, ending: s.ending, age: o.ConnectionAge})
 	pb.RegisterLeaseServer(s, &lease{views: views})
 	pb.RegisterMaintenanceServer(s, &maintenance{views: views})
 	pb.RegisterClusterServer(s, &cluster{views: views, endpoints: o.Endpoints})

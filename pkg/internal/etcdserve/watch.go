@@ -28,6 +28,7 @@ const (
 var (
 	errStalled = status.Error(codes.Unavailable, "the client does not read its events")
 	errEnded   = status.Error(codes.Unavailable, "the storage has ended the watch")
+	errOld     = status.Error(codes.Unavailable, "the watch goes on with a new connection")
 )
 
 // watching is etcd's Watch service.
@@ -36,6 +37,8 @@ type watching struct {
 	views  Views
 	asked  func(context.Context)
 	ending <-chan struct{}
+	// age is when a stream ends, for its connection to end. 0: never.
+	age time.Duration
 }
 
 // Watch implements the etcd Watch service.
@@ -52,10 +55,18 @@ func (s *watching) Watch(stream pb.Watch_WatchServer) error {
 	w := &watches{view: v, client: client, stream: stream, cancel: cancel, open: map[int64]context.CancelFunc{}}
 	// Its own goroutine: only by returning does a server end a stream that is stuck.
 	go func() { cancel(w.receive(ctx, s.asked)) }()
+	var old <-chan time.Time // never
+	if s.age > 0 {
+		timer := time.NewTimer(s.age)
+		defer timer.Stop()
+		old = timer.C
+	}
 	select {
 	case <-ctx.Done():
 	case <-s.ending:
 		cancel(errEnded)
+	case <-old:
+		cancel(errOld)
 	}
 	w.end()
 	_ = client.Close() // the error only says that Close ended the context
