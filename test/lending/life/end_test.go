@@ -1,0 +1,143 @@
+//go:build unix
+
+package life
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+)
+
+// moves: the data goes to another storage and back while clients write and watch.
+func (l *life) moves(t *testing.T) {
+	config := l.sample.direct(l.config(t))
+	for _, to := range []string{other, "default"} {
+		before := l.load.acknowledged()
+		_, version := list(t.Context(), t, config)
+		l.kubectl(t, "", fmt.Sprintf(`patch etcdstorage %s --type=merge -p {"spec":{"storage":%q}}`, name, to), "patched")
+		l.kubectl(t, "", fmt.Sprintf("wait etcdstorage/%s --timeout=120s --for=jsonpath={.status.storage}=%s", name, to))
+		l.kubectl(t, "", "wait etcdstorage/"+name+" --timeout=60s --for=condition=Ready")
+		l.load.await(t)
+		values, moved := list(t.Context(), t, config)
+		if moved <= version {
+			t.Errorf("moved to %s: a list has resource version %d, and had %d before", to, moved, version)
+		}
+		for object := range before {
+			if values[object] == "" {
+				t.Errorf("moved to %s: %s is lost", to, object)
+			}
+		}
+		for _, w := range l.watches {
+			w.check(t, l.load.acknowledged())
+		}
+	}
+}
+
+// limited: no object can be created when the storage is full, until some are deleted or there may be more.
+func (l *life) limited(t *testing.T) {
+	values, _ := list(t.Context(), t, l.sample.direct(l.config(t)))
+	limit := func(keys int) {
+		t.Helper()
+		l.kubectl(t, "", fmt.Sprintf(`patch etcdstorage %s --type=merge -p {"spec":{"limits":{"keys":%d}}}`, name, keys), "patched")
+		generation := l.kubectl(t, "", "get etcdstorage "+name+" -o jsonpath={.metadata.generation}")
+		l.kubectl(t, "", "wait etcdstorage/"+name+" --timeout=60s --for=jsonpath={.status.observedGeneration}="+generation)
+	}
+	const room = 3
+	limit(len(values) + room)
+	refusal := ""
+	for i := 0; refusal == "" && i <= room; i++ {
+		out, err := l.Try(flunder(fmt.Sprintf("filler-%d", i), "1"), "create", "-f", "-")
+		if err != nil {
+			refusal = out
+		}
+	}
+	if want := "mvcc: database space exceeded"; !strings.Contains(refusal, want) {
+		t.Errorf("a flunder too many is refused with %q, want %q", refusal, want)
+	}
+	t.Logf("a flunder too many: %s", refusal)
+	l.kubectl(t, "", "wait etcdstorage/"+name+" --timeout=60s --for=condition=Ready=false")
+	l.kubectl(t, "", "get etcdstorage "+name+" -o jsonpath={.status.conditions}", "LimitReached")
+	l.kubectl(t, "", `patch flunder filler-0 --type=merge -p {"spec":{"flunderReference":"2"}}`, "patched")
+	l.reads(t, "filler-0", "2")
+	l.kubectl(t, "", "delete flunder filler-0", "deleted")
+	until(t, "there is room for another one", func(context.Context) error { // the deletion is counted when it is seen
+		_, err := l.Try(flunder("another", "1"), "create", "-f", "-")
+		return err
+	})
+	l.refused(t, flunder("late", "1"), "create -f -")
+	limit(len(values) + 2*room)
+	l.kubectl(t, flunder("late", "1"), "create -f -", "created")
+	l.kubectl(t, "", "wait etcdstorage/"+name+" --timeout=60s --for=condition=Ready")
+}
+
+// deleted: with the EtcdStorage goes all that was stored or written for it.
+func (l *life) deleted(t *testing.T) {
+	l.kubectl(t, "", "delete etcdstorage "+name+" --timeout=60s", "deleted")
+	for _, o := range []string{"secret " + secret, "configmap " + caMap} {
+		if out := l.refused(t, "", "get --namespace="+namespace+" "+o); !strings.Contains(out, "NotFound") {
+			t.Errorf("%s: %s", o, out)
+		}
+	}
+	l.hasNothing(t, l.sample.direct(l.config(t)))
+	l.sample.Kill()
+
+	// One of the same name has what a deletion left.
+	l.lent(t)
+	files := mount(t, l.config(t))
+	client := l.etcd(t, files)
+	r, err := client.Get(t.Context(), "\x00", clientv3.WithFromKey(), clientv3.WithKeysOnly())
+	must(t, err)
+	for _, kv := range r.Kvs {
+		t.Errorf("a later EtcdStorage has %s", kv.Key)
+	}
+	l.kubectl(t, "", "delete etcdstorage "+name+" --timeout=60s", "deleted")
+
+	must(t, l.Stop())
+	if l.url != inMemory {
+		holdsNothing(t, l.url, l.password, true)
+	}
+	if l.other != inMemory {
+		holdsNothing(t, l.other, "", false)
+	}
+}
+
+// hasNothing wants the sample-apiserver to have no objects any more: it says so, and does not show old ones.
+func (l *life) hasNothing(t *testing.T, config *rest.Config) {
+	t.Helper()
+	config.Timeout = 5 * time.Second
+	f := &follower{client: flunders(t, config)}
+	_, err := f.list(t.Context())
+	if err == nil {
+		t.Errorf("without a storage, the server has %v", f.seen)
+	}
+	t.Logf("without a storage: %v (%s)", err, apierrors.ReasonForError(err))
+}
+
+// etcd is a client of the EtcdStorage.
+func (l *life) etcd(t *testing.T, files *kubelet) *clientv3.Client {
+	t.Helper()
+	at := filepath.Join(files.dir, secret)
+	pair, err := tls.LoadX509KeyPair(filepath.Join(at, "tls.crt"), filepath.Join(at, "tls.key"))
+	must(t, err)
+	authority, err := os.ReadFile(filepath.Join(files.dir, caMap, "ca.crt"))
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(authority)
+	client, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{"https://" + l.address}, Context: t.Context(),
+		TLS: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12},
+	})
+	must(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
