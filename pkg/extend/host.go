@@ -8,11 +8,9 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
-	"github.com/sailplane-dev/sailplane/pkg/internal/secretfile"
 )
 
 const (
@@ -103,18 +101,9 @@ func (h Host) InstallServer(p *controlplane.ServerPlan) error {
 
 // config is how to reach the host.
 func (h Host) config() (*rest.Config, error) {
-	if _, err := secretfile.Read(h.Kubeconfig); err != nil {
-		return nil, err
+	config, err := dialing.Kubeconfig(h.Kubeconfig)
+	if err == nil {
+		config.QPS = -1 // requests are limited before they are authorized
 	}
-	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: h.Kubeconfig} // relative paths begin where it is
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", h.Kubeconfig, err)
-	}
-	if _, err := rest.TLSConfigFor(config); err != nil {
-		return nil, fmt.Errorf("%s: %w", h.Kubeconfig, err)
-	}
-	config.QPS = -1 // requests are limited before they are authorized
-	config.Wrap(dialing.WithoutRedirects)
-	return config, nil
+	return config, err
 }

@@ -1,5 +1,6 @@
 // Package dialing connects to the webhooks that users of a plane configure: not in
-// denied networks, and only until the plane ends.
+// denied networks, and only until the plane ends. Other servers, which the operator
+// names by a kubeconfig, may be anywhere.
 package dialing
 
 import (
