@@ -115,7 +115,7 @@ func writeTenants(to io.Writer, all []v1alpha1.EtcdStorage) error {
 		ready := "Unknown"
 		if c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady); c != nil {
 			ready = string(c.Status)
-			if c.Status != metav1.ConditionTrue {
+			if c.Status != metav1.ConditionTrue || c.Reason == v1alpha1.ReasonDestinationUnknown {
 				below = append(below, s.Name+": "+c.Reason+": "+c.Message)
 			}
 		}

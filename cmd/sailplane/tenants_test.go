@@ -33,12 +33,17 @@ func TestWriteTenants(t *testing.T) {
 		"none": {reason: "an empty table says nothing", want: "This server lends storage to nobody: create an EtcdStorage.\n"},
 		"all": {
 			reason: "what is wrong has room below",
-			all:    []v1alpha1.EtcdStorage{full, of("new", metav1.Condition{Status: "True"}, nil), {ObjectMeta: full.ObjectMeta}},
+			all: []v1alpha1.EtcdStorage{
+				full, of("new", metav1.Condition{Status: "True"}, nil), {ObjectMeta: full.ObjectMeta},
+				of("away", metav1.Condition{Status: "True", Reason: "DestinationUnknown", Message: "the front is away"}, nil),
+			},
 			want: "ETCDSTORAGE   READY     STORAGE   KEYS   OF   BYTES   OF      AGE\n" +
 				"full          False     default   10     10   4Ki     256Mi   12h\n" +
 				"new           True      default   -      -    -       -       12h\n" +
-				"full          Unknown   -         -      -    -       -       12h\n\n" +
-				"full: LimitReached: delete\\x1b[2J some\n",
+				"full          Unknown   -         -      -    -       -       12h\n" +
+				"away          True      default   -      -    -       -       12h\n\n" +
+				"full: LimitReached: delete\\x1b[2J some\n" +
+				"away: DestinationUnknown: the front is away\n",
 		},
 	}
 	for name, c := range cases {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -32,6 +33,8 @@ const (
 	// settled is how long every server has to end the connections of a tenant that is
 	// deleted, before its data is looked for a second time.
 	settled = 2 * time.Second
+	// writeTimeout bounds what is written for one EtcdStorage, to a server that may be away.
+	writeTimeout = 10 * time.Second
 	// eraseAtOnce is how many keys are deleted in one write.
 	eraseAtOnce = 100
 )
@@ -39,12 +42,16 @@ const (
 // controller gives tenants what they ask for: one of the servers that share a storage has it.
 type controller struct {
 	*lending
-	plane     *controlplane.Plane
-	authority *authority
-	queue     *retry.Queue[string]
+	plane   *controlplane.Plane
+	core    typedcorev1.CoreV1Interface // of the server that has the destinations
+	watches *watches                    // of that server, if it is another one
+	queue   *retry.Queue[string]
+
+	signing   sync.Mutex
+	authority *authority // nil until it is needed
 
 	mu      sync.Mutex
-	wanted  map[string]string    // the names of EtcdStorages, by the destinations that they write
+	wanted  map[target]string    // the names of EtcdStorages, by the destinations that they write
 	emptied map[string]time.Time // when the last data of those that are deleted was found
 	paused  map[string]time.Time // when those that move were first seen to
 }
@@ -52,13 +59,11 @@ type controller struct {
 // control runs the controller until the context ends.
 func (l *lending) control(ctx context.Context, p *controlplane.Plane) error {
 	c := &controller{
-		lending: l, plane: p, queue: retry.NewQueue[string](firstRetry, lastRetry), wanted: map[string]string{},
+		lending: l, plane: p, queue: retry.NewQueue[string](firstRetry, lastRetry), wanted: map[target]string{},
 		emptied: map[string]time.Time{}, paused: map[string]time.Time{},
 	}
 	defer c.queue.ShutDown()
-	if err := c.begin(ctx); err != nil {
-		return nil // the context has ended
-	}
+	defer c.watch()()
 	handler, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    c.add,
 		UpdateFunc: func(_, s any) { c.add(s) },
@@ -67,7 +72,6 @@ func (l *lending) control(ctx context.Context, p *controlplane.Plane) error {
 		return err
 	}
 	defer func() { _ = l.informer.RemoveEventHandler(handler) }() // it is the informer's
-	defer p.Feed().OnChange(c.changed)()
 	l.controller.Store(c)
 	defer l.controller.Store(nil)
 	c.queue.Run(ctx, workers, c.handle, func(ctx context.Context, name string, err error) {
@@ -79,24 +83,15 @@ func (l *lending) control(ctx context.Context, p *controlplane.Plane) error {
 	return nil
 }
 
-// begin reads the authority of tenants' certificates, or makes it.
-func (c *controller) begin(ctx context.Context) error {
-	for {
-		a, err := c.ensureAuthority(ctx)
-		if err == nil {
-			c.authority = a
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		klog.FromContext(ctx).Error(err, "Failed to read the authority of etcd storages, will try again")
-		select {
-		case <-time.After(firstRetry):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// watch notices what happens at destinations. It returns what ends that when the context of control has ended.
+func (c *controller) watch() (end func()) {
+	if c.front == nil {
+		c.core = c.plane.Client().CoreV1()
+		return c.plane.Feed().OnChange(c.changed)
 	}
+	c.core = c.front.core
+	c.watches = &watches{client: c.front.objects, changed: c.look, listed: c.lookIn, ends: map[string]context.CancelFunc{}}
+	return c.watches.end
 }
 
 func (c *controller) add(o any) {
@@ -112,13 +107,13 @@ func (c *controller) add(o any) {
 	c.queue.Add(s.Name)
 }
 
-// destinations are the objects that an EtcdStorage has the server write.
-func destinations(s *v1alpha1.EtcdStorage) []string {
-	secret, configMap := s.Spec.ClientCertificate.Secret, s.Spec.Authority.ConfigMap
-	return []string{place("secrets", secret.Namespace, secret.Name), place("configmaps", configMap.Namespace, configMap.Name)}
-}
+// target is an object that an EtcdStorage has the server write.
+type target struct{ resource, namespace, name string }
 
-func place(resource, namespace, name string) string { return resource + "/" + namespace + "/" + name }
+func destinations(s *v1alpha1.EtcdStorage) []target {
+	secret, configMap := s.Spec.ClientCertificate.Secret, s.Spec.Authority.ConfigMap
+	return []target{{"secrets", secret.Namespace, secret.Name}, {"configmaps", configMap.Namespace, configMap.Name}}
+}
 
 // changed looks again at EtcdStorages whose destinations somebody has changed.
 func (c *controller) changed(before, after *feed.Object) {
@@ -126,14 +121,29 @@ func (c *controller) changed(before, after *feed.Object) {
 	if o == nil {
 		o = before
 	}
-	if o.Type.Resource.Group != "" {
-		return
+	if o.Type.Resource.Group == "" {
+		c.look(target{o.Type.Resource.Resource, o.Namespace, o.Name})
 	}
+}
+
+// look looks again at the EtcdStorage of a destination.
+func (c *controller) look(at target) {
 	c.mu.Lock()
-	name, ok := c.wanted[place(o.Type.Resource.Resource, o.Namespace, o.Name)]
+	name, ok := c.wanted[at]
 	c.mu.Unlock()
 	if ok {
 		c.queue.Add(name)
+	}
+}
+
+// lookIn looks again at all EtcdStorages with a destination in a namespace: one may have gone before it was watched.
+func (c *controller) lookIn(namespace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for at, name := range c.wanted {
+		if at.namespace == namespace {
+			c.queue.Add(name)
+		}
 	}
 }
 
@@ -174,15 +184,14 @@ func (c *controller) handle(ctx context.Context, name string) error {
 	} else if err := c.tidy(ctx, s); err != nil {
 		return err
 	}
-	ready, due := c.provide(ctx, s)
+	ready, due, failed := c.provide(ctx, s)
 	if !due.IsZero() {
 		c.queue.AddAfter(name, time.Until(due))
 	}
-	err = c.report(ctx, s, ready)
-	if err == nil && ready.Reason == v1alpha1.ReasonDestinationFailed {
-		err = toldError{ready.Message} // it is tried again
+	if err := c.report(ctx, s, ready); err != nil {
+		return err
 	}
-	return err
+	return failed // it is tried again
 }
 
 // toldError is one that the condition of the object tells.
@@ -193,8 +202,8 @@ func (e toldError) Error() string { return e.message }
 // chosen is the name of the storage that an EtcdStorage asks for.
 func chosen(s *v1alpha1.EtcdStorage) string { return cmp.Or(s.Spec.Storage, ownStorage) }
 
-// provide writes the certificates, and tells whether the storage can be used.
-func (c *controller) provide(ctx context.Context, s *v1alpha1.EtcdStorage) (ready metav1.Condition, due time.Time) {
+// provide writes the certificates, and tells whether the storage can be used, and what failed.
+func (c *controller) provide(ctx context.Context, s *v1alpha1.EtcdStorage) (ready metav1.Condition, due time.Time, failed error) {
 	is := func(status metav1.ConditionStatus, reason, message string) metav1.Condition {
 		return metav1.Condition{
 			Type: v1alpha1.ConditionReady, Status: status, Reason: reason, Message: message, ObservedGeneration: s.Generation,
@@ -206,35 +215,48 @@ func (c *controller) provide(ctx context.Context, s *v1alpha1.EtcdStorage) (read
 	for _, name := range []string{s.Status.Storage, chosen(s)} {
 		if c.tenants.store(name) == nil {
 			return is(metav1.ConditionFalse, v1alpha1.ReasonStorageUnknown,
-				fmt.Sprintf("the operator of the server names no storage %q any more: ask for it to be named again", name)), due
+				fmt.Sprintf("the operator of the server names no storage %q any more: ask for it to be named again", name)), due, nil
 		}
 	}
+	reason, message := v1alpha1.ReasonCertificatesWritten, "the storage can be used"
 	due, err := c.write(ctx, s)
-	switch {
-	case errors.Is(err, errTaken):
-		return is(metav1.ConditionFalse, v1alpha1.ReasonDestinationTaken, err.Error()), due
-	case err != nil:
-		return is(metav1.ConditionFalse, v1alpha1.ReasonDestinationFailed, err.Error()), due
+	if err != nil {
+		reason, message = failure(s, err)
+		failed = toldError{message}
+		if reason != v1alpha1.ReasonDestinationUnknown {
+			return is(metav1.ConditionFalse, reason, message), due, failed
+		}
 	}
 	limits := c.part.Max.of(s.Spec.Limits)
 	if u := s.Status.Used; u != nil && (u.Keys >= limits.Keys || u.Bytes >= limits.Bytes) {
 		return is(metav1.ConditionFalse, v1alpha1.ReasonLimitReached, fmt.Sprintf(
 			"%d of %d keys and %d of %d bytes are used: delete some, or raise spec.limits",
-			u.Keys, limits.Keys, u.Bytes, limits.Bytes)), due
+			u.Keys, limits.Keys, u.Bytes, limits.Bytes)), due, failed
 	}
-	return is(metav1.ConditionTrue, v1alpha1.ReasonCertificatesWritten, "the storage can be used"), due
+	return is(metav1.ConditionTrue, reason, message), due, failed
 }
 
 // write writes the Secret and the ConfigMap, and returns when to look at them again.
 func (c *controller) write(ctx context.Context, s *v1alpha1.EtcdStorage) (time.Time, error) {
+	if c.watches != nil {
+		for _, at := range destinations(s) {
+			c.watches.follow(ctx, at.namespace)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	signer, err := c.signer(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
 	now := time.Now()
 	at := s.Spec.ClientCertificate.Secret
-	secrets := c.plane.Client().CoreV1().Secrets(at.Namespace)
+	secrets := c.core.Secrets(at.Namespace)
 	secret, err := present(secrets.Get(ctx, at.Name, metav1.GetOptions{}))
 	if err != nil {
 		return time.Time{}, err
 	}
-	want, due, err := clientSecret(secret, s, c.authority, now)
+	want, due, err := clientSecret(secret, s, signer, now)
 	switch {
 	case err != nil:
 	case want == nil:
@@ -259,7 +281,7 @@ func (c *controller) writeAuthority(ctx context.Context, s *v1alpha1.EtcdStorage
 		return time.Time{}, errors.New("the authority of the serving certificate is not known to this server: name it in its configuration")
 	}
 	at := s.Spec.Authority.ConfigMap
-	maps := c.plane.Client().CoreV1().ConfigMaps(at.Namespace)
+	maps := c.core.ConfigMaps(at.Namespace)
 	old, err := present(maps.Get(ctx, at.Name, metav1.GetOptions{}))
 	if err != nil {
 		return time.Time{}, err
@@ -278,10 +300,13 @@ func (c *controller) writeAuthority(ctx context.Context, s *v1alpha1.EtcdStorage
 
 // present returns nil for an object that does not exist.
 func present[T any](o *T, err error) (*T, error) {
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil, nil
+	case err != nil:
+		return nil, unreadError{err}
 	}
-	return o, err
+	return o, nil
 }
 
 // report writes the status, if it changed.
@@ -323,7 +348,7 @@ func (c *controller) erase(ctx context.Context, s *v1alpha1.EtcdStorage) error {
 		}
 	}
 	if err := c.unwrite(ctx, s); err != nil {
-		return err
+		return c.stuck(ctx, s, err)
 	}
 	s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == finalizer })
 	if err := c.client.Put().Resource("etcdstorages").Name(s.Name).Body(s).Do(ctx).Error(); retry.UnlessGone(err) != nil {
@@ -334,6 +359,9 @@ func (c *controller) erase(ctx context.Context, s *v1alpha1.EtcdStorage) error {
 	delete(c.emptied, s.Name)
 	for _, at := range destinations(s) {
 		delete(c.wanted, at)
+		if c.watches != nil && !c.isWanted(at.namespace) {
+			c.watches.leave(at.namespace)
+		}
 	}
 	return nil
 }
@@ -359,7 +387,9 @@ func (c *controller) empty(ctx context.Context, s *v1alpha1.EtcdStorage) (n int,
 
 // unwrite deletes the objects that were written for an EtcdStorage.
 func (c *controller) unwrite(ctx context.Context, s *v1alpha1.EtcdStorage) error {
-	core := c.plane.Client().CoreV1()
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	core := c.core
 	at, authorities := s.Spec.ClientCertificate.Secret, s.Spec.Authority.ConfigMap
 	secret, err1 := present(core.Secrets(at.Namespace).Get(ctx, at.Name, metav1.GetOptions{}))
 	if err1 == nil && secret != nil && owned(secret, s) {

@@ -48,6 +48,7 @@ type lending struct {
 
 	controller atomic.Pointer[controller] // if this server has it
 
+	front    *front // nil: this server has the destinations
 	shared   *controlplane.Shared
 	client   rest.Interface
 	informer cache.SharedIndexInformer
@@ -100,6 +101,12 @@ func (l *lending) take(c *tls.Conn) {
 
 // start opens the storages, and knows all tenants when it returns.
 func (l *lending) start(ctx context.Context, p *controlplane.Plane) error {
+	if l.part.Kubeconfig != "" {
+		var err error
+		if l.front, err = openFront(l.part.Kubeconfig); err != nil {
+			return err
+		}
+	}
 	stores, err := l.open(ctx, p.Server())
 	if err != nil {
 		return err

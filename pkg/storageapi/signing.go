@@ -12,18 +12,32 @@ import (
 )
 
 const (
-	// authoritySecret, in kube-system, has the authority of tenants' certificates.
+	// authoritySecret, in kube-system of the server that has the destinations, has the authority of tenants' certificates.
 	authoritySecret = "sailplane-etcd-storage-authority"
 	// authorityLeft is how long before its end an authority gets a successor: longer than
 	// what it has signed is valid.
 	authorityLeft = 4 * longestRotateAfter
 )
 
+// signer returns the authority that signs, which is read or made when it is first needed.
+func (c *controller) signer(ctx context.Context) (*authority, error) {
+	c.signing.Lock()
+	defer c.signing.Unlock()
+	if c.authority == nil {
+		a, err := c.ensureAuthority(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("the authority of client certificates: %w", err)
+		}
+		c.authority = a
+	}
+	return c.authority, nil
+}
+
 // ensureAuthority returns the authority that signs now: that of the Secret, or a new one
 // if there is none, or its end is near. All servers trust it, and those before it, when it
 // returns.
 func (c *controller) ensureAuthority(ctx context.Context) (*authority, error) {
-	secrets := c.plane.Client().CoreV1().Secrets(metav1.NamespaceSystem)
+	secrets := c.core.Secrets(metav1.NamespaceSystem)
 	old, err := present(secrets.Get(ctx, authoritySecret, metav1.GetOptions{}))
 	if err != nil {
 		return nil, err

@@ -31,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 )
 
@@ -43,7 +44,8 @@ const (
 )
 
 // EtcdStorages is the part that lends storage. It needs Secrets and ConfigMaps, where
-// certificates are written. The zero value lends the server's own storage.
+// certificates are written, unless another API server has them. The zero value lends the
+// server's own storage.
 //
 // Who may create EtcdStorages has the server write a Secret and a ConfigMap in any
 // namespace, though never over one that is there: that is for administrators.
@@ -51,6 +53,14 @@ type EtcdStorages struct {
 	// Address is by what API servers reach this one, "sailplane.example.com", or with a port where that is another
 	// one than it listens at. The serving certificate is for that host. Empty: the address that it listens at.
 	Address string
+	// Kubeconfig is a file that says which API server has the Secrets and ConfigMaps that certificates are written to,
+	// and how to log in there: the one that this server is behind, as an aggregated server. It is read by Build and
+	// when a server starts; only its owner and group may have permissions on it. Empty: this server has them.
+	//
+	// The user needs the rights to get, list, watch, create, update and delete Secrets and ConfigMaps in the namespaces
+	// of destinations, and in kube-system those to create Secrets, and to get and update the one named
+	// sailplane-etcd-storage-authority, which has the authority of clients' certificates.
+	Kubeconfig string
 	// Max are the limits of each storage that says nothing else, and the largest that one
 	// may have.
 	Max Limits
@@ -78,8 +88,18 @@ func (e EtcdStorages) InstallServer(p *controlplane.ServerPlan) error {
 	}
 	e.Max = e.Max.orDefaults()
 	root := p.Root()
-	root.Need("core.Secrets{}", corev1.SchemeGroupVersion.WithKind("Secret"))
-	root.Need("core.ConfigMaps{}", corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	if e.Kubeconfig == "" {
+		root.Need("core.Secrets{}", corev1.SchemeGroupVersion.WithKind("Secret"))
+		root.Need("core.ConfigMaps{}", corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+		root.Feed()
+	} else {
+		root.Read(func() error {
+			if _, err := dialing.Kubeconfig(e.Kubeconfig); err != nil {
+				return fmt.Errorf("field Kubeconfig: %w", err)
+			}
+			return nil
+		})
+	}
 	if err := root.Include(newGroup(e.Max, slices.Sorted(maps.Keys(e.Storages)))); err != nil {
 		return err
 	}
@@ -87,7 +107,6 @@ func (e EtcdStorages) InstallServer(p *controlplane.ServerPlan) error {
 	p.Share("authorities of etcd storages", l.share)
 	p.Trust("clients of etcd storages", l.trusted)
 	p.Connect("etcd storages", controlplane.Connections{Are: l.recognises, Serve: l.take})
-	root.Feed()
 	root.Work(controlplane.Work{Name: "etcd-storages", Start: l.start, Run: l.run, Stop: l.stop})
 	// With a Start, its Run begins after the Start above; without one it would begin before.
 	begin := func(context.Context, *controlplane.Plane) error { return nil }

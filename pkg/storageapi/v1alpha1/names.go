@@ -12,6 +12,9 @@ const (
 	// ReasonDestinationFailed: a destination could not be written, for example because its namespace does
 	// not exist. False.
 	ReasonDestinationFailed = "DestinationFailed"
+	// ReasonDestinationUnknown: the destinations had what they should, and cannot be looked at now, for example
+	// because the API server that has them is away. True: what was written there is good.
+	ReasonDestinationUnknown = "DestinationUnknown"
 	// ReasonStorageUnknown: the operator of the server named no storage as spec.storage says. False.
 	ReasonStorageUnknown = "StorageUnknown"
 	// ReasonMoving: the data is on its way to the storage that spec.storage says. False.

@@ -195,10 +195,11 @@ type Encryption struct {
 
 // StorageAPI says whether the server lends storage to aggregated API servers, and how much.
 type StorageAPI struct {
-	Enabled  bool             `json:"enabled"`
-	Address  string           `json:"address"`
-	Limits   StorageAPILimits `json:"limits"`
-	Storages []NamedStorage   `json:"storages"`
+	Enabled    bool             `json:"enabled"`
+	Address    string           `json:"address"`
+	Kubeconfig string           `json:"kubeconfig"`
+	Limits     StorageAPILimits `json:"limits"`
+	Storages   []NamedStorage   `json:"storages"`
 }
 
 // StorageAPILimits are the most that one EtcdStorage may have.

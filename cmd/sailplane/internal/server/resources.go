@@ -48,9 +48,9 @@ func (b *build) kinds() []served {
 				"selfsubjectrulesreviews",
 			part: authorization.All(), always: true,
 		},
-		{names: "serviceaccounts", part: core.ServiceAccounts{}, always: true},       // their tokens are
-		{names: "configmaps", part: core.ConfigMaps{}, always: b.StorageAPI.Enabled}, // it writes certificates to them
-		{names: "secrets", part: core.Secrets{}, always: b.StorageAPI.Enabled},
+		{names: "serviceaccounts", part: core.ServiceAccounts{}, always: true}, // their tokens are
+		{names: "configmaps", part: core.ConfigMaps{}, always: b.certifies()},
+		{names: "secrets", part: core.Secrets{}, always: b.certifies()},
 		{names: "services", part: b.services()},
 		{names: "endpoints", part: core.Endpoints{}, cluster: true},
 		{names: "events events.events.k8s.io events.k8s.io", part: core.Events{}}, // two views of one storage
@@ -112,6 +112,9 @@ func (b *build) resources() controlplane.Part {
 	}
 	return parts
 }
+
+// certifies tells whether certificates of lent storage are written here.
+func (b *build) certifies() bool { return b.StorageAPI.Enabled && b.StorageAPI.Kubeconfig == "" }
 
 // asks tells whether policies or webhooks are asked about writes.
 func (b *build) asks() bool {

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/config"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
@@ -84,20 +85,7 @@ func TestResources(t *testing.T) {
 			c := defaults(t)
 			c.Resources = tc.resources
 			s := run(t, NewLive(c, false))
-			client, err := discovery.NewDiscoveryClientForConfig(s.ClientConfig())
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, lists, err := client.ServerGroupsAndResources()
-			if err != nil {
-				t.Fatal(err)
-			}
-			var have []string
-			for _, list := range lists {
-				for _, r := range list.APIResources {
-					have = append(have, r.Name)
-				}
-			}
+			have := resourcesOf(t, s)
 			for _, want := range slices.Concat(always, tc.want) {
 				if !slices.Contains(have, want) {
 					t.Errorf("%s: %s is not served", tc.reason, want)
@@ -106,6 +94,57 @@ func TestResources(t *testing.T) {
 			for _, not := range tc.not {
 				if slices.Contains(have, not) {
 					t.Errorf("%s: %s is served", tc.reason, not)
+				}
+			}
+		})
+	}
+}
+
+// resourcesOf are the names of all resources of a server.
+func resourcesOf(t *testing.T, s *controlplane.Server) []string {
+	t.Helper()
+	client, err := discovery.NewDiscoveryClientForConfig(s.ClientConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lists, err := client.ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, list := range lists {
+		for _, r := range list.APIResources {
+			names = append(names, r.Name)
+		}
+	}
+	return names
+}
+
+// TestLends: a server that lends storage has the objects that certificates are written to, unless another one has.
+func TestLends(t *testing.T) {
+	t.Parallel()
+	front := filepath.Join(t.TempDir(), "front.kubeconfig")
+	content := clientcmdapi.NewConfig()
+	content.Clusters["front"] = &clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}
+	content.Contexts["front"], content.CurrentContext = &clientcmdapi.Context{Cluster: "front"}, "front"
+	if err := clientcmd.WriteToFile(*content, front); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		kubeconfig string
+		want       bool
+	}{"Itself": {"", true}, "Another": {front, false}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := defaults(t)
+			c.Resources, c.StorageAPI.Enabled, c.StorageAPI.Kubeconfig = nil, true, tc.kubeconfig
+			have := resourcesOf(t, run(t, NewLive(c, false)))
+			if !slices.Contains(have, "etcdstorages") {
+				t.Error("etcdstorages are not served")
+			}
+			for _, name := range []string{"secrets", "configmaps"} {
+				if got := slices.Contains(have, name); got != tc.want {
+					t.Errorf("%s are served: %t, want %t", name, got, tc.want)
 				}
 			}
 		})

@@ -17,7 +17,7 @@ func (b *build) storageAPI() controlplane.Part {
 	}
 	_, address := advertised(b.Server)
 	part := storageapi.EtcdStorages{
-		Address: cmp.Or(c.Address, address),
+		Address: cmp.Or(c.Address, address), Kubeconfig: c.Kubeconfig,
 		Max: storageapi.Limits{
 			Keys: c.Limits.Keys, Bytes: c.Limits.Bytes.Value(), ValueBytes: c.Limits.ValueBytes.Value(),
 			Watches: c.Limits.Watches, WritesPerSecond: c.Limits.WritesPerSecond,
