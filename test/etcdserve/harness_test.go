@@ -26,15 +26,24 @@ import (
 // patience is how long anything may take before it counts as hanging.
 const patience = 2 * time.Minute
 
-// sailplane and apiserver are the programs under test, built once.
-var sailplane, apiserver string
+// sailplane and apiserver are the programs under test, built once, and kubectl and the others what is used with them.
+var (
+	sailplane, apiserver, kubectl string
+	programs                      behind.Programs
+)
 
 func TestMain(m *testing.M) {
 	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) (err error) {
 		if sailplane, err = program.Sailplane(ctx, dir); err != nil {
 			return err
 		}
-		apiserver, err = program.KubeAPIServer(ctx, dir)
+		if apiserver, err = program.KubeAPIServer(ctx, dir); err != nil {
+			return err
+		}
+		if kubectl, err = program.Kubectl(ctx, dir); err != nil {
+			return err
+		}
+		programs, err = behind.BuildPrograms(ctx, dir)
 		return err
 	}}.Run())
 }
