@@ -103,11 +103,7 @@ func (t *taking) run(ctx context.Context, file string, out, log io.Writer) error
 	var info backup.Info
 	switch stat, err := os.Stat(file); {
 	case file == "-":
-		to := bufio.NewWriterSize(out, 256<<10)
-		if info, err = write(to); err == nil {
-			err = to.Flush()
-		}
-		if err != nil {
+		if info, err = writeOut(out, write); err != nil {
 			return err
 		}
 	case strings.HasSuffix(file, "/") || err == nil && stat.IsDir():
@@ -131,6 +127,16 @@ func (t *taking) run(ctx context.Context, file string, out, log io.Writer) error
 		fmt.Fprintln(log, "not in it: the private keys and certificates of the server (--with-pki)")
 	}
 	return nil
+}
+
+// writeOut has a backup written to the standard output.
+func writeOut(out io.Writer, write func(io.Writer) (backup.Info, error)) (backup.Info, error) {
+	to := bufio.NewWriterSize(out, 256<<10)
+	info, err := write(to)
+	if err == nil {
+		err = to.Flush()
+	}
+	return info, err
 }
 
 // counted says how many bytes there were, now and then.
@@ -163,18 +169,23 @@ func (t *taking) source() (writing, error) {
 	}
 	kubeconfig := server.Kubeconfig(c)
 	return func(ctx context.Context, to io.Writer) (backup.Info, error) {
-		answer, err := page{path: backup.Path, what: "backup", part: "backup.Endpoint{}"}.get(ctx, kubeconfig)
-		if err != nil {
-			return backup.Info{}, err
-		}
-		defer answer.Close()
-		through := io.TeeReader(answer, to)
-		info, err := backup.Read(ctx, through)
-		if err == nil {
-			_, err = io.Copy(io.Discard, through) // nothing, or an end that was cut off
-		}
-		return info, err
+		return page{path: backup.Path, what: "backup", part: "backup.Endpoint{}"}.backup(ctx, kubeconfig, to)
 	}, nil
+}
+
+// backup gets a backup from the server of a kubeconfig, and checks it.
+func (p page) backup(ctx context.Context, kubeconfig string, to io.Writer) (backup.Info, error) {
+	answer, err := p.get(ctx, kubeconfig)
+	if err != nil {
+		return backup.Info{}, err
+	}
+	defer answer.Close()
+	through := io.TeeReader(answer, to)
+	info, err := backup.Read(ctx, through)
+	if err == nil {
+		_, err = io.Copy(io.Discard, through) // nothing, or an end that was cut off
+	}
+	return info, err
 }
 
 // writing writes a backup.
@@ -223,14 +234,25 @@ func listBackup(ctx context.Context, file string, to io.Writer) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	w := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(w, "taken\t%s\nrevision\t%d\nstorage\t%s\nprogram\t%s\nprefix\t%s\n",
-		info.Taken.Format(time.RFC3339), info.Revision, info.Engine, info.Program, info.Prefix)
+	fmt.Fprintf(w, "taken\t%s\nrevision\t%d\nstorage\t%s\nprogram\t%s\n",
+		info.Taken.Format(time.RFC3339), info.Revision, info.Engine, info.Program)
+	if info.EtcdStorage == "" {
+		fmt.Fprintf(w, "prefix\t%s\n", info.Prefix)
+	} else {
+		fmt.Fprintf(w, "etcdstorage\t%s\n", info.EtcdStorage)
+	}
 	fmt.Fprintf(w, "keys\t%d, and %d that expire\nbytes\t%d\nchecksum\t%s\n", info.Keys, info.Expiring, info.Bytes, info.Checksum)
+	if info.Lent.Objects > 0 {
+		fmt.Fprintf(w, "of etcdstorages\t%d keys, %d bytes\n", info.Lent.Objects, info.Lent.Bytes)
+	}
 	if info.Private {
 		fmt.Fprintf(w, "private files\tyes, sealed\n")
 	}
 	if len(info.Encrypted) > 0 {
 		fmt.Fprintf(w, "encrypted\t%s\n", encrypted(info))
+	}
+	if info.EtcdStorage != "" {
+		return w.Flush() // what its keys are of, only its API server knows
 	}
 	fmt.Fprintf(w, "\nRESOURCE\tOBJECTS\tBYTES\n")
 	for _, name := range slices.Sorted(maps.Keys(info.Resources)) {

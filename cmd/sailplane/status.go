@@ -14,11 +14,13 @@ import (
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/server"
 	"github.com/sailplane-dev/sailplane/pkg/insight"
+	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
 )
 
 func statusCommand() *cobra.Command {
@@ -100,10 +102,30 @@ type page struct {
 	query  map[string]string
 	what   string // "status"
 	part   string // what serves it
+	// object and resource are those of a sub-resource; empty: it is none.
+	object, resource string
+	body             io.Reader
 }
 
 // verb is what the user must be allowed to do.
 func (p page) verb() string { return strings.ToLower(cmp.Or(p.method, http.MethodGet)) }
+
+// rule allows it, in a role.
+func (p page) rule() string {
+	if p.resource == "" {
+		return fmt.Sprintf("nonResourceURLs: [%s] and verbs: [%s]", p.path, p.verb())
+	}
+	verb := p.verb()
+	if p.method == http.MethodPost {
+		verb = "create"
+	}
+	return fmt.Sprintf("apiGroups: [%s], resources: [%s] and verbs: [%s]", v1alpha1.GroupName, p.resource, verb)
+}
+
+// isMissing tells whether the object is what was not found.
+func (p page) isMissing(s metav1.Status) bool {
+	return p.object != "" && s.Details != nil && s.Details.Name == p.object
+}
 
 // get asks the server of a kubeconfig. The caller closes the answer.
 func (p page) get(ctx context.Context, kubeconfig string) (io.ReadCloser, error) {
@@ -125,6 +147,9 @@ func (p page) get(ctx context.Context, kubeconfig string) (io.ReadCloser, error)
 	for name, value := range p.query {
 		ask = ask.Param(name, value)
 	}
+	if p.body != nil {
+		ask = ask.Body(p.body)
+	}
 	answer, err := ask.Stream(ctx)
 	var answered apierrors.APIStatus
 	switch {
@@ -135,7 +160,9 @@ func (p page) get(ctx context.Context, kubeconfig string) (io.ReadCloser, error)
 			config.Host, kubeconfig)
 	case apierrors.IsForbidden(err):
 		return nil, fmt.Errorf("the user of %s may not %s the %s: ask with the administrator's kubeconfig, "+
-			"or bind a ClusterRole with nonResourceURLs: [%s] and verbs: [%s]", kubeconfig, p.verb(), p.what, p.path, p.verb())
+			"or bind a ClusterRole with %s", kubeconfig, p.verb(), p.what, p.rule())
+	case apierrors.IsNotFound(err) && errors.As(err, &answered) && p.isMissing(answered.Status()):
+		return nil, fmt.Errorf("the server at %s has no EtcdStorage %q", config.Host, p.object)
 	case apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("the server at %s has no %s: its program is older than this one, or made without %s",
 			config.Host, p.what, p.part)

@@ -50,8 +50,8 @@ first. What is used is counted while a client is connected.`,
 			return writeTenants(cmd.OutOrStdout(), all)
 		},
 	}
-	s.only(c, "data-dir", "kubeconfig")
-	c.Flags().Lookup("kubeconfig").Usage = "kubeconfig to ask with (default admin.kubeconfig in --data-dir)"
+	c.AddCommand(backupTenantCommand(), restoreTenantCommand())
+	askWith(c, s)
 	c.Flags().VarP(&output, "output", "o", "format: "+strings.Join(output.allowed, ", "))
 	_ = c.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(output.allowed, cobra.ShellCompDirectiveNoFileComp))
 	return c

@@ -19,7 +19,7 @@ import (
 // every write of an object and of a sub-resource (create, update, patch, delete,
 // deletecollection), reviews such as SubjectAccessReviews included, every read of
 // Secrets (get, list, watch) but those of the server itself, and every request for a
-// backup, which has all Secrets in it, and for the maintenance of the storage.
+// backup, which has all Secrets in it or all that an EtcdStorage has, and for the maintenance of the storage.
 //
 // It does not record other reads and watches, health checks, discovery, OpenAPI and
 // the renewal of Leases.
@@ -43,7 +43,10 @@ func Default() *auditv1.Policy {
 			},
 			{
 				Level: auditv1.LevelMetadata, Verbs: reads,
-				Resources: []auditv1.GroupResources{{Resources: []string{"secrets", "secrets/*"}}},
+				Resources: []auditv1.GroupResources{
+					{Resources: []string{"secrets", "secrets/*"}},
+					{Group: "storage.sailplane.dev", Resources: []string{"etcdstorages/backup"}}, // package storageapi
+				},
 			},
 			{Level: auditv1.LevelMetadata, Verbs: []string{"create", "update", "patch", "delete", "deletecollection"}},
 		},

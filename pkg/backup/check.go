@@ -70,7 +70,7 @@ func Check(ctx context.Context, from io.Reader, encryptionConfigFile string) (Su
 		defer stop()
 		c.transformers = transformers
 	}
-	info, err := check(ctx, from, func(info *Info, e transfer.Entry) error { return c.look(ctx, info, e) })
+	info, err := check(ctx, from, isWhole, func(info *Info, e transfer.Entry) error { return c.look(ctx, info, e) })
 	c.survey.Info = info
 	if err == nil {
 		c.finish()

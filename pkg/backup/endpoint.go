@@ -43,22 +43,30 @@ const patience = time.Minute
 // send answers a request with a backup.
 func send(w http.ResponseWriter, r *http.Request, root *controlplane.Plane) error {
 	server := root.Server()
-	w.Header().Set("Content-Type", "application/zstd")
-	sent := &sender{to: w, deadline: http.NewResponseController(w).SetWriteDeadline}
-	info, err := Write(r.Context(), server, sent)
-	log := klog.FromContext(r.Context())
-	switch {
-	case err == nil: // the client has it, whatever is known of it: a full storage can be backed up
-		if err := server.NoteBackup(r.Context(), controlplane.Backup{Taken: info.Taken, Revision: info.Revision}); err != nil {
-			log.Error(err, "Sent a backup, and could not note it: status and metrics name an older one")
-		}
-	case sent.begun:
-		log.Error(err, "Could not complete a backup")
-		_ = sent.deadline(time.Now()) // the answer is cut off; where that cannot be, its end is missing
-	default:
+	info, err := Send(w, r, func(to io.Writer) (Info, error) { return Write(r.Context(), server, to) })
+	if err != nil || info.Checksum == "" {
 		return err
 	}
+	// The client has it, whatever is known of it: a full storage can be backed up.
+	if err := server.NoteBackup(r.Context(), controlplane.Backup{Taken: info.Taken, Revision: info.Revision}); err != nil {
+		klog.FromContext(r.Context()).Error(err, "Sent a backup, and could not note it: status and metrics name an older one")
+	}
 	return nil
+}
+
+// Send answers a request with the backup that a function writes. An error is to be answered: nothing was sent. A
+// backup that could not be completed has no checksum, and the log says why.
+func Send(w http.ResponseWriter, r *http.Request, write func(io.Writer) (Info, error)) (Info, error) {
+	w.Header().Set("Content-Type", "application/zstd")
+	sent := &sender{to: w, deadline: http.NewResponseController(w).SetWriteDeadline}
+	info, err := write(sent)
+	if err == nil || !sent.begun {
+		return info, err
+	}
+	klog.FromContext(r.Context()).Error(err, "Could not complete a backup")
+	_ = sent.deadline(time.Now()) // the answer is cut off; where that cannot be, its end is missing
+	info.Checksum = ""
+	return info, nil
 }
 
 // sender sends a backup to a client that has to read it.

@@ -123,9 +123,9 @@ func newReader(from io.Reader) (*reader, error) {
 	case errors.Is(err, errIncomplete), errors.Is(err, zstd.ErrCRCMismatch):
 	case err != nil || r.counts.Format == 0:
 		err = errors.New("it is no backup of Sailplane, or is damaged: it does not begin with a description, compressed with zstd")
-	case r.counts.Format > Format:
+	case r.counts.Format > lentFormat:
 		err = fmt.Errorf("it has format %d, and this version reads formats up to %d: use the version that wrote it (%s), or a newer one",
-			r.counts.Format, Format, r.counts.Program)
+			r.counts.Format, lentFormat, r.counts.Program)
 	}
 	if err != nil {
 		unzip.Close()

@@ -62,11 +62,10 @@ func Restore(ctx context.Context, from io.ReadSeeker, to controlplane.Storage, o
 		return r, err
 	}
 	r.Info = info
-	age := max(0, time.Since(r.Info.Taken))
 	report, err := transfer.Into(ctx, to, transfer.From{
 		Name:     fmt.Sprintf("the backup of %s with checksum %.12s", r.Info.Taken.Format(time.RFC3339), r.Info.Checksum),
 		Format:   r.Info.Stored,
-		Revision: r.Info.Revision + int64(age.Seconds())*writesPerSecond, Cluster: r.Info.Cluster, Past: true,
+		Revision: newest(r.Info), Cluster: r.Info.Cluster, Past: true,
 		Entries: func(ctx context.Context) (transfer.Entries, error) {
 			if _, err := from.Seek(0, io.SeekStart); err != nil {
 				return nil, err
@@ -119,13 +118,16 @@ func examine(ctx context.Context, from io.ReadSeeker, o Options) (info Info, fil
 	defer stop()
 	var n int64
 	var sealed []byte
-	info, err = check(ctx, from, func(info *Info, e transfer.Entry) error {
+	info, err = check(ctx, from, isWhole, func(info *Info, e transfer.Entry) error {
 		if e.Key[0] == attached {
 			sealed = e.Value
 			return nil
 		}
 		if n++; o.Progress != nil {
 			o.Progress(0, n)
+		}
+		if isLent(e.Key) {
+			return nil // its API server can read it, however it is encrypted
 		}
 		return read(info, e)
 	})

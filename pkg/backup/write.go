@@ -96,19 +96,26 @@ func write(ctx context.Context, c *clientv3.Client, info Info, to io.Writer) (In
 	if err != nil {
 		return info, err
 	}
-	for e, err := range transfer.Range(ctx, c, transfer.Root(info.Prefix), info.Revision) {
+	return w.all(transfer.Range(ctx, c, transfer.Root(info.Prefix), info.Revision), func(e *transfer.Entry) bool {
+		return !format.IsOwn(info.Prefix, string(e.Key)) // Info has it
+	})
+}
+
+// all writes the entries that a function wants, as that changes them, and completes the backup.
+func (w *writer) all(entries transfer.Entries, wants func(*transfer.Entry) bool) (Info, error) {
+	for e, err := range entries {
 		if errors.Is(err, rpctypes.ErrCompacted) {
-			return info, fmt.Errorf("history was dropped while it was read for %v: keep it for longer (storage.history, and "+
-				"storage.historyLimit), or read faster: %w", time.Since(info.Taken).Round(time.Second), err)
+			return w.info, fmt.Errorf("history was dropped while it was read for %v: keep it for longer (storage.history, and "+
+				"storage.historyLimit), or read faster: %w", time.Since(w.info.Taken).Round(time.Second), err)
 		}
 		if err != nil {
-			return info, err
+			return w.info, err
 		}
-		if format.IsOwn(info.Prefix, string(e.Key)) {
-			continue // Info has it
+		if !wants(&e) {
+			continue
 		}
 		if err := w.add(e); err != nil {
-			return info, err
+			return w.info, err
 		}
 	}
 	return w.end()
@@ -116,16 +123,27 @@ func write(ctx context.Context, c *clientv3.Client, info Info, to io.Writer) (In
 
 // Read reads a backup to its end, and says what is in it. An error says what is wrong with it.
 func Read(ctx context.Context, from io.Reader) (Info, error) {
-	return check(ctx, from, func(*Info, transfer.Entry) error { return nil })
+	return check(ctx, from, func(*Info) error { return nil }, func(*Info, transfer.Entry) error { return nil })
 }
 
-// check reads a backup, and hands on what is in it.
-func check(ctx context.Context, from io.Reader, each func(*Info, transfer.Entry) error) (Info, error) {
+// isWhole refuses backups that are not of a whole storage.
+func isWhole(i *Info) error {
+	if i.EtcdStorage == "" {
+		return nil
+	}
+	return fmt.Errorf("it has the data of EtcdStorage %q alone, for a server that runs: sailplane tenants restore %[1]s FILE", i.EtcdStorage)
+}
+
+// check reads a backup that is of the right kind, and hands on what is in it.
+func check(ctx context.Context, from io.Reader, is func(*Info) error, each func(*Info, transfer.Entry) error) (Info, error) {
 	r, err := newReader(from)
 	if err != nil {
 		return Info{}, fmt.Errorf("backup: %w", err)
 	}
 	defer r.close()
+	if err := is(&r.counts); err != nil {
+		return r.counts, fmt.Errorf("backup: %w", err)
+	}
 	for e, err := range r.entries(ctx) {
 		if err == nil {
 			err = each(&r.counts, e)

@@ -177,16 +177,24 @@ func (c *controller) handle(ctx context.Context, name string) error {
 		s.Finalizers = append(s.Finalizers, finalizer)
 		return c.client.Put().Resource("etcdstorages").Name(name).Body(s).Do(ctx).Error() // its event comes here again
 	}
-	if at := chosen(s); s.Status.Storage != at && c.tenants.store(at) != nil && c.tenants.store(s.Status.Storage) != nil {
+	restoring := isRestoring(s)
+	switch at := chosen(s); {
+	case restoring: // it moves later
+	case s.Status.Storage != at && c.tenants.store(at) != nil && c.tenants.store(s.Status.Storage) != nil:
 		if moved, err := c.move(ctx, s, at); !moved || err != nil {
 			return err
 		}
-	} else if err := c.tidy(ctx, s); err != nil {
-		return err
+	default:
+		if err := c.tidy(ctx, s); err != nil {
+			return err
+		}
 	}
 	ready, due, failed := c.provide(ctx, s)
 	if !due.IsZero() {
 		c.queue.AddAfter(name, time.Until(due))
+	}
+	if restoring { // whoever restores says when that is over
+		ready = *meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
 	}
 	if err := c.report(ctx, s, ready); err != nil {
 		return err

@@ -23,11 +23,11 @@ const (
 )
 
 // newGroup is the API group of the objects that ask for storages: at most so much, and of the operator's
-// storages only those with these names.
-func newGroup(most Limits, storages []string) *apis.Group {
+// storages only those with these names. More are further sub-resources.
+func newGroup(most Limits, storages []string, more ...apis.Option) *apis.Group {
 	o := operator{most: most.orDefaults(), storages: storages}
 	return apis.NewGroup(v1alpha1.SchemeGroupVersion(), v1alpha1.AddToScheme, nil,
-		apis.Resource[v1alpha1.EtcdStorage, v1alpha1.EtcdStorageList]("etcdstorages",
+		apis.Resource[v1alpha1.EtcdStorage, v1alpha1.EtcdStorageList]("etcdstorages", append(more,
 			apis.ClusterScoped(),
 			apis.Status(),
 			// The name is the value of a label and the common name of a certificate.
@@ -41,7 +41,7 @@ func newGroup(most Limits, storages []string) *apis.Group {
 				return append(validateUpdate(s, old), o.allows(&s.Spec, &old.Spec)...)
 			}),
 			apis.Columns(row, columns()...),
-		))
+		)...))
 }
 
 // setDefaults leaves out limits, and with them what the operator allows: that may change.

@@ -25,6 +25,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/builtin/core"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/internal/leaktest"
+	"github.com/sailplane-dev/sailplane/pkg/internal/pki"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
 )
@@ -62,14 +63,14 @@ type lender struct {
 }
 
 // lend runs a server until the test ends.
-func lend(t testing.TB, e EtcdStorages, s controlplane.Storage) *lender {
+func lend(t testing.TB, e EtcdStorages, s controlplane.Storage, parts ...controlplane.Part) *lender {
 	t.Helper()
 	if s == nil {
 		s = memory.Store{}
 	}
 	server, err := controlplane.New("shop").Listen("127.0.0.1:0").Storage(s).With(
 		authn.Admin{}, core.Namespaces{}, core.ConfigMaps{}, core.Secrets{}, e,
-	).Build()
+	).With(parts...).Build()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,6 +113,16 @@ func (l *lender) create(t testing.TB, s *v1alpha1.EtcdStorage) *v1alpha1.EtcdSto
 		t.Fatal(err)
 	}
 	return l.until(t, s.Name, metav1.ConditionTrue, v1alpha1.ReasonCertificatesWritten)
+}
+
+// endpoint is where tenants reach the server.
+func (l *lender) endpoint(t testing.TB) string {
+	t.Helper()
+	e, err := pki.EndpointOf(l.server.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.URL
 }
 
 // until waits for the condition of an EtcdStorage.

@@ -46,6 +46,8 @@ type lending struct {
 	tenants *tenants
 	end     context.CancelFunc // what runs for tenants
 
+	restores alone
+
 	controller atomic.Pointer[controller] // if this server has it
 
 	front    *front // nil: this server has the destinations
@@ -113,10 +115,10 @@ func (l *lending) start(ctx context.Context, p *controlplane.Plane) error {
 	}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // until stop
 	l.end = end
-	l.tenants.start(life, stores)
 	if l.client, err = clientOf(p.Config()); err != nil {
 		return err
 	}
+	l.tenants.start(life, stores)
 	lists := cache.NewListWatchFromClient(l.client, "etcdstorages", "", fields.Everything())
 	l.informer = cache.NewSharedIndexInformer(lists, &v1alpha1.EtcdStorage{}, 0, cache.Indexers{})
 	known, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -172,7 +174,7 @@ func clientOf(c *rest.Config) (rest.Interface, error) {
 // open opens the storages, by name.
 func (l *lending) open(ctx context.Context, s *controlplane.Server) (map[string]*store, error) {
 	own, prefix := s.Stored()
-	stores := map[string]*store{ownStorage: {client: own, open: s.StoredClient, prefix: prefix}}
+	stores := map[string]*store{ownStorage: {engine: s.Storage(ctx).Engine, client: own, open: s.StoredClient, prefix: prefix}}
 	for name, described := range l.part.Storages {
 		b := described.Open()
 		l.backends = append(l.backends, b)
@@ -184,7 +186,7 @@ func (l *lending) open(ctx context.Context, s *controlplane.Server) (map[string]
 			return nil, fmt.Errorf("storage %q: %w", name, err)
 		}
 		l.clients = append(l.clients, c)
-		stores[name] = &store{client: c, open: b.Client, prefix: prefix}
+		stores[name] = &store{engine: described.Traits().Engine, client: c, open: b.Client, prefix: prefix}
 	}
 	return stores, nil
 }

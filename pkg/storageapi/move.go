@@ -29,6 +29,11 @@ type past struct {
 	Offset int64 `json:"offset"`
 	// Since is the revision of the storage from which on there is history.
 	Since int64 `json:"since"`
+	// Restoring: the data is not complete, a restore has begun to replace it.
+	Restoring bool `json:"restoring,omitempty"`
+
+	// modified is the revision in which this was written, 0 if it never was, and now that of the storage.
+	modified, now int64
 }
 
 // past reads what a storage knows of a tenant's revisions; nothing, if the data was there
@@ -36,19 +41,31 @@ type past struct {
 func (s *store) past(ctx context.Context, name string) (p past, err error) {
 	at := s.state(name)
 	r, err := s.client.Get(ctx, at)
-	if err != nil || len(r.Kvs) == 0 {
+	if err != nil {
 		return p, err
 	}
+	p.now = r.Header.GetRevision()
+	if len(r.Kvs) == 0 {
+		return p, nil
+	}
+	p.modified = r.Kvs[0].ModRevision
 	if err := json.Unmarshal(r.Kvs[0].Value, &p); err != nil {
 		return p, fmt.Errorf("%s: %w", at, err)
 	}
+	// A whole storage may have been restored to one that counts from less.
+	p.Since = min(p.Since, p.now)
 	return p, nil
 }
 
-// isMoving tells whether data is on its way: nobody may write meanwhile.
-func isMoving(s *v1alpha1.EtcdStorage) bool {
+// isClosed tells whether data is on its way: nobody may write meanwhile.
+func isClosed(s *v1alpha1.EtcdStorage) bool { return isMoving(s) || isRestoring(s) }
+
+func isMoving(s *v1alpha1.EtcdStorage) bool { return isReadyFor(s, v1alpha1.ReasonMoving) }
+
+// isReadyFor tells whether a reason is why an EtcdStorage is ready, or not.
+func isReadyFor(s *v1alpha1.EtcdStorage, reason string) bool {
 	ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Reason == v1alpha1.ReasonMoving
+	return ready != nil && ready.Reason == reason
 }
 
 // move has the data of a tenant in another storage, and tells whether it is there. It begins

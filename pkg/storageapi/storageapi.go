@@ -70,6 +70,9 @@ type EtcdStorages struct {
 	// ConnectionAge is when clients are asked to connect anew, with the certificate that they have by then.
 	// 0: an hour.
 	ConnectionAge time.Duration
+	// TemporaryDir is where a backup is kept that is to be restored, while it is checked and written. Empty: where
+	// temporary files are ($TMPDIR).
+	TemporaryDir string
 }
 
 // PartName implements the name errors use.
@@ -100,10 +103,10 @@ func (e EtcdStorages) InstallServer(p *controlplane.ServerPlan) error {
 			return nil
 		})
 	}
-	if err := root.Include(newGroup(e.Max, slices.Sorted(maps.Keys(e.Storages)))); err != nil {
+	l := newLending(e)
+	if err := root.Include(newGroup(e.Max, slices.Sorted(maps.Keys(e.Storages)), l.backups()...)); err != nil {
 		return err
 	}
-	l := newLending(e)
 	p.Share("authorities of etcd storages", l.share)
 	p.Trust("clients of etcd storages", l.trusted)
 	p.Connect("etcd storages", controlplane.Connections{Are: l.recognises, Serve: l.take})

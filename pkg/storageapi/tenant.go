@@ -113,6 +113,9 @@ func (t *tenant) sees(ctx context.Context) (*etcdserve.View, error) {
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
+	if p.Restoring {
+		return nil, status.Error(codes.Unavailable, "the data is not complete: a restore of it was interrupted")
+	}
 	number := fnv.New64a()
 	_, _ = number.Write([]byte(t.id.uid)) // which never fails
 	t.mu.Lock()

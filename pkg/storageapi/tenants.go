@@ -16,6 +16,7 @@ import (
 
 // store is a storage that has data of tenants.
 type store struct {
+	engine string
 	client *clientv3.Client
 	open   func() (*clientv3.Client, error)
 	prefix string
@@ -74,7 +75,7 @@ func (ts *tenants) put(s *v1alpha1.EtcdStorage) {
 	if t == nil {
 		return
 	}
-	if old != nil && (old.UID != s.UID || old.Status.Storage != s.Status.Storage) || isMoving(s) {
+	if old != nil && (old.UID != s.UID || old.Status.Storage != s.Status.Storage) || isClosed(s) {
 		ts.cut(t)
 		return
 	}
@@ -98,7 +99,7 @@ func (ts *tenants) enter(c *tls.Conn, id tenantID) *connection {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
 	s := ts.lent[id.name]
-	if s == nil || string(s.UID) != id.uid || isMoving(s) || ts.ended {
+	if s == nil || string(s.UID) != id.uid || isClosed(s) || ts.ended {
 		return nil
 	}
 	at := ts.stores[s.Status.Storage] // there is none before the controller has chosen one

@@ -76,17 +76,18 @@ func TestMayImport(t *testing.T) {
 
 func TestPartsNeverImportEachOther(t *testing.T) {
 	// The table is written by hand: this keeps a row from undoing the rule.
-	includes := map[string]string{ // what a part is useless without, which it gives to Plan.Include
-		"pkg/authz": "pkg/builtin/rbac", "pkg/quota": "pkg/builtin/core",
-		"pkg/extend": "pkg/extend/v1alpha1", "pkg/storageapi": "pkg/storageapi/v1alpha1", // the types of what they serve
-		"pkg/backup": "pkg/encryption", // which tells whether a backup can be read
+	includes := map[string][]string{ // what a part is useless without, which it gives to Plan.Include
+		"pkg/authz": {"pkg/builtin/rbac"}, "pkg/quota": {"pkg/builtin/core"},
+		"pkg/extend":     {"pkg/extend/v1alpha1"},                   // the types of what it serves
+		"pkg/storageapi": {"pkg/storageapi/v1alpha1", "pkg/backup"}, // these, and the format of a backup of one
+		"pkg/backup":     {"pkg/encryption"},                        // which tells whether a backup can be read
 	}
 	core := []string{"pkg/controlplane", "pkg/apis", "pkg/feed", "pkg/keep", "pkg/openapi"}
 	for pkg, allowed := range mayImport {
 		if !below(pkg, "pkg") || below(pkg, "pkg/apis/apitest") || pkg == "pkg/planetest" || pkg == "pkg/preset" {
 			continue // what tests import may import anything that is tested, and a bundle imports what it bundles
 		}
-		allowed = slices.DeleteFunc(slices.Clone(allowed), func(a string) bool { return a == includes[pkg] })
+		allowed = slices.DeleteFunc(slices.Clone(allowed), func(a string) bool { return slices.Contains(includes[pkg], a) })
 		if below(pkg, "pkg/storage/kine") {
 			allowed = slices.DeleteFunc(slices.Clone(allowed), func(a string) bool { return a == "pkg/storage/kine" }) // what its drivers share
 		}

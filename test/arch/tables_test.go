@@ -80,8 +80,8 @@ var mayImport = map[string][]string{
 		"pkg/controlplane", "pkg/internal/follow", "pkg/internal/pki", "pkg/internal/seal", "pkg/internal/signal",
 	},
 	"pkg/storageapi": {
-		"pkg/controlplane", "pkg/apis", "pkg/feed", "pkg/internal/dialing", "pkg/internal/etcdserve", "pkg/internal/keys", "pkg/internal/metrics",
-		"pkg/internal/pki", "pkg/internal/retry", "pkg/internal/signal", "pkg/storageapi/v1alpha1",
+		"pkg/controlplane", "pkg/apis", "pkg/backup", "pkg/feed", "pkg/internal/dialing", "pkg/internal/etcdserve", "pkg/internal/keys",
+		"pkg/internal/metrics", "pkg/internal/page", "pkg/internal/pki", "pkg/internal/retry", "pkg/internal/signal", "pkg/storageapi/v1alpha1",
 	},
 	"pkg/storageapi/v1alpha1": {},
 	"pkg/tracing":             {"pkg/controlplane"},

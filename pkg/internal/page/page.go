@@ -61,22 +61,36 @@ type handler struct {
 // ServeHTTP implements http.Handler.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := h.serve(w, r); err != nil {
-		if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
-			err = apierrors.NewInternalError(err)
-		}
-		if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
-			w.Header().Set("Retry-After", strconv.Itoa(seconds))
-		}
-		responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
+		Refuse(w, r, err)
 	}
+}
+
+// Refuse answers a request with an error as the API does, one without a status as an internal one.
+func Refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+		err = apierrors.NewInternalError(err)
+	}
+	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
+		w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	}
+	responsewriters.ErrorNegotiated(err, scheme.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
+}
+
+// OnlyBy returns an error for a request that has another method than those.
+func OnlyBy(w http.ResponseWriter, r *http.Request, misused string, methods ...string) error {
+	if slices.Contains(methods, r.Method) {
+		return nil
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method, schema.GroupResource{}, "", misused, 0, true)
 }
 
 func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	root := h.root.Load()
+	if err := OnlyBy(w, r, h.Misused, h.Methods...); err != nil {
+		return err
+	}
 	switch {
-	case !slices.Contains(h.Methods, r.Method):
-		w.Header().Set("Allow", strings.Join(h.Methods, ", "))
-		return apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, r.Method, schema.GroupResource{}, "", h.Misused, 0, true)
 	case root == nil:
 		w.Header().Set("Retry-After", "1")
 		return apierrors.NewServiceUnavailable("the server is starting")

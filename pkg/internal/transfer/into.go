@@ -280,7 +280,7 @@ func (w *work) run(ctx context.Context, c *clientv3.Client) error {
 
 func newFiller(c *clientv3.Client, o Options, maxOps int) *filler {
 	return &filler{
-		client: c, prefix: Root(o.Prefix), maxOps: maxOps, progress: func(int64) {},
+		client: c, prefix: Root(o.Prefix), maxOps: maxOps, writers: manyWriters, progress: func(int64) {},
 		beside: func(k []byte) bool { return format.IsOwn(o.Prefix, string(k)) },
 	}
 }

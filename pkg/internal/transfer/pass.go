@@ -19,8 +19,8 @@ const (
 	// batchBytes is how much a transaction writes at most, unless one value is larger: an etcd takes
 	// 1.5 MiB unless told otherwise.
 	batchBytes = 1 << 20
-	// writers is how many transactions are on their way at the same time.
-	writers = 8
+	// manyWriters is how many transactions are on their way at the same time, where nobody else writes.
+	manyWriters = 8
 	// soon is the time within which a key that expires is left out.
 	soon = time.Second
 )
@@ -31,8 +31,8 @@ type Tally struct {
 	// key and value, with its length in 8 bytes (big endian) before it.
 	Keys, Bytes int64
 	Sum         [sha256.Size]byte
-	// Expiring are the keys that expire, and Expired those that have.
-	Expiring, Expired int64
+	// Expiring are the keys that expire, ExpiringBytes those of them with their values, and Expired the keys that have.
+	Expiring, ExpiringBytes, Expired int64
 	// Written and Deleted are the changes that were needed, without those of keys that expire.
 	Written, Deleted int64
 }
@@ -42,6 +42,10 @@ type filler struct {
 	client *clientv3.Client
 	prefix string
 	maxOps int
+	// writers is how many transactions are on their way at the same time.
+	writers int
+	// while has to hold for every write.
+	while []clientv3.Cmp
 	// beside tells whether a key is left alone.
 	beside   func(key []byte) bool
 	progress func(keys int64)
@@ -60,7 +64,7 @@ var errDiffers = errors.New("the storage has something else")
 // pass goes through the entries and the storage once.
 func (f *filler) pass(ctx context.Context, entries Entries) (t Tally, err error) {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(writers)
+	group.SetLimit(f.writers)
 	f.group, f.leases = group, map[int64]clientv3.LeaseID{}
 	there, stop := iter.Pull2(Range(ctx, f.client, f.prefix, 0))
 	defer stop()
@@ -150,6 +154,7 @@ func (m *merge) one(ctx context.Context, e Entry) error {
 		return nil // the one that is there, if any, expires too
 	case expires:
 		t.Expiring++
+		t.ExpiringBytes += int64(len(e.Key) + len(e.Value))
 	default:
 		t.Keys++
 		t.Bytes += int64(len(e.Key) + len(e.Value))
@@ -240,7 +245,11 @@ func (f *filler) flush(ctx context.Context) {
 		return
 	}
 	f.group.Go(func() error {
-		if _, err := f.client.Txn(ctx).Then(ops...).Commit(); err != nil {
+		r, err := f.client.Txn(ctx).If(f.while...).Then(ops...).Commit()
+		if err == nil && !r.Succeeded {
+			err = ErrOvertaken
+		}
+		if err != nil {
 			return fmt.Errorf("write %q and %d more: %w", ops[0].KeyBytes(), len(ops)-1, err)
 		}
 		return nil

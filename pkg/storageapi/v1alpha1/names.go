@@ -19,6 +19,8 @@ const (
 	ReasonStorageUnknown = "StorageUnknown"
 	// ReasonMoving: the data is on its way to the storage that spec.storage says. False.
 	ReasonMoving = "Moving"
+	// ReasonRestoring: the data is replaced by that of a backup, or a restore was interrupted. False.
+	ReasonRestoring = "Restoring"
 	// ReasonLimitReached: there is no room for more keys or bytes; what makes room works. False.
 	ReasonLimitReached = "LimitReached"
 )

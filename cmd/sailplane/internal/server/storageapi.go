@@ -22,7 +22,7 @@ func (b *build) storageAPI() controlplane.Part {
 			Keys: c.Limits.Keys, Bytes: c.Limits.Bytes.Value(), ValueBytes: c.Limits.ValueBytes.Value(),
 			Watches: c.Limits.Watches, WritesPerSecond: c.Limits.WritesPerSecond,
 		},
-		Storages: map[string]controlplane.Storage{},
+		Storages: map[string]controlplane.Storage{}, TemporaryDir: b.DataDir,
 	}
 	for name, n := range map[string]int64{
 		"keys": part.Max.Keys, "bytes": part.Max.Bytes, "valueBytes": part.Max.ValueBytes,
