@@ -2,11 +2,13 @@ package storageapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sailplane-dev/sailplane/pkg/apis"
 	"github.com/sailplane-dev/sailplane/pkg/backup"
@@ -36,7 +38,7 @@ func (l *lending) connection(
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			err := page.OnlyBy(w, r, fmt.Sprintf("%s: use %s", name, method), method)
 			if err == nil && r.URL.Path != "/" {
-				err = apierrors.NewNotFound(v1alpha1.SchemeGroupVersion().WithResource("etcdstorages").GroupResource(), s.Name+"/"+name+r.URL.Path)
+				err = apierrors.NewNotFound(etcdStorages(), s.Name+"/"+name+r.URL.Path)
 			}
 			if err == nil {
 				err = serve(w, r, s)
@@ -48,9 +50,13 @@ func (l *lending) connection(
 	})
 }
 
+func etcdStorages() schema.GroupResource {
+	return v1alpha1.SchemeGroupVersion().WithResource("etcdstorages").GroupResource()
+}
+
 // conflict is the answer to a request that comes when it must not.
-func conflict(s *v1alpha1.EtcdStorage, why string) error {
-	return apierrors.NewConflict(v1alpha1.SchemeGroupVersion().WithResource("etcdstorages").GroupResource(), s.Name, fmt.Errorf("%s", why))
+func conflict(name, why string) error {
+	return apierrors.NewConflict(etcdStorages(), name, errors.New(why))
 }
 
 // has returns the storage that has the data of an EtcdStorage.
@@ -60,11 +66,11 @@ func (l *lending) has(s *v1alpha1.EtcdStorage) (*store, error) {
 	case at != nil:
 		return at, nil
 	case s.Status.Storage == "":
-		return nil, conflict(s, "it has no storage yet: wait until it is ready")
+		return nil, conflict(s.Name, "it has no storage yet: wait until it is ready")
 	case l.tenants.store(ownStorage) == nil:
 		return nil, apierrors.NewServiceUnavailable("the server is starting")
 	}
-	return nil, conflict(s, fmt.Sprintf("the operator of the server names no storage %q any more", s.Status.Storage))
+	return nil, conflict(s.Name, fmt.Sprintf("the operator of the server names no storage %q any more", s.Status.Storage))
 }
 
 // get reads an EtcdStorage as it is now.
@@ -90,9 +96,9 @@ func (l *lending) backup(w http.ResponseWriter, r *http.Request, s *v1alpha1.Etc
 	case err != nil:
 		return err
 	case p.Restoring || isRestoring(now):
-		return conflict(s, "its data is not complete: a restore has not ended, or was interrupted")
+		return conflict(s.Name, "its data is not complete: a restore has not ended, or was interrupted")
 	case now.UID != s.UID || now.Status.Storage != s.Status.Storage:
-		return conflict(s, "it has just moved to another storage: try again")
+		return conflict(s.Name, "it has just moved to another storage: try again")
 	}
 	_, err = backup.Send(w, r, func(to io.Writer) (backup.Info, error) { return at.lent(s.Name, p).Write(ctx, p.now, to) })
 	return err

@@ -91,12 +91,12 @@ func (l *lending) restore(w http.ResponseWriter, r *http.Request, s *v1alpha1.Et
 	if err := os.Remove(u.file.Name()); err != nil { // it lasts as long as it is open
 		return noRoom(err)
 	}
-	if err := u.receive(w, r, l.tenants.max.of(s.Spec.Limits)); err != nil {
+	if err := u.receive(ctx, r.Body, l.tenants.max.of(s.Spec.Limits)); err != nil {
 		return err
 	}
 	leave, ok := l.restores.enter(s.Name)
 	if !ok {
-		return conflict(s, "another restore of it is running")
+		return conflict(s.Name, "another restore of it is running")
 	}
 	defer leave()
 	done, err := u.run(ctx)
@@ -113,15 +113,16 @@ func (l *lending) restore(w http.ResponseWriter, r *http.Request, s *v1alpha1.Et
 func mayRestore(s *v1alpha1.EtcdStorage) error {
 	switch {
 	case s.DeletionTimestamp != nil:
-		return conflict(s, "it is being deleted")
+		return conflict(s.Name, "it is being deleted")
 	case isMoving(s):
-		return conflict(s, "its data is moving to another storage: wait until it is there")
+		return conflict(s.Name, "its data is moving to another storage: wait until it is there")
 	}
 	return nil
 }
 
 func noRoom(err error) error {
-	return fmt.Errorf("keep the backup while it is checked: %w: have storageapi.EtcdStorages.TemporaryDir, or TMPDIR, be a directory with room", err)
+	return fmt.Errorf("keep the backup while it is checked: %w: give the server room there, or have "+
+		"storageapi.EtcdStorages.TemporaryDir or TMPDIR name another directory", err)
 }
 
 // restoring is a restore of an EtcdStorage.
@@ -137,36 +138,43 @@ type restoring struct {
 }
 
 // receive keeps the backup, and checks it.
-func (u *restoring) receive(w http.ResponseWriter, r *http.Request, most Limits) (err error) {
-	kept := &keeping{file: u.file}
-	through := io.TeeReader(http.MaxBytesReader(w, r.Body, most.Bytes+keyRoom*most.Keys+fileRoom), kept)
-	u.info, u.above, err = backup.ReadLent(r.Context(), through, backup.LentLimits{
+func (u *restoring) receive(ctx context.Context, from io.Reader, most Limits) (err error) {
+	kept := &keeping{file: u.file, most: most.Bytes + keyRoom*most.Keys + fileRoom}
+	through := io.TeeReader(from, kept)
+	u.info, u.above, err = backup.ReadLent(ctx, through, backup.LentLimits{
 		Keys: most.Keys, Bytes: most.Bytes, ValueBytes: most.ValueBytes,
 	})
 	if err == nil {
 		_, err = io.Copy(io.Discard, through) // nothing, or what is no part of it
 	}
+	if kept.err != nil {
+		err = kept.err // the reader may have taken it for the end
+	}
 	switch {
 	case err == nil:
 		return nil
-	case kept.err != nil:
-		return noRoom(kept.err)
-	case errors.As(err, new(*backup.TooMuchError)), errors.As(err, new(*http.MaxBytesError)):
+	case errors.As(err, new(*backup.TooMuchError)):
 		return apierrors.NewRequestEntityTooLargeError(err.Error())
+	case kept.err != nil:
+		return noRoom(err)
 	}
 	return apierrors.NewBadRequest(err.Error())
 }
 
-// keeping remembers why a file could not be written.
+// keeping writes a file that is not too long, and remembers why it could not.
 type keeping struct {
-	file *os.File
-	err  error
+	file    *os.File
+	n, most int64
+	err     error
 }
 
 // Write implements io.Writer.
-func (k *keeping) Write(b []byte) (int, error) {
-	n, err := k.file.Write(b)
-	if err != nil {
+func (k *keeping) Write(b []byte) (n int, err error) {
+	if k.n += int64(len(b)); k.n > k.most {
+		k.err = &backup.TooMuchError{What: fmt.Sprintf("%d bytes or more as a file", k.n), Most: k.most}
+		return 0, k.err
+	}
+	if n, err = k.file.Write(b); err != nil {
 		k.err = err
 	}
 	return n, err
@@ -185,14 +193,14 @@ func (u *restoring) run(ctx context.Context) (done Restored, err error) {
 	}
 	if done, err = u.replace(ctx); err == nil {
 		err = u.update(ctx, func(s *v1alpha1.EtcdStorage) error {
-			s.Status.Used = &v1alpha1.EtcdStorageUsage{Keys: done.Keys, Bytes: done.Bytes}
+			now := metav1.Now()
+			s.Status.RestoredAt, s.Status.Used = &now, &v1alpha1.EtcdStorageUsage{Keys: done.Keys, Bytes: done.Bytes}
 			meta.RemoveStatusCondition(&s.Status.Conditions, v1alpha1.ConditionReady) // the controller knows
 			return nil
 		})
 	}
 	if errors.Is(err, backup.ErrOvertaken) {
-		return done, apierrors.NewConflict(v1alpha1.SchemeGroupVersion().WithResource("etcdstorages").GroupResource(), u.name,
-			errors.New("another restore of it has begun, or it was deleted"))
+		return done, conflict(u.name, "another restore of it has begun, or it was deleted")
 	}
 	if err != nil {
 		u.interrupted(ctx, err)
@@ -222,7 +230,7 @@ func (u *restoring) update(ctx context.Context, change func(*v1alpha1.EtcdStorag
 		case err != nil:
 			return err
 		case s.UID != u.uid:
-			return conflict(s, "it was deleted, and another one of the name was made")
+			return conflict(s.Name, "it was deleted, and another one of the name was made")
 		}
 		if err := change(s); err != nil {
 			return err
@@ -297,7 +305,10 @@ func (s *store) take(ctx context.Context, name string, above int64) (p past, min
 		return p, mine, err
 	}
 	p.Offset, p.Restoring = max(p.Offset, above-p.now), true
-	at, err := s.note(ctx, name, p, clientv3.Compare(clientv3.ModRevision(s.state(name)), "=", p.modified))
+	unchanged := clientv3.Compare(clientv3.ModRevision(s.state(name)), "=", p.modified)
+	// A storage that takes no transactions of several writes refuses this one, before anything was changed: no
+	// client can write the key that is deleted.
+	at, err := s.note(ctx, name, p, unchanged, clientv3.OpDelete(s.root(name)))
 	return p, clientv3.Compare(clientv3.ModRevision(s.state(name)), "=", at), err
 }
 
@@ -312,13 +323,14 @@ func (s *store) complete(ctx context.Context, name string, p past, mine clientv3
 	return at + p.Offset, err
 }
 
-// note writes what is known of a tenant, while a condition holds, and returns the revision of the storage.
-func (s *store) note(ctx context.Context, name string, p past, while clientv3.Cmp) (int64, error) {
+// note writes what is known of a tenant with something more, while a condition holds, and returns the revision of the
+// storage.
+func (s *store) note(ctx context.Context, name string, p past, while clientv3.Cmp, more ...clientv3.Op) (int64, error) {
 	value, err := json.Marshal(p)
 	if err != nil {
 		return 0, err
 	}
-	r, err := s.client.Txn(ctx).If(while).Then(clientv3.OpPut(s.state(name), string(value))).Commit()
+	r, err := s.client.Txn(ctx).If(while).Then(append(more, clientv3.OpPut(s.state(name), string(value)))...).Commit()
 	if err == nil && !r.Succeeded {
 		err = backup.ErrOvertaken
 	}

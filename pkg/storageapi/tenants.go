@@ -75,7 +75,8 @@ func (ts *tenants) put(s *v1alpha1.EtcdStorage) {
 	if t == nil {
 		return
 	}
-	if old != nil && (old.UID != s.UID || old.Status.Storage != s.Status.Storage) || isClosed(s) {
+	if old != nil && (old.UID != s.UID || old.Status.Storage != s.Status.Storage || !old.Status.RestoredAt.Equal(s.Status.RestoredAt)) ||
+		isClosed(s) {
 		ts.cut(t)
 		return
 	}

@@ -45,6 +45,25 @@ func TestTenants(t *testing.T) {
 
 func tenantAttempts() map[string]attempt {
 	return map[string]attempt{
+		"backups of others": {reason: "they have all that a tenant has, and replace it", try: func(t *testing.T, w *world) {
+			v := w.borrow(t, "saved").client(t)
+			if _, err := v.Put(t.Context(), "/registry/secret", treasure); err != nil {
+				t.Fatal(err)
+			}
+			const of = "/apis/storage.sailplane.dev/v1alpha1/etcdstorages/saved"
+			for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"} {
+				for _, path := range []string{of + "/backup", of + "/restore", of + "/backup/x"} {
+					w.unauthorized(t, request{method: method, path: path})
+					for name := range users() {
+						w.forbidden(t, request{as: name, method: method, path: path})
+					}
+				}
+			}
+			w.must(t, request{as: admin, method: "POST", path: of + "/restore", body: treasure}, http.StatusBadRequest)
+			if got, err := text(v.Get(t.Context(), "\x00", clientv3.WithFromKey())); !strings.Contains(got, treasure) {
+				t.Errorf("the tenant has %s, %v", got, err)
+			}
+		}},
 		"keys of others": {reason: "the keys of a tenant are all that there is", try: func(t *testing.T, w *world) {
 			victim, thief := w.borrow(t, "victim"), w.borrow(t, "thief")
 			v, c := victim.client(t), thief.client(t)

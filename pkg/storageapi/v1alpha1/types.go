@@ -85,6 +85,8 @@ type EtcdStorageStatus struct {
 	// PreviousStorage is the name of another storage that has data of this one, which is to be deleted: the one
 	// that it was moved from or, while it moves or after that was given up, the one it was to be moved to.
 	PreviousStorage string `json:"previousStorage,omitempty"`
+	// RestoredAt is when the data was last replaced by that of a backup.
+	RestoredAt *metav1.Time `json:"restoredAt,omitempty"`
 	// Used is what is stored. It is measured from time to time.
 	Used *EtcdStorageUsage `json:"used,omitempty"`
 	// ObservedGeneration is the generation of the spec that the status is about.

@@ -76,6 +76,7 @@ func (EtcdStorageStatus) SwaggerDoc() map[string]string {
 		"endpoint":           "Endpoint is where the storage is served (--etcd-servers).",
 		"storage":            "Storage is the name of the storage that has the data now.",
 		"previousStorage":    "PreviousStorage is the name of another storage that has data of this one, which is to be deleted: the one that it was moved from or, while it moves or after that was given up, the one it was to be moved to.",
+		"restoredAt":         "RestoredAt is when the data was last replaced by that of a backup.",
 		"used":               "Used is what is stored. It is measured from time to time.",
 		"observedGeneration": "ObservedGeneration is the generation of the spec that the status is about.",
 		"conditions":         "Conditions are Ready: the storage can be used, with what the destinations have.",
