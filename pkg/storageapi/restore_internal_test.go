@@ -86,6 +86,26 @@ func (t guardedTxn) Commit() (*clientv3.TxnResponse, error) {
 	return t.Txn.Commit()
 }
 
+// guard has something asked from now on, with how often it was.
+func (g guarded) guard(asked func(ctx context.Context, n int32) error) {
+	var n atomic.Int32
+	f := func(ctx context.Context) error { return asked(ctx, n.Add(1)) }
+	g.ask.Store(&f)
+}
+
+// waits waits until EtcdStorage a says that it waits for a restore, and why. No client is let in.
+func (l *lender) waits(t *testing.T, why string) {
+	t.Helper()
+	s := l.follow(t, "a", "waiting for a restore", func(s *v1alpha1.EtcdStorage) bool {
+		c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+		return isRestoring(s) && strings.Contains(c.Message, why) && strings.Contains(c.Message, "run the same command again") &&
+			s.Status.Endpoint == l.endpoint(t)
+	})
+	if err := refused(t, s, l.credentials(t, s)); err == nil {
+		t.Error("a client is let in, where the data is not complete")
+	}
+}
+
 // TestRestoreInterrupted: a restore that ends in the middle, with an error of the storage, its client or the server, leaves
 // nobody in, also when the server starts again. The same one completes it.
 func TestRestoreInterrupted(t *testing.T) {
@@ -104,12 +124,7 @@ func TestRestoreInterrupted(t *testing.T) {
 	last := revisionOf(t, c)
 
 	// Of an error, after some were written: those that are deleted go first.
-	guard := func(asked func(n int32, ctx context.Context) error) {
-		var n atomic.Int32
-		f := func(ctx context.Context) error { return asked(n.Add(1), ctx) }
-		g.ask.Store(&f)
-	}
-	guard(func(n int32, _ context.Context) error {
+	g.guard(func(_ context.Context, n int32) error {
 		if n > 5 {
 			return errors.New("the disk is gone")
 		}
@@ -118,22 +133,11 @@ func TestRestoreInterrupted(t *testing.T) {
 	if _, err := l.restore(t.Context(), "a", file); !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "the disk is gone") {
 		t.Fatalf("with an error of the storage: %v", err)
 	}
-	says := func(l *lender, text string) {
-		t.Helper()
-		s := l.follow(t, "a", "waiting for a restore", func(s *v1alpha1.EtcdStorage) bool {
-			c := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
-			return isRestoring(s) && strings.Contains(c.Message, text) && strings.Contains(c.Message, "run the same command again") &&
-				s.Status.Endpoint == l.endpoint(t)
-		})
-		if err := refused(t, s, l.credentials(t, s)); err == nil {
-			t.Error("a client is let in, where the data is not complete")
-		}
-	}
-	says(l, "the disk is gone")
+	l.waits(t, "the disk is gone")
 
 	// Of the client, and of another one that comes meanwhile.
 	begun := make(chan struct{}, 1)
-	wait := func(n int32, ctx context.Context) error {
+	wait := func(ctx context.Context, n int32) error {
 		if n == 2 {
 			begun <- struct{}{}
 			<-ctx.Done()
@@ -141,7 +145,7 @@ func TestRestoreInterrupted(t *testing.T) {
 		}
 		return nil
 	}
-	guard(wait)
+	g.guard(wait)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { _, err := l.restore(ctx, "a", file); ended <- err }()
@@ -156,10 +160,10 @@ func TestRestoreInterrupted(t *testing.T) {
 	if err := <-ended; err == nil {
 		t.Error("the restore succeeds")
 	}
-	says(l, "context canceled")
+	l.waits(t, "context canceled")
 
 	// Of the server.
-	guard(wait)
+	g.guard(wait)
 	go func() {
 		_, err := l.restore(context.WithoutCancel(t.Context()), "a", file)
 		for apierrors.IsConflict(err) { // the last one has just been ended
@@ -174,7 +178,7 @@ func TestRestoreInterrupted(t *testing.T) {
 	}
 	g.ask.Store(nil)
 	l = lend(t, EtcdStorages{}, g)
-	says(l, "")
+	l.waits(t, "")
 	l.mustRestore(t, "a", file)
 	s = l.follow(t, "a", "at its new endpoint", func(s *v1alpha1.EtcdStorage) bool {
 		return s.Status.Endpoint == l.endpoint(t) && meta.IsStatusConditionTrue(s.Status.Conditions, v1alpha1.ConditionReady)

@@ -27,6 +27,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
 	"github.com/sailplane-dev/sailplane/pkg/sharing"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
+	"github.com/sailplane-dev/sailplane/pkg/storageapi"
 )
 
 // withFiles are parts with every field set that names a file, which is not there.
@@ -60,6 +61,7 @@ func withFiles(dir string) []controlplane.Part {
 		serviceaccount.Tokens{KeyFile: missing},
 		serviceaccount.Tokens{Dir: missing},
 		sharing.Files{Dir: missing, ProxyDir: missing, KeyFile: missing},
+		storageapi.EtcdStorages{TemporaryDir: missing},
 	}
 }
 
