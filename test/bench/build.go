@@ -12,6 +12,8 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+
+	"github.com/sailplane-dev/sailplane/test/program"
 )
 
 const module = "github.com/sailplane-dev/sailplane"
@@ -47,6 +49,15 @@ func build(ctx context.Context, l *lab) (root string, err error) {
 	add("./bench/planes", l.selected("planes") && l.pgo == "")
 	if l.linked {
 		what = append(what, struct{ dir, pkg, name string }{around, "./bench/profiled", "profiled"})
+	}
+	if l.selected(lendingName) && l.pgo == "" {
+		l.say("build a sample-apiserver, and an etcd for it")
+		if err := errors.Join(
+			program.Build(ctx, "test/federation/sample", "k8s.io/sample-apiserver", l.program("sample-apiserver")),
+			program.Build(ctx, "test/storage/etcd37", "go.etcd.io/etcd/server/v3", l.program("etcd")),
+		); err != nil {
+			return "", err
+		}
 	}
 	if !l.linked || l.selected(partsName) || l.selected(copyName) || l.selected(backupName) {
 		what = append(what, struct{ dir, pkg, name string }{root, "./cmd/sailplane", "sailplane"})

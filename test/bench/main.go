@@ -69,6 +69,16 @@ func measurements() []measurement {
 	}
 }
 
+// ownMeasurement is one that has targets of its own.
+type ownMeasurement struct {
+	name string
+	run  func(context.Context, *lab) error
+}
+
+func measurementsOfTheirOwn() []ownMeasurement {
+	return []ownMeasurement{{partsName, measureParts}, {lendingName, measureLending}}
+}
+
 // lab is what measurements need besides the target.
 type lab struct {
 	options
@@ -76,10 +86,18 @@ type lab struct {
 	round   int
 	results *results
 	parts   *results // of the servers that differ in one part
+	lent    *results // of what has storage for other API servers
 	notes   []string
 	log     io.Writer
 	// original is what is copied. Nil: nothing was yet.
 	original *original
+}
+
+func newLab(o options, dir string, log io.Writer) *lab {
+	return &lab{
+		options: o, dir: dir, log: log,
+		results: newResults(columnKube), parts: newResults(""), lent: newResults(columnOwnEtcd),
+	}
 }
 
 // say writes one line of progress.
@@ -108,7 +126,7 @@ func run(ctx context.Context, args []string, out, log io.Writer) (err error) {
 	if err := os.Chmod(dir, 0o711); err != nil { // databases run as users of their own, in directories that have them
 		return err
 	}
-	l := &lab{options: opts, dir: dir, results: newResults(), parts: newResults(), log: log}
+	l := newLab(opts, dir, log)
 	targets, err := l.prepare(ctx)
 	if err != nil {
 		return err
@@ -151,9 +169,12 @@ func (l *lab) measure(ctx context.Context, targets []target) error {
 				}
 			}
 		}
-		if l.selected(partsName) {
-			if err := measureParts(ctx, l); err != nil {
-				errs = append(errs, fmt.Errorf("%s: %w", partsName, err))
+		for _, own := range measurementsOfTheirOwn() {
+			if !l.selected(own.name) {
+				continue
+			}
+			if err := own.run(ctx, l); err != nil {
+				errs = append(errs, fmt.Errorf("%s: %w", own.name, err))
 			}
 		}
 	}
@@ -166,7 +187,10 @@ func measurementNames() []string {
 	for _, m := range measurements() {
 		names = append(names, m.name)
 	}
-	return append(names, partsName)
+	for _, m := range measurementsOfTheirOwn() {
+		names = append(names, m.name)
+	}
+	return names
 }
 
 // prepare builds the programs and returns what is measured.
@@ -187,7 +211,7 @@ func (l *lab) prepare(ctx context.Context) ([]target, error) {
 	var built *peers
 	for _, name := range l.targets {
 		kubes := strings.HasPrefix(name, kubePrefix)
-		if kubes && (l.pgo != "" || l.onlyParts()) {
+		if kubes && (l.pgo != "" || l.noTargets()) {
 			continue
 		}
 		if built == nil && (kubes || name == sharedEtcd) {
@@ -211,5 +235,7 @@ func (l *lab) prepare(ctx context.Context) ([]target, error) {
 	return targets, nil
 }
 
-// onlyParts says that nothing else is measured, and no peer needed.
-func (l *lab) onlyParts() bool { return len(l.only) == 1 && l.only[0] == partsName }
+// noTargets says that nothing is measured of the targets, so that no peer is needed.
+func (l *lab) noTargets() bool {
+	return len(l.only) > 0 && !slices.ContainsFunc(measurements(), func(m measurement) bool { return l.selected(m.name) })
+}

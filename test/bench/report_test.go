@@ -24,7 +24,7 @@ func TestMedian(t *testing.T) {
 		"equal": {[]float64{5, 5, 5, 5, 5}, 5, true, "rounds that agree"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newResults()
+			r := newResults(columnKube)
 			r.measure(columnKube)
 			for _, s := range c.samples {
 				r.add(phaseStart, rowStart, s)
@@ -43,7 +43,7 @@ func example(t *testing.T) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{options: opts, dir: t.TempDir(), results: newResults(), parts: newResults(), log: io.Discard}
+	l := newLab(opts, t.TempDir(), io.Discard)
 	for column, ms := range map[string]float64{columnKube: 2000, columnOf(storageMemory): 100, columnOf(storageEtcd): 300} {
 		l.results.measure(column)
 		l.results.add(phaseStart, rowStart, ms)

@@ -14,6 +14,7 @@ type results struct {
 	rows    []row // in the order they were first measured
 	samples map[cell][]float64
 	current string // the column that is measured
+	base    string // the column that others are compared with
 }
 
 // row is one figure that is measured.
@@ -21,7 +22,7 @@ type row struct{ phase, name string }
 
 type cell struct{ row, column string }
 
-func newResults() *results { return &results{samples: map[cell][]float64{}} }
+func newResults(base string) *results { return &results{samples: map[cell][]float64{}, base: base} }
 
 // measure says whose figures the following ones are.
 func (r *results) measure(column string) {
@@ -60,11 +61,11 @@ func (r *results) extremes(row, column string) (least, most float64) {
 	return slices.Min(values), slices.Max(values)
 }
 
-// ratio is the median of a column divided by that of another one.
-func (r *results) ratio(row, column, base string) (float64, bool) {
+// ratio is the median of a column divided by that of the base.
+func (r *results) ratio(row, column string) (float64, bool) {
 	value, ok := r.median(row, column)
-	of, known := r.median(row, base)
-	if !ok || !known || of <= 0 || column == base {
+	of, known := r.median(row, r.base)
+	if !ok || !known || of <= 0 || column == r.base {
 		return 0, false
 	}
 	return value / of, true
@@ -72,9 +73,9 @@ func (r *results) ratio(row, column, base string) (float64, bool) {
 
 // fewest is how many samples the cell of these and other results has that has
 // fewest: what was measured several times a round has more.
-func (r *results) fewest(other *results) int {
+func (r *results) fewest(others ...*results) int {
 	n := 0
-	for _, each := range []*results{r, other} {
+	for _, each := range append(others, r) {
 		for _, values := range each.samples {
 			if n == 0 || len(values) < n {
 				n = len(values)

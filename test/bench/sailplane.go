@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -20,7 +21,8 @@ import (
 type sailplane struct {
 	lab     *lab
 	storage string
-	encrypt bool // ConfigMaps, at rest
+	encrypt bool     // ConfigMaps, at rest
+	more    []string // flags
 }
 
 func (t *sailplane) name() string { return columnOf(t.storage) }
@@ -45,9 +47,11 @@ func (t *sailplane) start(ctx context.Context, dir, phase string) (*server, erro
 		}
 		args = append(args, "--encryption-provider-config="+file)
 	}
+	args = append(args, t.more...)
 	var p *process
 	if t.lab.linked && !t.encrypt {
-		s.profiler = &profiler{dir: t.lab.cpuprofile, storage: t.storage}
+		scheme, _, _ := strings.Cut(t.storage, ":")
+		s.profiler = &profiler{dir: t.lab.cpuprofile, storage: scheme}
 		p, err = s.profiler.begin(exec.Command(t.lab.program("profiled"), args...), phase)
 	} else {
 		p, err = begin(exec.Command(t.lab.program("sailplane"), append([]string{"serve"}, t.lab.withAudit(args, dir)...)...))

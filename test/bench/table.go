@@ -53,13 +53,13 @@ func (r *results) table(phase string, fill func(row, column string) string) grid
 
 const none = "-"
 
-// compared is the median of a cell, with its ratio to kube-apiserver's.
+// compared is the median of a cell, with its ratio to that of the base.
 func (r *results) compared(row, column string) string {
 	value, ok := r.median(row, column)
 	if !ok {
 		return none
 	}
-	if ratio, ok := r.ratio(row, column, columnKube); ok {
+	if ratio, ok := r.ratio(row, column); ok {
 		return digits(value) + " (" + times(ratio) + ")"
 	}
 	return digits(value)
@@ -108,42 +108,44 @@ func (r *results) partsTable() grid {
 	return lines
 }
 
-// aim is the most that a figure may be of kube-apiserver's with etcd.
+// aim is the most that a figure may be: of that of the base, or as it is if it has a unit.
 type aim struct {
 	row  string
 	most float64
+	unit string
 }
 
 func (l *lab) aims() []aim {
-	all := []aim{{rowStart, 1. / 10}, {rowRSS, 1. / 4}}
+	all := []aim{{rowStart, 1. / 10, ""}, {rowRSS, 1. / 4, ""}}
 	for _, verb := range []string{"create", "update", "apply", "delete"} {
-		all = append(all, aim{cpuRow(verb, manyClients), 1. / 2})
+		all = append(all, aim{cpuRow(verb, manyClients), 1. / 2, ""})
 	}
-	all = append(all, aim{cpuRow("get", manyClients), 2. / 3}, aim{cpuRow(listVerb(), manyClients), 2. / 3},
-		aim{proxiedRow(), 0.7})
+	all = append(all, aim{cpuRow("get", manyClients), 2. / 3, ""}, aim{cpuRow(listVerb(), manyClients), 2. / 3, ""},
+		aim{proxiedRow(), 0.7, ""})
 	for _, n := range l.watchers {
-		all = append(all, aim{watchRow(n), 2. / 3})
+		all = append(all, aim{watchRow(n), 2. / 3, ""})
 	}
-	return append(all, aim{rowFirstObject, 1. / 30}, aim{rowPerCRD, 1. / 4})
+	return append(all, aim{rowFirstObject, 1. / 30, ""}, aim{rowPerCRD, 1. / 4, ""})
 }
 
-// aimsTable says of each aim that was measured whether it is met.
-func (l *lab) aimsTable() grid {
-	r := l.results
-	columns := slices.DeleteFunc(slices.Clone(r.columns), func(c string) bool { return c == columnKube || c == columnKine })
-	lines := grid{append([]string{"of kube-apiserver's with etcd", "at most"}, columns...)}
-	for _, a := range l.aims() {
-		line, measured := []string{a.row, times(a.most)}, false
+// aimsTable says of each aim that was measured whether it is met. It is headed by what the base is.
+func (r *results) aimsTable(base string, all []aim, columns []string) grid {
+	lines := grid{append([]string{base, "at most"}, columns...)}
+	for _, a := range all {
+		line, measured := []string{a.row, a.says(a.most)}, false
 		for _, column := range columns {
-			ratio, ok := r.ratio(a.row, column, columnKube)
+			value, ok := r.ratio(a.row, column)
+			if a.unit != "" {
+				value, ok = r.median(a.row, column)
+			}
 			measured = measured || ok
 			switch {
 			case !ok:
 				line = append(line, none)
-			case ratio <= a.most:
-				line = append(line, times(ratio)+", met")
+			case value <= a.most:
+				line = append(line, a.says(value)+", met")
 			default:
-				line = append(line, times(ratio)+", **missed**")
+				line = append(line, a.says(value)+", **missed**")
 			}
 		}
 		if measured {
@@ -151,4 +153,24 @@ func (l *lab) aimsTable() grid {
 		}
 	}
 	return lines
+}
+
+// says prints a figure as the aim has it.
+func (a aim) says(value float64) string {
+	if a.unit == "" {
+		return times(value)
+	}
+	return digits(value) + " " + a.unit
+}
+
+// peersTable says what is met of the aims that compare with kube-apiserver.
+func (l *lab) peersTable() grid {
+	columns := slices.DeleteFunc(slices.Clone(l.results.columns), func(c string) bool { return c == columnKube || c == columnKine })
+	return l.results.aimsTable("of kube-apiserver's with etcd", l.aims(), columns)
+}
+
+// lentTable says what is met of the aims that compare with an etcd.
+func (l *lab) lentTable() grid {
+	columns := slices.DeleteFunc(slices.Clone(l.lent.columns), func(c string) bool { return c == columnOwnEtcd || c == columnPlainEtcd })
+	return l.lent.aimsTable("of an etcd's", lendingAims(slices.Max(l.tenants)), columns)
 }

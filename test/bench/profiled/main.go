@@ -30,6 +30,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
 	"github.com/sailplane-dev/sailplane/pkg/serviceaccount"
+	"github.com/sailplane-dev/sailplane/pkg/storageapi"
 )
 
 func main() {
@@ -46,6 +47,11 @@ func run(ctx context.Context) error {
 	listen := flag.String("listen", "127.0.0.1:0", "address to serve HTTPS at")
 	storage := flag.String("storage", "memory", "memory, sqlite:PATH or etcd:DIR")
 	dir := flag.String("data-dir", "data", "directory for keys, certificates and the kubeconfig")
+	config := flag.String("config", "", "any file: lend storage to other API servers, without limits")
+	var files etcdFiles
+	flag.StringVar(&files.ca, "storage-ca", "", "CA file to verify an etcd with")
+	flag.StringVar(&files.cert, "storage-cert", "", "client certificate file for an etcd")
+	flag.StringVar(&files.key, "storage-key", "", "client key file for an etcd")
 	profile := flag.String("cpuprofile", "", "file for a CPU profile from the start until the server is ready")
 	flag.Parse()
 	runtime.MemProfileRate = 128 << 10 // an idle server is small, and exact costs CPU time
@@ -58,9 +64,13 @@ func run(ctx context.Context) error {
 			return err
 		}
 	}
-	datastore, err := open(*storage)
+	datastore, err := open(*storage, files)
 	if err != nil {
 		return err
+	}
+	var lends controlplane.Parts
+	if *config != "" {
+		lends = controlplane.Parts{storageapi.EtcdStorages{Max: storageapi.Limits{WritesPerSecond: 1_000_000}}}
 	}
 	server, err := controlplane.New("profiled").
 		Listen(*listen).
@@ -72,7 +82,7 @@ func run(ctx context.Context) error {
 			preset.Standard(),
 			crd.Definitions{},
 			aggregator.APIServices{},
-			fairness.PriorityAndFairness{}, kube.FlowControl(), backup.Endpoint{},
+			fairness.PriorityAndFairness{}, kube.FlowControl(), backup.Endpoint{}, lends,
 		).
 		Build()
 	if err != nil {
