@@ -101,7 +101,7 @@ func startEtcd(ctx context.Context, l *lab, secure bool) (*keeper, error) {
 		return nil, err
 	}
 	k.server = &server{processes: []*process{p}}
-	if err := k.await(ctx); err != nil {
+	if err := awaitPort(ctx, p, client); err != nil {
 		return nil, errors.Join(err, k.stop())
 	}
 	return k, nil
@@ -112,29 +112,6 @@ func (k *keeper) secureArgs(client int) []string {
 	return []string{
 		fmt.Sprintf("--listen-client-urls=https://127.0.0.1:%d", client), "--advertise-client-urls=" + k.endpoint,
 		"--cert-file=" + k.cert, "--key-file=" + k.key, "--client-cert-auth", "--trusted-ca-file=" + k.ca,
-	}
-}
-
-// await returns when a request is answered.
-func (k *keeper) await(ctx context.Context) error {
-	client, err := k.client()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = client.Close() }() // its error only says that it was closed
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		_, err := client.Get(ctx, "/")
-		if err == nil {
-			return nil
-		}
-		if ended := k.processes[0].ended(); ended != nil {
-			return ended
-		}
-		if pause(ctx, pollEvery) != nil {
-			return fmt.Errorf("%s does not answer: %w", k.endpoint, err)
-		}
 	}
 }
 
@@ -184,10 +161,10 @@ func (k *keeper) borrow(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := tenants.create(ctx, 0, name); err != nil {
+	if err := tenants.create(ctx, name); err != nil {
 		return err
 	}
-	if k.endpoint, err = tenants.await(ctx, 0, name); err != nil {
+	if k.endpoint, err = tenants.await(ctx, name); err != nil {
 		return err
 	}
 	client, err := k.clientset("")

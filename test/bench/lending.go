@@ -20,6 +20,8 @@ const (
 	phaseTenants   = "EtcdStorages at rest"
 	lendingClients = 8
 
+	flundersPath = "/apis/wardle.example.com/v1alpha1/namespaces/" + metav1.NamespaceDefault + "/flunders"
+
 	columnOwnEtcd    = "etcd"
 	columnPlainEtcd  = "etcd without TLS"
 	columnLentSQLite = "EtcdStorage, sqlite"
@@ -99,11 +101,11 @@ func (l *lab) measureKeeping(ctx context.Context, k keeping, front *server) (err
 	if err := l.lentEvents(ctx, kept); err != nil {
 		return err
 	}
-	return withSample(ctx, l, kept, front, func(sample *rest.Config) error { return l.lentCreates(ctx, kept, sample) })
+	return withSample(ctx, l, kept, front, func(sample *server) error { return l.lentCreates(ctx, kept, sample) })
 }
 
 // withSample runs f beside an unmodified sample-apiserver that has its objects in a storage.
-func withSample(ctx context.Context, l *lab, k *keeper, front *server, f func(*rest.Config) error) (err error) {
+func withSample(ctx context.Context, l *lab, k *keeper, front *server, f func(*server) error) (err error) {
 	dir, err := l.fresh()
 	if err != nil {
 		return err
@@ -129,15 +131,39 @@ func withSample(ctx context.Context, l *lab, k *keeper, front *server, f func(*r
 	config := rest.CopyConfig(front.config)
 	config.Host = fmt.Sprintf("https://%s:%d", host, port)
 	config.CAFile, config.CAData = cert, nil
+	config.WarningHandler = rest.NoWarnings{} // of the version of flunders
 	if err := s.await(ctx, func() (*rest.Config, error) { return config, nil }); err != nil {
 		return err
 	}
-	return f(config)
+	if err := awaitFlunders(ctx, s); err != nil {
+		return err
+	}
+	return f(s)
+}
+
+// awaitFlunders returns when an administrator gets an answer. A sample-apiserver is ready a moment before it asks
+// connections for client certificates.
+func awaitFlunders(ctx context.Context, s *server) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		client, err := s.clientset("")
+		if err != nil {
+			return err
+		}
+		err = client.CoreV1().RESTClient().Get().AbsPath(flundersPath).MaxRetries(0).Do(ctx).Error()
+		if err == nil {
+			return nil
+		}
+		if pause(ctx, pollEvery) != nil {
+			return fmt.Errorf("the sample-apiserver does not answer: %w", err)
+		}
+	}
 }
 
 // lentCreates measures creates of objects of 1 KiB.
-func (l *lab) lentCreates(ctx context.Context, k *keeper, sample *rest.Config) error {
-	clients, err := (&server{config: sample}).clientsets(lendingClients, "")
+func (l *lab) lentCreates(ctx context.Context, k *keeper, sample *server) error {
+	clients, err := sample.clientsets(lendingClients, "")
 	if err != nil {
 		return err
 	}
@@ -180,9 +206,8 @@ func (l *lab) lentCreates(ctx context.Context, k *keeper, sample *rest.Config) e
 func createFlunder(ctx context.Context, client *kubernetes.Clientset, name string) error {
 	flunder := fmt.Sprintf(`{"apiVersion":"wardle.example.com/v1alpha1","kind":"Flunder","metadata":{"name":%q},"spec":{"reference":%q}}`,
 		name, value("created"))
-	return client.CoreV1().RESTClient().Post().
-		AbsPath("/apis/wardle.example.com/v1alpha1/namespaces/"+metav1.NamespaceDefault+"/flunders").
-		SetHeader("Content-Type", "application/json").Body([]byte(flunder)).Do(ctx).Error()
+	return client.CoreV1().RESTClient().Post().AbsPath(flundersPath).SetHeader("Content-Type", "application/json").
+		Body([]byte(flunder)).Do(ctx).Error()
 }
 
 // lendingFlags are the command lines.

@@ -32,7 +32,7 @@ func measureTenants(ctx context.Context, l *lab) error {
 		if err != nil {
 			return err
 		}
-		// The first ones bring what all have in common, and the connections of the clients.
+		// The first ones bring what all have in common, and the connection of the client.
 		if err := all.fill(ctx, fillClients); err != nil {
 			return err
 		}
@@ -76,45 +76,41 @@ func (s *server) resting(ctx context.Context) (r restingServer, err error) {
 	return restingServer{metrics["go_gc_heap_live_bytes"], m.anonymous, metrics["go_goroutines"]}, err
 }
 
-// tenants makes EtcdStorages, with several clients.
+// tenants makes EtcdStorages, on one connection.
 type tenants struct {
-	clients []dynamic.ResourceInterface
-	made    int
+	client dynamic.ResourceInterface
+	made   int
 }
 
 func (s *server) tenants() (*tenants, error) {
-	all, err := s.dynamics(fillClients)
+	all, err := s.dynamics(1)
 	if err != nil {
 		return nil, err
 	}
-	t := &tenants{}
-	for _, c := range all {
-		t.clients = append(t.clients, c.Resource(schema.GroupVersionResource{
-			Group: "storage.sailplane.dev", Version: "v1alpha1", Resource: "etcdstorages",
-		}))
-	}
-	return t, nil
+	return &tenants{client: all[0].Resource(schema.GroupVersionResource{
+		Group: "storage.sailplane.dev", Version: "v1alpha1", Resource: "etcdstorages",
+	})}, nil
 }
 
 // fill makes EtcdStorages until there are so many, which are ready.
 func (t *tenants) fill(ctx context.Context, n int) error {
 	first := t.made
 	t.made = n
-	_, err := repeat(ctx, fillClients, n-first, func(ctx context.Context, client, i int) error {
+	_, err := repeat(ctx, fillClients, n-first, func(ctx context.Context, _, i int) error {
 		name := fmt.Sprintf("tenant-%d", first+i)
-		if err := t.create(ctx, client, name); err != nil {
+		if err := t.create(ctx, name); err != nil {
 			return err
 		}
-		_, err := t.await(ctx, client, name)
+		_, err := t.await(ctx, name)
 		return err
 	})
 	return err
 }
 
-// create makes an EtcdStorage with one of the clients.
-func (t *tenants) create(ctx context.Context, client int, name string) error {
+// create makes an EtcdStorage.
+func (t *tenants) create(ctx context.Context, name string) error {
 	at := map[string]any{"namespace": metav1.NamespaceDefault, "name": name}
-	_, err := t.clients[client].Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+	_, err := t.client.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "storage.sailplane.dev/v1alpha1", "kind": "EtcdStorage", "metadata": map[string]any{"name": name},
 		"spec": map[string]any{"clientCertificate": map[string]any{"secret": at}, "authority": map[string]any{"configMap": at}},
 	}}, metav1.CreateOptions{})
@@ -122,11 +118,11 @@ func (t *tenants) create(ctx context.Context, client int, name string) error {
 }
 
 // await returns the endpoint of an EtcdStorage when it is ready.
-func (t *tenants) await(ctx context.Context, client int, name string) (endpoint string, err error) {
+func (t *tenants) await(ctx context.Context, name string) (endpoint string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		s, err := t.clients[client].Get(ctx, name, metav1.GetOptions{})
+		s, err := t.client.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return "", err
 		}
