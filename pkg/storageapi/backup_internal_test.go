@@ -20,6 +20,8 @@ import (
 
 	"github.com/sailplane-dev/sailplane/pkg/authz"
 	"github.com/sailplane-dev/sailplane/pkg/backup"
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
+	"github.com/sailplane-dev/sailplane/pkg/storage/etcd"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
 	"github.com/sailplane-dev/sailplane/pkg/storage/sqlite"
 	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
@@ -126,7 +128,19 @@ func TestBackupWhileWriting(t *testing.T) {
 // what the backup has. Its revisions go on.
 func TestRestoreInPlace(t *testing.T) {
 	t.Parallel()
-	l := lend(t, EtcdStorages{}, nil)
+	for name, s := range map[string]controlplane.Storage{
+		"memory": memory.Store{}, "SQLite": sqlite.File{Path: filepath.Join(t.TempDir(), "state.db"), UnsafeNoSync: true},
+		"etcd": etcd.Embedded{Dir: t.TempDir(), UnsafeNoSync: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			restoreInPlace(t, lend(t, EtcdStorages{}, s))
+		})
+	}
+}
+
+func restoreInPlace(t *testing.T, l *lender) {
+	t.Helper()
 	c := l.connect(t, l.create(t, named("a")))
 	for _, key := range []string{"/registry/changed", "/registry/deleted", "/registry/same"} {
 		put(t, c, key, "x")
