@@ -15,7 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/sailplane-dev/sailplane/cmd/sailplane/internal/server"
@@ -139,11 +140,13 @@ func (p page) get(ctx context.Context, kubeconfig string) (io.ReadCloser, error)
 	if err != nil {
 		return nil, misused(fmt.Errorf("%s: %w", kubeconfig, err))
 	}
-	client, err := discovery.NewDiscoveryClientForConfig(config)
+	// Not that of discovery, which ends everything after 32 s: there are large backups.
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, misused(fmt.Errorf("%s: %w", kubeconfig, err))
 	}
-	ask := client.RESTClient().Verb(cmp.Or(p.method, http.MethodGet)).AbsPath(p.path).MaxRetries(0)
+	ask := client.Verb(cmp.Or(p.method, http.MethodGet)).AbsPath(p.path).MaxRetries(0)
 	for name, value := range p.query {
 		ask = ask.Param(name, value)
 	}
