@@ -355,7 +355,7 @@ func (c *controller) erase(ctx context.Context, s *v1alpha1.EtcdStorage) error {
 			return nil
 		}
 	}
-	if err := c.unwrite(ctx, s); err != nil {
+	if err := c.unwrite(ctx, s); err != nil && !isForgotten(s, err) {
 		return c.stuck(ctx, s, err)
 	}
 	s.Finalizers = slices.DeleteFunc(s.Finalizers, func(f string) bool { return f == finalizer })

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -18,6 +20,9 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/dialing"
 	"github.com/sailplane-dev/sailplane/pkg/storageapi/v1alpha1"
 )
+
+// rightsTimeout is how long a server may take to know its rights, when it starts.
+const rightsTimeout = 10 * time.Second
 
 // front is an API server that has the destinations, other than this one.
 type front struct {
@@ -133,6 +138,12 @@ func withoutDigits(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// isForgotten tells whether what was written for an EtcdStorage that is deleted may stay: the server that has it lets
+// nobody look there any more, as when the namespace has gone with the rights in it. A certificate is good for nothing then.
+func isForgotten(s *v1alpha1.EtcdStorage, err error) bool {
+	return apierrors.IsForbidden(err) && time.Since(s.DeletionTimestamp.Time) > rightsTimeout
 }
 
 // stuck tells why an EtcdStorage that is deleted is still there.

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -251,6 +252,27 @@ func TestFrontAway(t *testing.T) {
 	l.core = f.core
 	l.until(t, "a", metav1.ConditionTrue, v1alpha1.ReasonCertificatesWritten)
 	put(t, l.connect(t, l.until(t, "b", metav1.ConditionTrue, v1alpha1.ReasonCertificatesWritten)), "key", "value")
+}
+
+// TestFrontForgets: an EtcdStorage goes also where the lender has no rights any more.
+func TestFrontForgets(t *testing.T) {
+	t.Parallel()
+	f := newFront(t)
+	f.borrows(t, "default")
+	l := f.lend(t, t.TempDir())
+	l.create(t, named("a"))
+	if err := f.core.RbacV1().RoleBindings("default").Delete(t.Context(), "lender", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := l.lent.Delete().Resource("etcdstorages").Name("a").Do(t.Context()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	l.saying(t, "a", metav1.ConditionFalse, v1alpha1.ReasonDestinationFailed, "is forbidden")
+	l.follow(t, "a", "gone", func(s *v1alpha1.EtcdStorage) bool { return s == nil })
+	if took := time.Since(begun); took < rightsTimeout-time.Second { // the time of a deletion is in seconds
+		t.Errorf("it is gone after %v: the front may not have known its rights yet", took)
+	}
 }
 
 // TestFrontUnknown: a kubeconfig that cannot be used is an error of Build.

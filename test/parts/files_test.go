@@ -61,7 +61,7 @@ func withFiles(dir string) []controlplane.Part {
 		serviceaccount.Tokens{KeyFile: missing},
 		serviceaccount.Tokens{Dir: missing},
 		sharing.Files{Dir: missing, ProxyDir: missing, KeyFile: missing},
-		storageapi.EtcdStorages{TemporaryDir: missing},
+		storageapi.EtcdStorages{Kubeconfig: missing, TemporaryDir: missing},
 	}
 }
 
