@@ -8,11 +8,13 @@ import (
 	"crypto/x509"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
@@ -40,6 +42,44 @@ func (l *life) moves(t *testing.T) {
 		for _, w := range l.watches {
 			w.check(t, l.load.acknowledged())
 		}
+	}
+}
+
+// restored: everything is as in a backup again, and newer than all that clients have seen.
+func (l *life) restored(t *testing.T) {
+	direct := l.sample.direct(l.config(t))
+	want, before := list(t.Context(), t, direct)
+	file := filepath.Join(l.dir, "lent.backup")
+	l.tenants(t, "backup", name, file)
+	l.kubectl(t, "", "delete flunders --all", "deleted")
+	l.kubectl(t, flunder("too-late", "1"), "create -f -", "created")
+	l.tenants(t, "restore", name, file)
+	l.kubectl(t, "", "wait etcdstorage/"+name+" --timeout=60s --for=condition=Ready")
+	until(t, "the server has what is in the backup", func(ctx context.Context) error {
+		f := &follower{client: flunders(t, direct)}
+		if _, err := f.list(ctx); err != nil {
+			return err
+		}
+		got := map[string]string{}
+		for _, s := range f.seen {
+			got[s.name] = s.value
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			return fmt.Errorf("objects (-backup +list):\n%s", diff)
+		}
+		if f.last <= before {
+			t.Errorf("the list has resource version %d, and had %d before", f.last, before)
+		}
+		return nil
+	})
+}
+
+// tenants runs "sailplane tenants" as the administrator.
+func (l *life) tenants(t *testing.T, args ...string) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "sailplane", append([]string{"tenants"}, append(args, "--kubeconfig", l.Kubeconfig)...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("sailplane tenants %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestLife(t *testing.T) {
 			l := &life{lender: lend(t, "sailplane", open(t))}
 			for _, step := range []func(*life, *testing.T){
 				(*life).begin, (*life).verbs, (*life).use, (*life).renewed, (*life).lenderRestarts, (*life).lenderKilled,
-				(*life).moves, (*life).sampleKilled, (*life).complete, (*life).limited, (*life).deleted,
+				(*life).moves, (*life).sampleKilled, (*life).complete, (*life).restored, (*life).limited, (*life).deleted,
 			} {
 				if step(l, t); t.Failed() {
 					return
