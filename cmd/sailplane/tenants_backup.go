@@ -49,7 +49,7 @@ etcdstorages/backup.`,
 			if err != nil {
 				return err
 			}
-			return backupTenant(cmd.Context(), server.Kubeconfig(c), args[0], args[1], cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return backupTenant(cmd, server.Kubeconfig(c), args[0], args[1])
 		},
 	}
 	askWith(c, s)
@@ -62,16 +62,17 @@ func askWith(c *cobra.Command, s *settings) {
 	c.Flags().Lookup("kubeconfig").Usage = "kubeconfig to ask with (default admin.kubeconfig in --data-dir)"
 }
 
-func backupTenant(ctx context.Context, kubeconfig, name, file string, out, log io.Writer) error {
+func backupTenant(cmd *cobra.Command, kubeconfig, name, file string) error {
+	log := cmd.ErrOrStderr()
 	say := &counted{teller: newTeller(log)}
 	begun := time.Now()
 	write := func(to io.Writer) (backup.Info, error) {
-		return ofTenant(name, "backup").backup(ctx, kubeconfig, io.MultiWriter(to, say))
+		return ofTenant(name, "backup").backup(cmd.Context(), kubeconfig, io.MultiWriter(to, say))
 	}
 	var info backup.Info
 	var err error
 	if file == "-" {
-		info, err = writeOut(out, write)
+		info, err = writeOut(cmd.OutOrStdout(), write)
 	} else {
 		info, _, err = backup.WriteFile(file, write)
 	}
@@ -113,15 +114,15 @@ etcdstorages/restore.`,
 			if err != nil {
 				return err
 			}
-			return restoreTenant(cmd.Context(), server.Kubeconfig(c), args[0], args[1], cmd)
+			return restoreTenant(cmd, server.Kubeconfig(c), args[0], args[1])
 		},
 	}
 	askWith(c, s)
 	return c
 }
 
-func restoreTenant(ctx context.Context, kubeconfig, name, file string, cmd *cobra.Command) error {
-	in := cmd.InOrStdin()
+func restoreTenant(cmd *cobra.Command, kubeconfig, name, file string) error {
+	ctx, in := cmd.Context(), cmd.InOrStdin()
 	if file != "-" {
 		f, err := os.Open(file)
 		if err != nil {
@@ -145,7 +146,8 @@ func restoreTenant(ctx context.Context, kubeconfig, name, file string, cmd *cobr
 	answered()
 	<-told
 	if ctx.Err() != nil {
-		return fmt.Errorf("interrupted: see with sailplane tenants whether EtcdStorage %s waits for a restore; if so, run the same command again", name)
+		return fmt.Errorf("interrupted: see with sailplane tenants whether EtcdStorage %s waits for a restore; "+
+			"if so, run the same command again", name)
 	}
 	if err != nil {
 		return err
@@ -157,7 +159,8 @@ func restoreTenant(ctx context.Context, kubeconfig, name, file string, cmd *cobr
 	}
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "restored EtcdStorage %s from the backup of %s, of EtcdStorage %s, in %v: %d keys, %d bytes; %d had expired\n",
-		name, done.Taken.Format(time.RFC3339), done.EtcdStorage, time.Since(begun).Round(time.Millisecond), done.Keys, done.Bytes, done.Expired)
+		name, done.Taken.Format(time.RFC3339), done.EtcdStorage, time.Since(begun).Round(time.Millisecond),
+		done.Keys, done.Bytes, done.Expired)
 	fmt.Fprintf(out, "revisions go on at %d, above those of before: its API server lists again, and needs no restart\n", done.Revision)
 	return nil
 }
@@ -208,7 +211,8 @@ func tellRestore(ctx context.Context, kubeconfig, name string, sent <-chan struc
 		if err != nil || runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &s) != nil {
 			continue
 		}
-		if ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady); ready != nil && ready.Reason == v1alpha1.ReasonRestoring {
+		ready := meta.FindStatusCondition(s.Status.Conditions, v1alpha1.ConditionReady)
+		if ready != nil && ready.Reason == v1alpha1.ReasonRestoring {
 			fmt.Fprintln(log, printable(ready.Message))
 		}
 	}

@@ -131,7 +131,8 @@ func isWhole(i *Info) error {
 	if i.EtcdStorage == "" {
 		return nil
 	}
-	return fmt.Errorf("it has the data of EtcdStorage %q alone, for a server that runs: sailplane tenants restore %[1]s FILE", i.EtcdStorage)
+	return fmt.Errorf("it has the data of EtcdStorage %q alone, for a server that runs: sailplane tenants restore %[1]s FILE",
+		i.EtcdStorage)
 }
 
 // check reads a backup that is of the right kind, and hands on what is in it.
