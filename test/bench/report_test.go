@@ -58,6 +58,12 @@ func example(t *testing.T) *lab {
 			}
 		}
 	}
+	for column, cpu := range map[string]float64{columnOwnEtcd: 1, columnLentSQLite: 1.2, columnLentEtcd: 1.5} {
+		l.lent.measure(column)
+		l.lent.add(phaseLending, lentCreateRow(), cpu)
+	}
+	l.lent.measure(columnLentSQLite)
+	l.lent.add(phaseTenants, tenantRow(1000, rowTenantHeap), 20)
 	return l
 }
 
@@ -75,6 +81,10 @@ func TestPublish(t *testing.T) {
 		"an aim that is met":                "0.050×, met",
 		"an aim that is missed":             "0.15×, **missed**",
 		"what a part costs":                 "+50 %",
+		"the ratio of lent storage to etcd": "1.20 (1.20×)",
+		"an aim of it that is missed":       "1.50×, **missed**",
+		"an aim that compares with nothing": "20.0 KiB, met",
+		"flags of a lender":                 "--storage=sqlite:DIR/state.db --config=FILE",
 		"the command":                       "go -C test run ./bench -rounds=1",
 		"that it is a try":                  "a try, not a result",
 		"the chart":                         "](start.svg)",

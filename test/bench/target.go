@@ -28,6 +28,8 @@ type server struct {
 	kubeconfig string
 	processes  []*process // the one that serves is first
 	profiler   *profiler  // nil: writes no profiles
+	// scraper reads metrics. It is one: each connection has goroutines in the server.
+	scraper *kubernetes.Clientset
 
 	// What the start took.
 	startWall, startCPU time.Duration

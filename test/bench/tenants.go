@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,11 +14,11 @@ import (
 const (
 	rowTenantHeap       = "live heap, KiB each"
 	rowTenantMemory     = "anonymous memory, KiB each"
-	rowTenantGoroutines = "goroutines more than before"
+	rowTenantGoroutines = "goroutines each"
 )
 
 func tenantRow(n int, what string) string {
-	return fmt.Sprintf("%d EtcdStorages that nobody is connected to: %s", n, what)
+	return fmt.Sprintf("%d EtcdStorages, none connected: %s", n, what)
 }
 
 // measureTenants measures what EtcdStorages take that are ready, and that nobody is connected to. They have their
@@ -40,7 +41,7 @@ func measureTenants(ctx context.Context, l *lab) error {
 		if err != nil {
 			return err
 		}
-		for _, n := range l.tenants {
+		for _, n := range slices.Sorted(slices.Values(l.tenants)) {
 			if err := all.fill(ctx, fillClients+n); err != nil {
 				return err
 			}
@@ -54,7 +55,7 @@ func measureTenants(ctx context.Context, l *lab) error {
 			each := func(row string, more float64) { l.lent.add(phaseTenants, tenantRow(n, row), more/1024/float64(n)) }
 			each(rowTenantHeap, after.heap-before.heap)
 			each(rowTenantMemory, after.anonymous-before.anonymous)
-			l.lent.add(phaseTenants, tenantRow(n, rowTenantGoroutines), after.goroutines-before.goroutines)
+			l.lent.add(phaseTenants, tenantRow(n, rowTenantGoroutines), (after.goroutines-before.goroutines)/float64(n))
 		}
 		return nil
 	})

@@ -80,25 +80,23 @@ func (s *server) memory() (usage, error) {
 
 // metrics reads those of the server's /metrics that have no labels.
 func (s *server) metrics(ctx context.Context) (map[string]float64, error) {
-	c, err := s.clientset("")
-	if err != nil {
-		return nil, err
+	if s.scraper == nil {
+		var err error
+		if s.scraper, err = s.clientset(""); err != nil {
+			return nil, err
+		}
 	}
-	return scrape(ctx, c)
+	return scrape(ctx, s.scraper)
 }
 
 // collected returns the metrics as soon as the API server has collected its garbage
 // twice: what was made while the first collection ran is live until the second.
 // That it is asked for them makes enough garbage.
 func (s *server) collected(ctx context.Context) (map[string]float64, error) {
-	c, err := s.clientset("")
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errors.New("the garbage was never collected"))
 	defer cancel()
 	for end := 0.0; ; {
-		m, err := scrape(ctx, c)
+		m, err := s.metrics(ctx)
 		if err != nil {
 			return nil, errors.Join(err, context.Cause(ctx))
 		}
