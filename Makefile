@@ -50,7 +50,7 @@ compile test-library test-around test-race lint soak soak-storage soak-federatio
 # the order they are named in: what takes longest comes first.
 LONG = $(addprefix ./,$(wildcard $(addprefix pkg/,storage/etcd storage/sqlite apis verify internal/kept internal/projected authn)))
 LONG_AROUND = $(patsubst test/%,./%,$(wildcard $(addprefix test/,etcdserve federation storage databases replicas script examples security \
-	faults lending crash chart migration)))
+	faults lending lending/life crash chart migration)))
 TEST_AROUND = $(GOTEST) -dir test -log bin/tests/$@-around.json -timeout 60m -vet=off -count=1 -p 3
 
 # $(call phase,NAME,COMMAND) runs the command and says how long it took.

@@ -74,47 +74,54 @@ func (w *writer) run(ctx context.Context) error {
 	if err := w.write(counter, "0", true); err != nil {
 		return err
 	}
-	for i := 1; ; i++ {
+	for i := 1; ctx.Err() == nil; i++ {
 		object := fmt.Sprintf("object-%s-%d", w.name, i)
 		for _, step := range []struct {
 			name, value string
 			create      bool
 		}{{object, "0", true}, {object, "1", false}, {counter, strconv.Itoa(i), false}} {
-			if behind.Pause(ctx, pace) != nil {
-				return nil
-			}
+			_ = behind.Pause(ctx, pace) // the last ones are written at once
 			if err := w.write(step.name, step.value, step.create); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
 }
 
 // write writes a value until that is acknowledged, also when the writers are to end.
 func (w *writer) write(name, value string, create bool) error {
 	for begun := time.Now(); ; {
-		ctx, cancel := context.WithTimeout(context.Background(), attempt)
-		o, err := w.try(ctx, name, value, create)
-		cancel()
+		err := w.try(name, value, create)
 		if err == nil {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.acknowledged[name] = append(w.acknowledged[name], sighted(o))
-			w.n++
 			return nil
 		}
-		w.mu.Lock()
-		w.failed = append(w.failed, fmt.Errorf("write %s to %s: %w", value, name, err))
-		w.mu.Unlock()
 		if time.Since(begun) > patience {
-			return fmt.Errorf("write %s to %s: %w", value, name, err)
+			return err
 		}
 		_ = behind.Pause(context.Background(), 50*time.Millisecond)
 	}
 }
 
-// try writes a value once. One that is there already has been written before, though nobody said so.
-func (w *writer) try(ctx context.Context, name, value string, create bool) (*unstructured.Unstructured, error) {
+// try writes a value once, and notes how that went.
+func (w *writer) try(name, value string, create bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), attempt)
+	defer cancel()
+	o, err := w.request(ctx, name, value, create)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if err != nil {
+		err = fmt.Errorf("write %s to %s: %w", value, name, err)
+		w.failed = append(w.failed, err)
+		return err
+	}
+	w.acknowledged[name] = append(w.acknowledged[name], sighted(o))
+	w.n++
+	return nil
+}
+
+// request asks for a write. What is there already has been written before, though nobody said so.
+func (w *writer) request(ctx context.Context, name, value string, create bool) (*unstructured.Unstructured, error) {
 	if !create {
 		patch := fmt.Appendf(nil, `{"spec": {"reference": %q}}`, value)
 		return w.client.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{})

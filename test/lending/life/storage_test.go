@@ -3,14 +3,13 @@
 package life
 
 import (
+	"context"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"context"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 

@@ -16,6 +16,7 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
 	"github.com/sailplane-dev/sailplane/pkg/authn"
 	"github.com/sailplane-dev/sailplane/pkg/authz"
+	"github.com/sailplane-dev/sailplane/pkg/builtin/kube"
 	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/preset"
 	"github.com/sailplane-dev/sailplane/pkg/storage/memory"
@@ -44,7 +45,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	kubeconfig := filepath.Join(*dir, "admin.kubeconfig")
 	return controlplane.New("lender").Listen(*listen).Storage(memory.Store{}).With(
-		authn.Admin{Kubeconfig: kubeconfig}, authz.RBAC{}, preset.Standard(), aggregator.APIServices{},
+		authn.Admin{Kubeconfig: kubeconfig}, authz.RBAC{}, preset.Standard(), kube.FlowControl(), aggregator.APIServices{},
 		controlplane.ServerPartFunc(observe), storageapi.EtcdStorages{ConnectionAge: connectionAge},
 		controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 			p.Work(controlplane.Work{Name: "ready line", Start: func(_ context.Context, plane *controlplane.Plane) error {
