@@ -53,7 +53,8 @@ func TestWriteTenants(t *testing.T) {
 		"all": {
 			reason: "what is wrong has room below",
 			all: []v1alpha1.EtcdStorage{
-				full, of("new", metav1.Condition{Status: "True"}, nil), {ObjectMeta: full.ObjectMeta},
+				full, of("new", metav1.Condition{Status: "True"}, nil),
+				{ObjectMeta: full.ObjectMeta},
 				of("away", metav1.Condition{Status: "True", Reason: "DestinationUnknown", Message: "the front is away"}, nil),
 			},
 			want: "ETCDSTORAGE   READY     STORAGE   KEYS   OF   BYTES   OF      AGE\n" +

@@ -36,8 +36,11 @@ func lentCreateRow() string {
 // lendingAims are the most that lent storage may be of what an etcd is, and take.
 func lendingAims(tenants int) []aim {
 	return []aim{
-		{lentCreateRow(), 1.3, ""}, {lentEventRow() + ": p50 ms", 2, ""}, {lentEventRow() + ": p99 ms", 2, ""},
-		{tenantRow(tenants, rowTenantHeap), 50, "KiB"}, {tenantRow(tenants, rowTenantMemory), 50, "KiB"},
+		{lentCreateRow(), 1.3, ""},
+		{lentEventRow() + ": p50 ms", 2, ""},
+		{lentEventRow() + ": p99 ms", 2, ""},
+		{tenantRow(tenants, rowTenantHeap), 50, "KiB"},
+		{tenantRow(tenants, rowTenantMemory), 50, "KiB"},
 		{tenantRow(tenants, rowTenantGoroutines), 0.01, "goroutines"},
 	}
 }
