@@ -93,7 +93,8 @@ func usual() []string { return []string{storageMemory, storageSQLite, storageEtc
 func targetNames() []string { return append(usual(), sharedNames()...) }
 
 func parse(args []string, usage io.Writer) (options, error) {
-	o := options{given: args, targets: usual(), watchers: counts{100, 1000}, fills: counts{1_000, 10_000, 100_000}, tenants: counts{10, 100, 1_000}}
+	o := options{given: args, targets: usual(), watchers: counts{100, 1000}, fills: counts{1_000, 10_000, 100_000}}
+	o.tenants = counts{10, 100, 1_000}
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(usage)
 	f.Var(&o.only, "only", "measure these only: "+strings.Join(measurementNames(), ","))
@@ -114,7 +115,7 @@ func parse(args []string, usage io.Writer) (options, error) {
 	f.IntVar(&o.rate, "rate", 10_000, "of these, events per second")
 	f.IntVar(&o.planes, "planes", 50, "planes in one process")
 	f.IntVar(&o.behind, "behind", 100, "servers behind one")
-	f.Var(&o.tenants, "tenants", "EtcdStorages in a server, for each of which numbers its memory is measured")
+	f.Var(&o.tenants, "tenants", "EtcdStorages in a server, for each of which numbers it is measured")
 	f.Var(&o.fills, "fills", "objects on a storage of several servers, for each of which numbers it is measured")
 	f.IntVar(&o.moved, "moved", 100_000, "objects of 1 KiB that are copied, restored and backed up")
 	f.BoolVar(&o.fsync, "fsync", true, "have databases flush the disk at each commit, as they do by default")

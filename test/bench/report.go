@@ -100,7 +100,8 @@ func (l *lab) page(charts bool) string {
 		b.WriteString(l.parts.partsTable().String())
 	}
 	for _, phase := range l.lent.phases() {
-		fmt.Fprintf(&b, "\n## %s\n\nIn brackets: how many times the figure of an %s.\n\n%s", phase, columnOwnEtcd, l.lent.table(phase, l.lent.compared))
+		fmt.Fprintf(&b, "\n## %s\n\nIn brackets: how many times the figure of %s.\n\n", phase, l.lent.base)
+		b.WriteString(l.lent.table(phase, l.lent.compared).String())
 	}
 	if l.rounds > 1 && len(l.results.rows)+len(l.lent.rows) > 0 {
 		b.WriteString("\n## Least to most of the rounds\n")
