@@ -37,8 +37,14 @@ func (l *lab) lentEvents(ctx context.Context, k *keeper) error {
 	}
 	const n = lentRate * lentSeconds
 	failed := make(chan error, 1)
-	err = k.phase("events", func() error {
-		go func() { failed <- putSteadily(ctx, writer, n+warmUp) }()
+	return k.phase("events", func() error {
+		go func() {
+			err := putSteadily(ctx, writer, n+warmUp)
+			if err != nil {
+				cancel() // the watch waits for no more
+			}
+			failed <- err
+		}()
 		delays, err := eventDelays(watch, n+warmUp)
 		if err != nil {
 			cancel()
@@ -49,7 +55,6 @@ func (l *lab) lentEvents(ctx context.Context, k *keeper) error {
 		l.lent.latencies(phaseLending, lentEventRow(), delays[warmUp:])
 		return nil
 	})
-	return err
 }
 
 // putSteadily puts so many values, each of which is the moment.

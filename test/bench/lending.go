@@ -72,8 +72,8 @@ func keepings() []keeping {
 	}
 }
 
-// measureLending measures what a sample-apiserver costs its storage, once for each, and what EtcdStorages take that
-// nobody uses.
+// measureLending measures once for each storage what a sample-apiserver costs it, and then what EtcdStorages take that
+// nobody is connected to.
 func measureLending(ctx context.Context, l *lab) error {
 	all := keepings()
 	for _, k := range all {
