@@ -171,14 +171,17 @@ func (t *tenant) Read(ctx context.Context, ranged bool) (func(bytes int64), erro
 	if err != nil {
 		return nil, err
 	}
-	if err = await(ctx, t.reads, 1); err == nil {
-		err = await(ctx, t.bytes, 0)
-	}
-	if err == nil && ranged {
+	if err = await(ctx, t.reads, 1); err == nil && ranged {
 		select {
 		case t.ranges <- struct{}{}:
 		case <-ctx.Done():
 			err = ctx.Err()
+		}
+	}
+	// Not before its turn: all that wait for one would go on at once, when what was read is paid.
+	if err == nil {
+		if err = await(ctx, t.bytes, 0); err != nil && ranged {
+			<-t.ranges
 		}
 	}
 	if err != nil {
@@ -186,11 +189,11 @@ func (t *tenant) Read(ctx context.Context, ranged bool) (func(bytes int64), erro
 		return nil, err
 	}
 	return func(bytes int64) {
+		// Paid afterwards, when it is known: the next one waits.
+		t.bytes.ReserveN(time.Now(), int(min(bytes, readBytes)))
 		if ranged {
 			<-t.ranges
 		}
-		// Paid afterwards, when it is known: the next one waits.
-		t.bytes.ReserveN(time.Now(), int(min(bytes, readBytes)))
 		done()
 	}, nil
 }
