@@ -16,8 +16,12 @@ import (
 	"github.com/sailplane-dev/sailplane/pkg/internal/etcdserve"
 )
 
-// waitingConnections is how many connections may wait for the server that serves them.
-const waitingConnections = 64
+const (
+	// waitingConnections is how many connections may wait for the server that serves them.
+	waitingConnections = 64
+	// sip is how much is read at a time of a tenant that asks for more than it may: many small calls fit in.
+	sip = 1 << 10
+)
 
 // connection is one of a tenant, with its handshake completed.
 type connection struct {
@@ -27,6 +31,41 @@ type connection struct {
 	left   sync.Once
 	leave  func(*connection)
 	closed chan struct{}
+
+	mu   sync.Mutex
+	held map[*held]struct{}
+}
+
+// held is something that a call has until its answer is sent.
+type held struct {
+	since   time.Time
+	release func()
+}
+
+// hold has something released when it is told to, or when the connection ends.
+func (c *connection) hold(release func()) (done func()) {
+	h := &held{time.Now(), sync.OnceFunc(release)}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.held[h] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		delete(c.held, h)
+		c.mu.Unlock()
+		h.release()
+	}
+}
+
+// holdsSince tells whether an answer has not been taken since then.
+func (c *connection) holdsSince(then time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for h := range c.held {
+		if h.since.Before(then) {
+			return true
+		}
+	}
+	return false
 }
 
 // Read implements net.Conn. What comes next waits while the tenant asks for more than it may.
@@ -38,8 +77,11 @@ func (c *connection) Read(b []byte) (int, error) {
 		case <-late.C:
 		case <-c.closed:
 		}
+		b = b[:min(len(b), sip)]
 	}
-	return c.Conn.Read(b)
+	n, err := c.Conn.Read(b)
+	c.tenant.hear(time.Now(), n)
+	return n, err
 }
 
 // Close implements net.Conn.
@@ -50,6 +92,11 @@ func (c *connection) Close() error {
 
 func (c *connection) end() {
 	close(c.closed)
+	c.mu.Lock()
+	for h := range c.held {
+		h.release()
+	}
+	c.mu.Unlock()
 	c.leave(c)
 }
 
@@ -177,9 +224,17 @@ func viewOf(ctx context.Context) (*etcdserve.View, error) {
 	return c.tenant.sees(ctx)
 }
 
-// asked counts what is asked for.
+// begin takes a call in.
+func begin(ctx context.Context) error {
+	if c := caller(ctx); c != nil {
+		return c.tenant.begin(ctx)
+	}
+	return nil // it is refused when it is known what it asks for
+}
+
+// asked counts a request of a stream.
 func asked(ctx context.Context) {
 	if c := caller(ctx); c != nil {
-		c.tenant.ask(time.Now())
+		c.tenant.ask(time.Now(), 1)
 	}
 }

@@ -117,11 +117,11 @@ func TestRefused(t *testing.T) {
 		"named storage":         {func(s *object) { s.Spec.Storage = "shared" }, nil},
 		"storage without a say": {func(s *object) { s.Spec.Storage = "secret" }, []string{"spec.storage"}},
 		"greatest limits": {limits(v1alpha1.EtcdStorageLimits{
-			Keys: new(int64(100_000)), Bytes: size("256Mi"), ValueBytes: size("1536Ki"), Watches: new(int64(1000)), WritesPerSecond: new(int64(200)),
+			Keys: new(int64(100_000)), Bytes: size("256Mi"), ValueBytes: size("1536Ki"), Watches: new(int64(1000)), WritesPerSecond: new(int64(100)),
 		}), nil},
 		"too great limits": {
 			limits(v1alpha1.EtcdStorageLimits{
-				Keys: new(int64(100_001)), Bytes: size("257Mi"), ValueBytes: size("9E"), Watches: new(int64(1001)), WritesPerSecond: new(int64(201)),
+				Keys: new(int64(100_001)), Bytes: size("257Mi"), ValueBytes: size("9E"), Watches: new(int64(1001)), WritesPerSecond: new(int64(101)),
 			}),
 			[]string{"spec.limits.bytes", "spec.limits.keys", "spec.limits.valueBytes", "spec.limits.watches", "spec.limits.writesPerSecond"},
 		},
@@ -268,7 +268,7 @@ func TestOperatorAllowsLess(t *testing.T) {
 			}
 		})
 	}
-	want := Limits{Keys: 10_000, Bytes: 1 << 20, ValueBytes: 3 << 19, Watches: 1000, WritesPerSecond: 200}
+	want := Limits{Keys: 10_000, Bytes: 1 << 20, ValueBytes: 3 << 19, Watches: 1000, WritesPerSecond: 100}
 	if diff := cmp.Diff(want, now.most.of(old.Limits)); diff != "" {
 		t.Errorf("limits (-want +got):\n%s", diff)
 	}
@@ -282,7 +282,7 @@ func TestLimits(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &asked); err != nil {
 		t.Fatal(err)
 	}
-	want := Limits{Keys: 10_000, Bytes: 256 << 20, ValueBytes: 1536 << 10, Watches: 7, WritesPerSecond: 200}
+	want := Limits{Keys: 10_000, Bytes: 256 << 20, ValueBytes: 1536 << 10, Watches: 7, WritesPerSecond: 100}
 	if diff := cmp.Diff(want, Limits{}.of(asked)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -137,7 +137,7 @@ func (l *lending) start(ctx context.Context, p *controlplane.Plane) error {
 		ca.AddListener(l)
 	}
 	l.server = etcdserve.New(viewOf, etcdserve.Options{
-		Credentials: handshaken{}, ConnectionAge: l.part.ConnectionAge, Asked: asked,
+		Credentials: handshaken{}, ConnectionAge: l.part.ConnectionAge, Begin: begin, Asked: asked,
 		Endpoints: func() []string { return []string{l.endpoint(p.Server())} },
 	})
 	l.served.Go(func() { _ = l.server.Serve(l.waiting) }) // it ends with the listener

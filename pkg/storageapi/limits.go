@@ -19,7 +19,7 @@ type Limits struct {
 	// Watches is the number of watches that are open at the same time, over all connections. Default:
 	// 1,000. An API server has one for each kind of object that it stores.
 	Watches int
-	// WritesPerSecond is the number of puts and deletions in a second. Default: 200.
+	// WritesPerSecond is the number of puts and deletions in a second. Default: 100.
 	WritesPerSecond int
 }
 
@@ -28,7 +28,7 @@ const (
 	defaultBytes           = 1 << 30
 	defaultValueBytes      = 3 << 19
 	defaultWatches         = 1000
-	defaultWritesPerSecond = 200
+	defaultWritesPerSecond = 100
 )
 
 // orDefaults are the limits, with the defaults for those that are zero.

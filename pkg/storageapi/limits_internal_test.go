@@ -15,7 +15,7 @@ func TestAskedTooMuch(t *testing.T) {
 	now := time.Now()
 	ask := func(n int) {
 		for range n {
-			tenant.ask(now)
+			tenant.ask(now, 1)
 		}
 	}
 	ask(2 * perSecond)

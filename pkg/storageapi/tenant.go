@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,17 +19,23 @@ import (
 )
 
 const (
-	// maxConnections and maxCalls are how many connections and calls beside watches one
+	// maxConnections and maxCalls are how many connections and calls, streams of watches among them, one
 	// tenant may have at the same time: a kube-apiserver has a connection for each resource.
 	maxConnections, maxCalls = 256, 512
-	// maxRanges is how many ranges are read for one tenant at a time: each may be large.
-	maxRanges = 2
-	// readsPerWrite is how many reads a tenant has for each write per second, and readBytes how many bytes of
-	// values in a second, and before it has to wait.
-	readsPerWrite = 10
-	readBytes     = 64 << 20
-	// patience is how long a call waits for its turn, before it is refused.
-	patience = 10 * time.Second
+	// maxTurns is what one tenant may read at a time, where a key has one turn and a range has rangeTurns. A
+	// turn lasts until the client has taken the answer.
+	maxTurns, rangeTurns = 32, 16
+	// readsPerWrite is how many reads a tenant has for each write per second, readBytes how many bytes it
+	// may read in a second, and before it has to wait, and maxAnswer how many in one answer.
+	readsPerWrite        = 5
+	readBytes, maxAnswer = 64 << 20, 64 << 20
+	// What takes as long as one small call: to decode so many operations of a transaction, or bytes. A
+	// connection takes as long as so many calls.
+	operationsPerAsk, bytesPerAsk = 16, 16 << 10
+	asksPerConnection             = 10
+	// patience is how long a call waits for its turn, before it is refused, and untaken how old an answer is
+	// that its client seems not to take.
+	patience, untaken = 10 * time.Second, time.Minute
 	// deaf is how long a tenant is not listened to at most, after it has asked for too much at once.
 	deaf = time.Minute
 	// linger is how long what is known of a tenant is kept after its last connection.
@@ -43,10 +50,11 @@ type tenant struct {
 	uses *count
 
 	writes, reads, bytes, asks *rate.Limiter
-	ranges                     chan struct{}
+	turns                      *semaphore.Weighted
 	leases                     leases
 	end                        func()       // what runs for it
 	listens                    atomic.Int64 // from then on, in nanoseconds since 1970
+	heard                      atomic.Int64 // bytes
 
 	viewing sync.Mutex
 	view    *etcdserve.View // once the past is known
@@ -84,16 +92,24 @@ func (t *tenant) limit(l Limits) {
 	pace(&t.asks, (readsPerWrite+1)*l.WritesPerSecond)
 }
 
-// ask counts a request, whatever becomes of it: also a refusal takes time from others. Its
+// ask counts what takes as long as n small calls, whatever becomes of it: also a refusal takes time from others. Its
 // connections are not listened to before as many may have come.
-func (t *tenant) ask(now time.Time) {
-	turn := t.asks.ReserveN(now, 1)
+func (t *tenant) ask(now time.Time, n int) {
+	turn := t.asks.ReserveN(now, min(n, t.asks.Burst()))
 	wait := turn.DelayFrom(now)
 	if wait > deaf {
 		turn.CancelAt(now)
 	}
 	if wait > 0 {
 		t.listens.Store(now.Add(min(wait, deaf)).UnixNano())
+	}
+}
+
+// hear counts bytes that came from the tenant.
+func (t *tenant) hear(now time.Time, n int) {
+	all := t.heard.Add(int64(n))
+	if asks := all/bytesPerAsk - (all-int64(n))/bytesPerAsk; asks > 0 {
+		t.ask(now, int(asks))
 	}
 }
 
@@ -123,6 +139,7 @@ func (t *tenant) sees(ctx context.Context) (*etcdserve.View, error) {
 	t.mu.Unlock()
 	t.view = &etcdserve.View{
 		Client: t.at.client, Open: t.at.open, Root: t.at.root(t.id.name), Offset: p.Offset, ID: number.Sum64(), Keeper: t,
+		MaxAnswer: maxAnswer,
 	}
 	return t.view, nil
 }
@@ -134,19 +151,21 @@ func (t *tenant) isGone() bool {
 	return t.gone
 }
 
-// call takes one of the calls that a tenant may have at a time.
-func (t *tenant) call() (done func(), err error) {
+// begin takes one of the calls that a tenant may have at a time, until the context ends.
+func (t *tenant) begin(ctx context.Context) error {
+	t.ask(time.Now(), 1)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.calls >= maxCalls {
-		return nil, over("calls", rpctypes.ErrGRPCRequestTooManyRequests)
+		return over("calls", rpctypes.ErrGRPCRequestTooManyRequests)
 	}
 	t.calls++
-	return func() {
+	context.AfterFunc(ctx, func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.calls--
-	}, nil
+	})
+	return nil
 }
 
 // over counts a call that is over a limit, which it is refused with.
@@ -159,43 +178,62 @@ func over(limit string, err error) error {
 func await(ctx context.Context, l *rate.Limiter, n int) error {
 	late, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if err := l.WaitN(late, n); err != nil && ctx.Err() == nil {
+	if err := l.WaitN(late, min(n, l.Burst())); err != nil && ctx.Err() == nil {
 		return over("rate", rpctypes.ErrGRPCRequestTooManyRequests)
 	}
 	return ctx.Err()
 }
 
 // Read implements etcdserve.Keeper.
-func (t *tenant) Read(ctx context.Context, ranged bool) (func(bytes int64), error) {
-	done, err := t.call()
-	if err != nil {
+func (t *tenant) Read(ctx context.Context, r etcdserve.Reading) (func(bytes int64), error) {
+	n := r.Keys + r.Ranges
+	t.ask(time.Now(), int(n/operationsPerAsk))
+	if err := await(ctx, t.reads, int(n)); err != nil {
 		return nil, err
 	}
-	if err = await(ctx, t.reads, 1); err == nil && ranged {
-		select {
-		case t.ranges <- struct{}{}:
-		case <-ctx.Done():
-			err = ctx.Err()
-		}
+	turns := min(r.Keys+r.Ranges*rangeTurns, rangeTurns)
+	if err := t.turn(ctx, turns); err != nil {
+		return nil, err
 	}
 	// Not before its turn: all that wait for one would go on at once, when what was read is paid.
-	if err == nil {
-		if err = await(ctx, t.bytes, 0); err != nil && ranged {
-			<-t.ranges
-		}
-	}
-	if err != nil {
-		done()
+	if err := await(ctx, t.bytes, 0); err != nil {
+		t.turns.Release(turns)
 		return nil, err
 	}
+	done := caller(ctx).hold(func() { t.turns.Release(turns) })
 	return func(bytes int64) {
 		// Paid afterwards, when it is known: the next one waits.
 		t.bytes.ReserveN(time.Now(), int(min(bytes, readBytes)))
-		if ranged {
-			<-t.ranges
-		}
 		done()
 	}, nil
+}
+
+// turn waits for turns. Connections that have some and whose client does not read may have to end for that.
+func (t *tenant) turn(ctx context.Context, n int64) error {
+	for {
+		late, cancel := context.WithTimeout(ctx, patience)
+		err := t.turns.Acquire(late, n)
+		cancel()
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		t.cutDeaf(time.Now().Add(-untaken))
+	}
+}
+
+// cutDeaf ends the connections with an answer that they have not taken since then.
+func (t *tenant) cutDeaf(since time.Time) {
+	t.mu.Lock()
+	var all []*connection
+	for c := range t.connections {
+		if c.holdsSince(since) {
+			all = append(all, c)
+		}
+	}
+	t.mu.Unlock()
+	for _, c := range all {
+		c.cut()
+	}
 }
 
 // Write implements etcdserve.Keeper.
@@ -206,25 +244,14 @@ func (t *tenant) Write(ctx context.Context, g etcdserve.Growth) (func(revision i
 	if g.Largest > limits.ValueBytes {
 		return nil, over("size", rpctypes.ErrGRPCRequestTooLarge)
 	}
-	done, err := t.call()
-	if err != nil {
+	t.ask(time.Now(), int(g.Writes/operationsPerAsk))
+	if err := await(ctx, t.writes, int(g.Writes)); err != nil {
 		return nil, err
 	}
-	if err := await(ctx, t.writes, min(int(g.Writes), 2*limits.WritesPerSecond)); err != nil {
-		done()
-		return nil, err
+	if g.Bytes == 0 {
+		return func(int64) {}, nil
 	}
-	settle := func(int64) {}
-	if g.Bytes > 0 {
-		if settle, err = t.uses.reserve(ctx, g, limits); err != nil {
-			done()
-			return nil, err
-		}
-	}
-	return func(revision int64) {
-		settle(revision)
-		done()
-	}, nil
+	return t.uses.reserve(ctx, g, limits)
 }
 
 // Watch implements etcdserve.Keeper.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/keys"
@@ -113,7 +114,9 @@ func (ts *tenants) enter(c *tls.Conn, id tenantID) *connection {
 	}
 	of := &connection{
 		Conn: c, tenant: t, leave: ts.leave, ends: c.ConnectionState().PeerCertificates[0].NotAfter, closed: make(chan struct{}),
+		held: map[*held]struct{}{},
 	}
+	t.ask(time.Now(), asksPerConnection)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.gone || len(t.connections) >= maxConnections {
@@ -132,7 +135,7 @@ func (ts *tenants) begin(id tenantID, s *v1alpha1.EtcdStorage, at *store) *tenan
 	life, end := context.WithCancel(ts.life)
 	t := &tenant{
 		id: id, at: at, uses: &count{client: at.client, root: at.root(id.name)}, end: end, connections: map[*connection]struct{}{},
-		bytes: rate.NewLimiter(readBytes, readBytes), ranges: make(chan struct{}, maxRanges), leases: leases{of: id},
+		bytes: rate.NewLimiter(readBytes, readBytes), turns: semaphore.NewWeighted(maxTurns), leases: leases{of: id},
 	}
 	t.limit(ts.max.of(s.Spec.Limits))
 	ts.connected[id.name] = t

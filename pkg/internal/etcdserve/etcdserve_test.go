@@ -23,19 +23,20 @@ func TestMain(m *testing.M) { os.Exit(leaktest.Run(m)) }
 // lent is a storage that is reached through a server, which shows what is below a root.
 type lent struct {
 	controlplane.Storage
-	root   string
-	offset int64
+	root      string
+	offset    int64
+	keeper    func(etcdserve.Everything) etcdserve.Keeper // nil: everything
+	maxAnswer int64
 }
 
 // Open implements controlplane.Storage.
 func (l lent) Open() controlplane.Backend {
-	return &backend{Backend: l.Storage.Open(), root: l.root, offset: l.offset}
+	return &backend{Backend: l.Storage.Open(), lent: l}
 }
 
 type backend struct {
 	controlplane.Backend
-	root    string
-	offset  int64
+	lent    lent
 	base    *clientv3.Client
 	server  *etcdserve.Server
 	address string
@@ -56,7 +57,11 @@ func (b *backend) Start(ctx context.Context) error {
 		return err
 	}
 	view := &etcdserve.View{
-		Client: b.base, Open: b.Backend.Client, Root: b.root, Offset: b.offset, ID: 1, Keeper: etcdserve.Everything{Client: b.base},
+		Client: b.base, Open: b.Backend.Client, Root: b.lent.root, Offset: b.lent.offset, ID: 1,
+		Keeper: etcdserve.Everything{Client: b.base}, MaxAnswer: b.lent.maxAnswer,
+	}
+	if b.lent.keeper != nil {
+		view.Keeper = b.lent.keeper(etcdserve.Everything{Client: b.base})
 	}
 	b.server = etcdserve.New(func(context.Context) (*etcdserve.View, error) { return view, nil }, etcdserve.Options{})
 	b.address, b.done = "http://"+listener.Addr().String(), make(chan struct{})

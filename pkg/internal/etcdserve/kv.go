@@ -34,18 +34,24 @@ func (s *kv) Range(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse, 
 	if err != nil {
 		return nil, err
 	}
-	done, err := v.Keeper.Read(ctx, len(r.RangeEnd) > 0)
+	done, err := v.Keeper.Read(ctx, reading(r))
 	if err != nil {
 		return nil, err
 	}
-	var read int64
-	defer func() { done(read) }()
-	answer, err := v.Client.Do(ctx, op)
+	answer, err := v.bounded(ctx, r, op)
+	whenSent(ctx, func() { done(readBytes(answer)) })
 	if err != nil {
 		return nil, rpcError(err)
 	}
-	read = valueBytes(answer.Get().Kvs)
-	return v.rangeResponse((*pb.RangeResponse)(answer.Get())), nil
+	return v.rangeResponse(answer), nil
+}
+
+// reading is what a range reads.
+func reading(r *pb.RangeRequest) Reading {
+	if len(r.RangeEnd) > 0 {
+		return Reading{Ranges: 1}
+	}
+	return Reading{Keys: 1}
 }
 
 // RangeStream implements the etcd KV service (KEP-5966).
@@ -59,7 +65,7 @@ func (s *kv) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServer) err
 	if err != nil {
 		return err
 	}
-	done, err := v.Keeper.Read(ctx, true)
+	done, err := v.Keeper.Read(ctx, Reading{Ranges: 1})
 	if err != nil {
 		return err
 	}
@@ -75,7 +81,7 @@ func (s *kv) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServer) err
 		if err := chunk.Err(); err != nil {
 			return rpcError(err)
 		}
-		read += valueBytes(chunk.Kvs)
+		read += readBytes(chunk.RangeResponse)
 		if err := stream.Send(&pb.RangeStreamResponse{RangeResponse: v.rangeResponse(chunk.RangeResponse)}); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
@@ -44,8 +45,9 @@ type Options struct {
 	// they are. A watch ends at that age, too, and goes on with the new connection: the old
 	// one would last as long as it. 0: never.
 	ConnectionAge time.Duration
-	// Asked is told of each call before anything is done for it, and of each request in a stream of watches: also of
-	// those that are refused. It must not wait. Nil: nobody counts them.
+	// Begin is asked before anything is done for a call, whose context ends with it, and its error ends the call. Asked
+	// is told of each request in a stream of watches. They must not wait. Nil: nobody counts them.
+	Begin func(context.Context) error
 	Asked func(context.Context)
 }
 
@@ -64,16 +66,17 @@ func New(views Views, o Options) *Server {
 	}
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams), grpc.ConnectionTimeout(connectTime),
-		grpc.KeepaliveParams(alive),
+		grpc.KeepaliveParams(alive), grpc.UnaryInterceptor(leave), grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingsAllowed, PermitWithoutStream: true}),
+	}
+	if o.Begin != nil {
+		options = append(options, grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
+			return ctx, o.Begin(ctx)
+		}))
 	}
 	if o.Asked == nil {
 		o.Asked = func(context.Context) {}
 	}
-	options = append(options, grpc.InTapHandle(func(ctx context.Context, _ *tap.Info) (context.Context, error) {
-		o.Asked(ctx)
-		return ctx, nil
-	}))
 	if o.Credentials != nil {
 		options = append(options, grpc.Creds(o.Credentials))
 	}
@@ -186,7 +189,7 @@ type Everything struct {
 var _ Keeper = Everything{}
 
 // Read implements Keeper.
-func (Everything) Read(context.Context, bool) (func(int64), error) { return func(int64) {}, nil }
+func (Everything) Read(context.Context, Reading) (func(int64), error) { return func(int64) {}, nil }
 
 // Write implements Keeper.
 func (Everything) Write(context.Context, Growth) (func(int64), error) { return func(int64) {}, nil }

@@ -1,6 +1,7 @@
 package etcdserve
 
 import (
+	"cmp"
 	"context"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -25,9 +26,9 @@ func (s *kv) Txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error)
 	if err != nil {
 		return nil, err
 	}
-	var answer *pb.TxnResponse
-	defer func() { done(answer) }()
-	if answer, err = v.commit(ctx, r); err != nil {
+	answer, err := v.commit(ctx, r)
+	done(answer)
+	if err != nil {
 		return nil, err
 	}
 	return v.txnResponse(answer), nil
@@ -57,29 +58,38 @@ func (v *View) commit(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, e
 // enter asks the keeper, of what the transaction may do at most. Done gets the answer, or nil.
 func (v *View) enter(ctx context.Context, r *pb.TxnRequest) (done func(*pb.TxnResponse), err error) {
 	var growth Growth
-	ranged := false
+	var reads Reading
 	there := existing(r.Compare)
 	for _, branch := range [][]*pb.RequestOp{r.Success, r.Failure} {
 		var g Growth
 		for _, op := range branch {
-			put := op.GetRequestPut()
-			if put != nil {
+			if put := op.GetRequestPut(); put != nil {
 				if !there[string(put.Key)] {
 					g.Keys++
 				}
 				g.Bytes += int64(len(put.Key) + len(put.Value))
+				g.Writes++
 				growth.Largest = max(growth.Largest, int64(len(put.Value)))
 			}
-			if put != nil || op.GetRequestDeleteRange() != nil {
+			if del := op.GetRequestDeleteRange(); del != nil {
 				g.Writes++
 			}
-			ranged = ranged || len(op.GetRequestRange().GetRangeEnd()) > 0
+			read := readsOf(op)
+			reads.Keys, reads.Ranges = reads.Keys+read.Keys, reads.Ranges+read.Ranges
 		}
 		growth.Keys, growth.Bytes, growth.Writes = max(growth.Keys, g.Keys), max(growth.Bytes, g.Bytes), max(growth.Writes, g.Writes)
 	}
+	if growth.Writes == 0 { // others compare while they write
+		reads.Keys += int64(len(r.Compare))
+	}
+	if reads.Ranges > 0 && v.MaxAnswer > 0 {
+		if size, err := v.Keeper.Size(ctx); err != nil || size > v.MaxAnswer {
+			return nil, cmp.Or(err, errLarge)
+		}
+	}
 	read, wrote := func(int64) {}, func(int64) {}
-	if ranged || growth.Writes == 0 {
-		if read, err = v.Keeper.Read(ctx, ranged); err != nil {
+	if reads != (Reading{}) {
+		if read, err = v.Keeper.Read(ctx, reads); err != nil {
 			return nil, err
 		}
 	}
@@ -91,9 +101,20 @@ func (v *View) enter(ctx context.Context, r *pb.TxnRequest) (done func(*pb.TxnRe
 	}
 	return func(answer *pb.TxnResponse) {
 		bytes, put := outcome(answer)
-		read(bytes)
 		wrote(put)
+		whenSent(ctx, func() { read(bytes) })
 	}, nil
+}
+
+// readsOf is what an operation of a transaction reads. What a deletion returns it reads, too.
+func readsOf(op *pb.RequestOp) Reading {
+	if r := op.GetRequestRange(); r != nil {
+		return reading(r)
+	}
+	if r := op.GetRequestDeleteRange(); r.GetPrevKv() {
+		return reading(&pb.RangeRequest{RangeEnd: r.RangeEnd})
+	}
+	return Reading{}
 }
 
 // existing are the keys that a transaction writes only if they exist.
@@ -111,7 +132,7 @@ func existing(all []*pb.Compare) map[string]bool {
 // it has put something, or 0.
 func outcome(answer *pb.TxnResponse) (bytes, put int64) {
 	for _, op := range answer.GetResponses() {
-		bytes += valueBytes(op.GetResponseRange().GetKvs())
+		bytes += readBytes(op.GetResponseRange())
 		if op.GetResponsePut() != nil {
 			put = answer.Header.GetRevision()
 		}

@@ -23,15 +23,18 @@ type View struct {
 	ID uint64
 	// Keeper decides what the client may do.
 	Keeper Keeper
+	// MaxAnswer is how many bytes of keys and values one answer may have, beside those of streams, which come in
+	// parts. A range with a limit has less than it asks for, and says that there is more. 0: any number.
+	MaxAnswer int64
 }
 
 // Keeper decides what a client may do, and counts it. Its errors are those of etcd
 // ([rpctypes]). What it returns beside them is called when the client's call ends.
 // Revisions are those of the storage.
 type Keeper interface {
-	// Read is asked before a read of one key, or of a range. Done gets how many bytes of
-	// values were read.
-	Read(ctx context.Context, ranged bool) (done func(bytes int64), err error)
+	// Read is asked before a read. Done gets how many bytes were read, when the answer was sent: one that the
+	// client does not take is kept here.
+	Read(ctx context.Context, r Reading) (done func(bytes int64), err error)
 	// Write is asked before a write. Done gets the revision in which something was put, or
 	// 0 if nothing was.
 	Write(ctx context.Context, g Growth) (done func(revision int64), err error)
@@ -45,6 +48,11 @@ type Keeper interface {
 	Compacted() int64
 	// Size is what the client's keys and values take, in bytes.
 	Size(ctx context.Context) (int64, error)
+}
+
+// Reading is how many keys a call reads or compares, and how many ranges of keys it reads.
+type Reading struct {
+	Keys, Ranges int64
 }
 
 // Growth is what a write may be, at most: how many keys it adds and bytes it puts, the
@@ -160,10 +168,16 @@ func (v *View) event(e *mvccpb.Event) *mvccpb.Event {
 	return &mvccpb.Event{Type: e.Type, Kv: v.keyValue(e.Kv), PrevKv: v.keyValue(e.PrevKv)}
 }
 
-// valueBytes is how many bytes of values there are.
-func valueBytes(kvs []*mvccpb.KeyValue) (bytes int64) {
-	for _, kv := range kvs {
-		bytes += int64(len(kv.Value))
+// countedBytes is what a key counts for that was only counted, in bytes that were read.
+const countedBytes = 64
+
+// readBytes is what a range has read: keys and values, or what it has counted.
+func readBytes(r *pb.RangeResponse) (bytes int64) {
+	if r == nil {
+		return 0
 	}
-	return bytes
+	for _, kv := range r.Kvs {
+		bytes += int64(len(kv.Key) + len(kv.Value))
+	}
+	return max(bytes, r.Count*countedBytes)
 }
