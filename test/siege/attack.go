@@ -19,8 +19,9 @@ import (
 const (
 	// attackCommand makes this program an attacker.
 	attackCommand = "attack"
-	// baseline is the attack that is none, and together all that are.
+	// baseline is the attack that is none, nothing is less than that, and together is all that are.
 	baseline = "small gets"
+	nothing  = "nothing"
 	together = "together"
 )
 
@@ -95,10 +96,11 @@ type attack struct {
 	http1 bool
 }
 
-// attackNames are those of the attacks, baseline excluded.
+// attackNames are those of the attacks, without what is none.
 func attackNames() []string {
 	all := attacks()
 	delete(all, baseline)
+	delete(all, nothing)
 	return slices.Sorted(maps.Keys(all))
 }
 

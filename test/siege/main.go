@@ -36,6 +36,7 @@ type options struct {
 	span              time.Duration
 	slower            float64 // how many times as long a request of the tenant may take
 	growth            float64 // MiB
+	baseline          string
 	updates           int
 	settle            time.Duration
 	args              []string
@@ -113,12 +114,16 @@ func parse(args []string) (options, error) {
 	set.Float64Var(&o.growth, "growth", 1024, "MiB that the process may grow by")
 	set.IntVar(&o.updates, "updates", 300_000, "updates of 1 KiB after which the memory of the server is measured; 0: none")
 	set.DurationVar(&o.settle, "settle", 10*time.Second, "how long after the updates")
+	idle := set.Bool("idle", false, "in the baseline nobody does anything beside the tenant")
 	flags := set.String("serve", "", "further flags of serve, separated by spaces")
 	if err := set.Parse(args); err != nil {
 		return o, err
 	}
 	o.storages, o.args = strings.Split(*storages, ","), strings.Fields(*flags)
-	o.attacks = append(slices.Clone(names), together)
+	o.attacks, o.baseline = append(slices.Clone(names), together), baseline
+	if *idle {
+		o.baseline = nothing
+	}
 	if *attacks != "all" {
 		o.attacks = strings.FieldsFunc(*attacks, func(r rune) bool { return r == ',' })
 	}
@@ -142,7 +147,7 @@ func (o options) besiege(ctx context.Context, dir, storage, name string) (r resu
 		return r, err
 	}
 	r = result{attack: name, storage: storage}
-	if r.calm, err = o.measure(ctx, s, w, baseline); err != nil {
+	if r.calm, err = o.measure(ctx, s, w, o.baseline); err != nil {
 		return r, fmt.Errorf("baseline: %w", err)
 	}
 	r.storm, err = o.measure(ctx, s, w, name)

@@ -104,6 +104,9 @@ func one(s shot) attack { return attack{shots: func(target) []shot { return []sh
 func attacks() map[string]attack {
 	all := map[string]attack{
 		baseline:               one(shot{method: "GET", path: inAttacker + "/configmaps/none"}),
+		nothing: {raw: func(*army) (func(context.Context), error) {
+			return func(ctx context.Context) { <-ctx.Done() }, nil
+		}},
 		"queries of strangers": one(shot{method: "GET", path: "/api/v1/configmaps?labelSelector=" + strings.Repeat("a%3Db,", 2_600) + "a", token: "-"}),
 		"wrong tokens":         one(shot{method: "POST", path: configMaps, contentType: asJSON, token: "wrong", body: object("a", "", "")}),
 		"bad keys":             one(shot{method: "POST", path: configMaps, contentType: asJSON, body: badKeys()}),
