@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -40,8 +41,9 @@ func lend(ctx context.Context, admin kubernetes.Interface) (certificate, key []b
 	return secret.Data[corev1.TLSCertKey], secret.Data[corev1.TLSPrivateKeyKey], nil
 }
 
-// etcd returns a client of the attacker's EtcdStorage, with a connection of its own.
-func (t target) etcd() (*clientv3.Client, error) {
+// etcd returns a client of the attacker's EtcdStorage, with a connection of its own. Deaf, it reads no more than it has to
+// for a connection.
+func (t target) etcd(isDeaf bool) (*clientv3.Client, error) {
 	pair, err := tls.X509KeyPair(t.Certificate, t.Key)
 	if err != nil {
 		return nil, err
@@ -49,7 +51,11 @@ func (t target) etcd() (*clientv3.Client, error) {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(t.CA)
 	from := func(ctx context.Context, address string) (net.Conn, error) {
-		return attackersAddress().DialContext(ctx, "tcp", address)
+		c, err := attackersAddress().DialContext(ctx, "tcp", address)
+		if err != nil || !isDeaf {
+			return c, err
+		}
+		return &deaf{Conn: c, left: 16 << 10, closed: make(chan struct{})}, nil
 	}
 	return clientv3.New(clientv3.Config{
 		Endpoints: []string{t.Base}, Logger: zap.NewNop(), MaxUnaryRetries: 1,
@@ -58,8 +64,33 @@ func (t target) etcd() (*clientv3.Client, error) {
 	})
 }
 
+// deaf is a connection that is not read any more when so many bytes have come.
+type deaf struct {
+	net.Conn
+	left   int
+	closed chan struct{}
+	once   sync.Once
+}
+
+// Read implements net.Conn.
+func (d *deaf) Read(b []byte) (int, error) {
+	if d.left <= 0 {
+		<-d.closed
+	}
+	n, err := d.Conn.Read(b)
+	d.left -= n
+	return n, err
+}
+
+// Close implements net.Conn.
+func (d *deaf) Close() error {
+	d.once.Do(func() { close(d.closed) })
+	return d.Conn.Close()
+}
+
 // borrower is an attack with an etcd client, after what it does at first.
 type borrower struct {
+	deaf  bool // it takes no answers
 	first func(context.Context, *clientv3.Client) error
 	over  func(context.Context, *clientv3.Client, int64) error
 }
@@ -79,6 +110,10 @@ func borrowers() map[string]attack {
 		}},
 		"lent ranges": {first: fill, over: func(ctx context.Context, c *clientv3.Client, _ int64) error {
 			_, err := c.Get(ctx, "\x00", clientv3.WithFromKey())
+			return err
+		}},
+		"lent answers": {deaf: true, first: fill, over: func(ctx context.Context, c *clientv3.Client, n int64) error {
+			_, err := c.Get(ctx, fmt.Sprintf("k0%d", n%10), clientv3.WithPrefix())
 			return err
 		}},
 		"lent counts": {first: fill, over: func(ctx context.Context, c *clientv3.Client, _ int64) error {
@@ -117,7 +152,7 @@ func borrowers() map[string]attack {
 	}
 	all["lent connections"] = attack{raw: func(a *army) (func(context.Context), error) {
 		return a.each(1, func(ctx context.Context) {
-			c, err := a.etcd()
+			c, err := a.etcd(false)
 			if err != nil {
 				a.count("error")
 				return
@@ -143,18 +178,23 @@ func fill(ctx context.Context, c *clientv3.Client) error {
 
 // borrow makes clients, and what they do over and over.
 func (a *army) borrow(b borrower) (func(context.Context), error) {
+	if b.first != nil {
+		c, err := a.etcd(false)
+		if err != nil {
+			return nil, err
+		}
+		if err := b.first(context.Background(), c); err != nil {
+			return nil, err
+		}
+		_ = c.Close() // as above
+	}
 	var clients []*clientv3.Client
 	for range a.clients {
-		c, err := a.etcd()
+		c, err := a.etcd(b.deaf)
 		if err != nil {
 			return nil, err
 		}
 		clients = append(clients, c)
-	}
-	if b.first != nil {
-		if err := b.first(context.Background(), clients[0]); err != nil {
-			return nil, err
-		}
 	}
 	var n atomic.Int64
 	attack := a.each(callers, func(ctx context.Context) {
