@@ -34,8 +34,8 @@ const (
 	operationsPerAsk, bytesPerAsk = 16, 16 << 10
 	asksPerConnection             = 10
 	// patience is how long a call waits for its turn, before it is refused, and untaken how old an answer is
-	// that its client seems not to take.
-	patience, untaken = 10 * time.Second, time.Minute
+	// that its client seems not to take: maxAnswer takes as long on 2 Mbit/s.
+	patience, untaken = 10 * time.Second, 5 * time.Minute
 	// deaf is how long a tenant is not listened to at most, after it has asked for too much at once.
 	deaf = time.Minute
 	// linger is how long what is known of a tenant is kept after its last connection.
@@ -200,7 +200,10 @@ func (t *tenant) Read(ctx context.Context, r etcdserve.Reading) (func(bytes int6
 		t.turns.Release(turns)
 		return nil, err
 	}
-	done := caller(ctx).hold(func() { t.turns.Release(turns) })
+	done := func() { t.turns.Release(turns) }
+	if !r.Stream {
+		done = caller(ctx).hold(done)
+	}
 	return func(bytes int64) {
 		// Paid afterwards, when it is known: the next one waits.
 		t.bytes.ReserveN(time.Now(), int(min(bytes, readBytes)))

@@ -33,7 +33,8 @@ func (l *left) done() {
 
 type leftKey struct{}
 
-// whenSent has something done when the answer of a call was sent, or its connection has ended, or at once if it has none.
+// whenSent has something done when the answer of a call was sent, or when the call fails. If the connection ends before
+// that, it may never be done.
 func whenSent(ctx context.Context, do func()) {
 	l, ok := ctx.Value(leftKey{}).(*left)
 	if !ok {

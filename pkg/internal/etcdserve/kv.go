@@ -65,7 +65,7 @@ func (s *kv) RangeStream(r *pb.RangeRequest, stream pb.KV_RangeStreamServer) err
 	if err != nil {
 		return err
 	}
-	done, err := v.Keeper.Read(ctx, Reading{Ranges: 1})
+	done, err := v.Keeper.Read(ctx, Reading{Ranges: 1, Stream: true})
 	if err != nil {
 		return err
 	}

@@ -32,8 +32,8 @@ type View struct {
 // ([rpctypes]). What it returns beside them is called when the client's call ends.
 // Revisions are those of the storage.
 type Keeper interface {
-	// Read is asked before a read. Done gets how many bytes were read, when the answer was sent: one that the
-	// client does not take is kept here.
+	// Read is asked before a read. Done gets how many bytes were read when the answer was sent: one that the
+	// client does not take is kept by gRPC. It may not be called after the connection has ended.
 	Read(ctx context.Context, r Reading) (done func(bytes int64), err error)
 	// Write is asked before a write. Done gets the revision in which something was put, or
 	// 0 if nothing was.
@@ -50,9 +50,11 @@ type Keeper interface {
 	Size(ctx context.Context) (int64, error)
 }
 
-// Reading is how many keys a call reads or compares, and how many ranges of keys it reads.
+// Reading is how many keys a call reads or compares, and how many ranges of keys it reads. A stream is sent as its
+// client takes it.
 type Reading struct {
 	Keys, Ranges int64
+	Stream       bool
 }
 
 // Growth is what a write may be, at most: how many keys it adds and bytes it puts, the
