@@ -7,6 +7,7 @@ package life
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -32,6 +33,7 @@ const patience = 2 * time.Minute
 var programs behind.Programs
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "4") // all storages at once: a life is mostly waits for clocks
 	os.Exit(program.Tests{M: m, Build: func(ctx context.Context, dir string) (err error) {
 		if err := script.Build(ctx, dir); err != nil {
 			return err
@@ -113,7 +115,7 @@ func (l *lender) config(t *testing.T) *rest.Config {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", l.Kubeconfig)
 	must(t, err)
-	config.QPS = -1
+	config.QPS, config.WarningHandler = -1, rest.NoWarnings{}
 	return config
 }
 

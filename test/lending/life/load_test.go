@@ -24,9 +24,9 @@ import (
 
 const (
 	// attempt is how long one request may take, and pace the time between two of a writer.
-	attempt, pace = 10 * time.Second, 30 * time.Millisecond
+	attempt, pace = 10 * time.Second, 60 * time.Millisecond
 	// enough is how many writes of each writer tell that a server works.
-	enough = 10
+	enough = 6
 )
 
 // load is writers that write until they are ended, each write until it is acknowledged.

@@ -98,12 +98,21 @@ func (s *sample) direct(config *rest.Config) *rest.Config {
 // list returns what the objects have in spec.reference, by name.
 func list(ctx context.Context, t *testing.T, config *rest.Config) (values map[string]string, version int64) {
 	t.Helper()
-	f := &follower{client: flunders(t, config)}
-	_, err := f.list(ctx)
+	values, version, err := tryList(ctx, t, config)
 	must(t, err)
+	return values, version
+}
+
+// tryList is list where the server may be away.
+func tryList(ctx context.Context, t *testing.T, config *rest.Config) (values map[string]string, version int64, err error) {
+	t.Helper()
+	f := &follower{client: flunders(t, config)}
+	if _, err := f.list(ctx); err != nil {
+		return nil, 0, err
+	}
 	values = map[string]string{}
 	for _, s := range f.seen {
 		values[s.name] = s.value
 	}
-	return values, f.last
+	return values, f.last, nil
 }
