@@ -79,6 +79,7 @@ func (c *controller) move(ctx context.Context, s *v1alpha1.EtcdStorage, to strin
 			}
 			s.Status.PreviousStorage = to
 		}
+		c.resume(s.Name) // it may have moved before
 		// Every server ends the connections when it sees this. Its event comes here again.
 		return false, c.report(ctx, s, moving(s, to, 0))
 	}
@@ -134,11 +135,16 @@ func (c *controller) pause(name string) time.Duration {
 	return settled - time.Since(c.paused[name])
 }
 
+// resume has the next move of a tenant wait again.
+func (c *controller) resume(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.paused, name)
+}
+
 // tidy deletes what a move has left: what was moved, or the copy if it was given up.
 func (c *controller) tidy(ctx context.Context, s *v1alpha1.EtcdStorage) error {
-	c.mu.Lock()
-	delete(c.paused, s.Name)
-	c.mu.Unlock()
+	c.resume(s.Name)
 	old := c.tenants.store(s.Status.PreviousStorage)
 	if old == nil {
 		return nil

@@ -37,6 +37,7 @@ type options struct {
 	slower            float64 // how many times as long a request of the tenant may take
 	growth            float64 // MiB
 	baseline          string
+	percent           int
 	updates           int
 	settle            time.Duration
 	args              []string
@@ -114,6 +115,7 @@ func parse(args []string) (options, error) {
 	set.Float64Var(&o.growth, "growth", 1024, "MiB that the process may grow by")
 	set.IntVar(&o.updates, "updates", 300_000, "updates of 1 KiB after which the memory of the server is measured; 0: none")
 	set.DurationVar(&o.settle, "settle", 10*time.Second, "how long after the updates")
+	set.IntVar(&o.percent, "percentile", 99, "which of a hundred requests, by their times, is compared")
 	idle := set.Bool("idle", false, "in the baseline nobody does anything beside the tenant")
 	flags := set.String("serve", "", "further flags of serve, separated by spaces")
 	if err := set.Parse(args); err != nil {
@@ -126,6 +128,9 @@ func parse(args []string) (options, error) {
 	}
 	if *attacks != "all" {
 		o.attacks = strings.FieldsFunc(*attacks, func(r rune) bool { return r == ',' })
+	}
+	if o.percent < 0 || o.percent > 99 {
+		return o, fmt.Errorf("there is no percentile %d here: want 0 to 99", o.percent)
 	}
 	for _, name := range o.attacks {
 		if name != together && !slices.Contains(names, name) {

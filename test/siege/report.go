@@ -26,23 +26,24 @@ type result struct {
 
 type results []result
 
-// p99 is the time that all but one of a hundred took at most.
-func p99(all []time.Duration) time.Duration {
+// percentile is the time that so many of a hundred took at most.
+func (o options) percentile(all []time.Duration) time.Duration {
 	sorted := slices.Sorted(slices.Values(all))
-	return sorted[len(sorted)*99/100]
+	return sorted[len(sorted)*o.percent/100]
 }
 
 // slower is how many times as long as in the baseline requests took.
-func (r result) slower() (gets, creates float64) {
+func (r result) slower(o options) (gets, creates float64) {
+	ratio := func(storm, calm []time.Duration) float64 {
+		return float64(o.percentile(storm)) / float64(o.percentile(calm))
+	}
 	return ratio(r.storm.gets, r.calm.gets), ratio(r.storm.creates, r.calm.creates)
 }
-
-func ratio(storm, calm []time.Duration) float64 { return float64(p99(storm)) / float64(p99(calm)) }
 
 // faults are the goals that a result misses.
 func (r result) faults(o options) []string {
 	var all []string
-	gets, creates := r.slower()
+	gets, creates := r.slower(o)
 	if gets > o.slower {
 		all = append(all, "gets")
 	}
@@ -60,14 +61,15 @@ func (r result) faults(o options) []string {
 
 // line is a row of the table.
 func (r result) line(o options) string {
-	gets, creates := r.slower()
+	gets, creates := r.slower(o)
 	verdict := "holds"
 	if faults := r.faults(o); len(faults) > 0 {
 		verdict = "misses: " + strings.Join(faults, ", ")
 	}
 	round := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseconds())/1000) }
 	return fmt.Sprintf("| %s | %s | %s | %s → %s | %.1f | %s → %s | %.1f | %.0f | %.1f | %s |", r.attack, r.storage, r.storm.said(),
-		round(p99(r.calm.gets)), round(p99(r.storm.gets)), gets, round(p99(r.calm.creates)), round(p99(r.storm.creates)), creates,
+		round(o.percentile(r.calm.gets)), round(o.percentile(r.storm.gets)), gets,
+		round(o.percentile(r.calm.creates)), round(o.percentile(r.storm.creates)), creates,
 		r.storm.growth, r.storm.cpu.Seconds(), verdict)
 }
 
@@ -86,7 +88,7 @@ func (m measured) said() string {
 // table is Markdown.
 func (all results) table(o options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d connections, %v for each attack and each baseline; times are the 99th percentile in ms, memory in MiB, CPU in seconds of the server.\n\n", o.clients, o.span)
+	fmt.Fprintf(&b, "%d connections, %v for each attack and each baseline; times are those of %d of a hundred at most, in ms, memory in MiB, CPU in seconds of the server.\n\n", o.clients, o.span, o.percent)
 	b.WriteString("| attack | storage | answers | gets | times | creates | times | memory | CPU | goal |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range all {
 		b.WriteString(r.line(o) + "\n")

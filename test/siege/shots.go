@@ -103,7 +103,7 @@ func one(s shot) attack { return attack{shots: func(target) []shot { return []sh
 // attacks are all of them, by name.
 func attacks() map[string]attack {
 	all := map[string]attack{
-		baseline:               one(shot{method: "GET", path: inAttacker + "/configmaps/none"}),
+		baseline: one(shot{method: "GET", path: inAttacker + "/configmaps/none"}),
 		nothing: {raw: func(*army) (func(context.Context), error) {
 			return func(ctx context.Context) { <-ctx.Done() }, nil
 		}},
