@@ -69,7 +69,7 @@ func TestFaults(t *testing.T) {
 		return all
 	}
 	calm := measured{times: times{gets: spread(10 * time.Millisecond), creates: spread(10 * time.Millisecond)}}
-	o := options{slower: 3, growth: 1024}
+	o := options{slower: 3, growth: 1024, percent: 99}
 	for name, c := range map[string]struct {
 		reason string
 		storm  measured
