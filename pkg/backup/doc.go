@@ -11,6 +11,9 @@
 // encrypted objects are encrypted in it, and it has no key to decrypt them. It has no private keys and
 // no certificates either, unless servers share them in the storage, sealed ([pkg/sharing]).
 //
+// What a part of a running server keeps in another storage, as lent storage does, is in its backup, too, as if it were in
+// the server's own ([controlplane.ServerPlan.KeepElsewhere]): a restore fills one storage with everything.
+//
 // # Format
 //
 // A backup is a zstd stream (https://www.rfc-editor.org/rfc/rfc8878). Uncompressed, it is

@@ -104,13 +104,13 @@ func ReadLent(ctx context.Context, from io.Reader, most LentLimits) (info Info, 
 		}
 		return nil
 	})
-	return info, newest(info), err
+	return info, Seen(info.Revision, info.Taken), err
 }
 
-// newest is the newest revision that clients may have seen since a backup was taken.
-func newest(i Info) int64 {
-	age := max(0, time.Since(i.Taken))
-	return i.Revision + int64(age.Seconds()*writesPerSecond)
+// Seen is the newest revision that clients may have seen by now, when a backup was taken of one some time ago.
+func Seen(revision int64, taken time.Time) int64 {
+	age := max(0, time.Since(taken))
+	return revision + int64(age.Seconds()*writesPerSecond)
 }
 
 // Filled is what an EtcdStorage has got from a backup.

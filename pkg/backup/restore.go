@@ -65,7 +65,7 @@ func Restore(ctx context.Context, from io.ReadSeeker, to controlplane.Storage, o
 	report, err := transfer.Into(ctx, to, transfer.From{
 		Name:     fmt.Sprintf("the backup of %s with checksum %.12s", r.Info.Taken.Format(time.RFC3339), r.Info.Checksum),
 		Format:   r.Info.Stored,
-		Revision: newest(r.Info), Cluster: r.Info.Cluster, Past: true,
+		Revision: Seen(r.Info.Revision, r.Info.Taken), Cluster: r.Info.Cluster, Past: true,
 		Entries: func(ctx context.Context) (transfer.Entries, error) {
 			if _, err := from.Seek(0, io.SeekStart); err != nil {
 				return nil, err

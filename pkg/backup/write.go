@@ -18,6 +18,9 @@ import (
 // Write writes a backup of a running server: all that it has stored, of all planes, as it is at one
 // revision. Writes go on meanwhile. An error leaves an incomplete backup, which no reader takes.
 //
+// What parts of the server keep in other storages ([controlplane.ServerPlan.KeepElsewhere]) is in it, too, each as it is
+// at one revision of that storage, not before the revision of the server's own.
+//
 // What was replaced or deleted while it is written has to be kept for so long: as long as the history
 // (Builder.History) and its limit allow.
 func Write(ctx context.Context, s *controlplane.Server, to io.Writer) (Info, error) {
@@ -25,7 +28,8 @@ func Write(ctx context.Context, s *controlplane.Server, to io.Writer) (Info, err
 	if c == nil {
 		return Info{}, errors.New("backup: the server does not run")
 	}
-	info, err := write(ctx, c, Info{Engine: s.Storage(ctx).Engine, Prefix: prefix}, &paced{ctx: ctx, to: to, begun: time.Now()})
+	begin := Info{Engine: s.Storage(ctx).Engine, Prefix: prefix}
+	info, err := write(ctx, c, begin, &paced{ctx: ctx, to: to, begun: time.Now()}, s.Elsewhere)
 	if err != nil {
 		return info, fmt.Errorf("backup: %w", err)
 	}
@@ -63,13 +67,14 @@ func (p *paced) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// WriteStored writes a backup of a storage that no server uses. An empty prefix is "/registry".
+// WriteStored writes a backup of a storage that no server uses, and of nothing that a server kept in others. An empty
+// prefix is "/registry".
 func WriteStored(ctx context.Context, s controlplane.Storage, prefix string, to io.Writer) (info Info, err error) {
 	if prefix, err = transfer.Prefix(prefix); err != nil {
 		return info, err
 	}
 	err = transfer.With(ctx, s.Open(), func(c *clientv3.Client) error {
-		info, err = write(ctx, c, Info{Engine: s.Traits().Engine, Prefix: prefix}, to)
+		info, err = write(ctx, c, Info{Engine: s.Traits().Engine, Prefix: prefix}, to, nothing)
 		if err == nil && info.Keys+info.Expiring == 0 {
 			err = fmt.Errorf("there are no keys below %s: are these the right storage and prefix?", prefix)
 		}
@@ -81,8 +86,11 @@ func WriteStored(ctx context.Context, s controlplane.Storage, prefix string, to 
 	return info, nil
 }
 
-// write writes what is below a prefix.
-func write(ctx context.Context, c *clientv3.Client, info Info, to io.Writer) (Info, error) {
+// nothing is elsewhere.
+func nothing(context.Context, int64) ([]controlplane.Elsewhere, error) { return nil, nil }
+
+// write writes what is below a prefix, and what is elsewhere.
+func write(ctx context.Context, c *clientv3.Client, info Info, to io.Writer, elsewhere controlplane.ElsewhereFunc) (Info, error) {
 	stamp, header, err := transfer.Stamp(ctx, c, info.Prefix)
 	if err == nil {
 		err = stamp.Check()
@@ -92,11 +100,16 @@ func write(ctx context.Context, c *clientv3.Client, info Info, to io.Writer) (In
 	}
 	info.Format, info.Stored, info.Program = Format, stamp.Format, controlplane.Version().GitVersion
 	info.Cluster, info.Revision, info.Taken = header.ClusterId, header.Revision, time.Now().UTC().Truncate(time.Second)
+	parts, err := elsewhere(ctx, info.Revision)
+	if err != nil {
+		return info, err
+	}
 	w, err := newWriter(to, info)
 	if err != nil {
 		return info, err
 	}
-	return w.all(transfer.Range(ctx, c, transfer.Root(info.Prefix), info.Revision), func(e *transfer.Entry) bool {
+	own := transfer.Range(ctx, c, transfer.Root(info.Prefix), info.Revision)
+	return w.all(together(ctx, own, parts), func(e *transfer.Entry) bool {
 		return !format.IsOwn(info.Prefix, string(e.Key)) // Info has it
 	})
 }

@@ -48,6 +48,7 @@ type ServerPlan struct {
 	work         []named[Work]
 	large        []func(bool)
 	connections  []named[Connections]
+	elsewhere    []named[ElsewhereFunc]
 }
 
 // IdentityFunc gives a server its TLS identity for the address it listens on.

@@ -220,11 +220,9 @@ func (c *controller) provide(ctx context.Context, s *v1alpha1.EtcdStorage) (read
 	if s.Status.Storage == "" {
 		s.Status.Storage = chosen(s)
 	}
-	for _, name := range []string{s.Status.Storage, chosen(s)} {
-		if c.tenants.store(name) == nil {
-			return is(metav1.ConditionFalse, v1alpha1.ReasonStorageUnknown,
-				fmt.Sprintf("the operator of the server names no storage %q any more: ask for it to be named again", name)), due, nil
-		}
+	const unknown = "the operator of the server names no storage %q any more: ask for it to be named again"
+	if name := s.Status.Storage; c.tenants.store(name) == nil {
+		return is(metav1.ConditionFalse, v1alpha1.ReasonStorageUnknown, fmt.Sprintf(unknown, name)), due, nil
 	}
 	reason, message := v1alpha1.ReasonCertificatesWritten, "the storage can be used"
 	due, err := c.write(ctx, s)
@@ -234,6 +232,10 @@ func (c *controller) provide(ctx context.Context, s *v1alpha1.EtcdStorage) (read
 		if reason != v1alpha1.ReasonDestinationUnknown {
 			return is(metav1.ConditionFalse, reason, message), due, failed
 		}
+	}
+	if name := chosen(s); c.tenants.store(name) == nil { // what is elsewhere can be used
+		return is(metav1.ConditionFalse, v1alpha1.ReasonStorageUnknown,
+			fmt.Sprintf(unknown+", or have spec.storage be %q, where the data is", name, s.Status.Storage)), due, failed
 	}
 	limits := c.part.Max.of(s.Spec.Limits)
 	if u := s.Status.Used; u != nil && (u.Keys >= limits.Keys || u.Bytes >= limits.Bytes) {

@@ -179,7 +179,12 @@ func (l *lender) credentials(t testing.TB, s *v1alpha1.EtcdStorage) *tls.Config 
 // connect returns an etcd client of an EtcdStorage.
 func (l *lender) connect(t testing.TB, s *v1alpha1.EtcdStorage) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Status.Endpoint}, TLS: l.credentials(t, s), Logger: zap.NewNop()})
+	return dial(t, s, l.credentials(t, s))
+}
+
+func dial(t testing.TB, s *v1alpha1.EtcdStorage, config *tls.Config) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Status.Endpoint}, TLS: config, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"k8s.io/apimachinery/pkg/fields"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
@@ -119,7 +119,14 @@ func (l *lending) start(ctx context.Context, p *controlplane.Plane) error {
 		return err
 	}
 	l.tenants.start(life, stores)
-	lists := cache.NewListWatchFromClient(l.client, "etcdstorages", "", fields.Everything())
+	if err := l.arrive(ctx); err != nil {
+		return err
+	}
+	lists := cache.NewFilteredListWatchFromClient(l.client, "etcdstorages", "", func(o *metav1.ListOptions) {
+		if o.ResourceVersion == "0" { // what a cache has may be from before that
+			o.ResourceVersion = ""
+		}
+	})
 	l.informer = cache.NewSharedIndexInformer(lists, &v1alpha1.EtcdStorage{}, 0, cache.Indexers{})
 	known, err := l.informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc:    l.put,

@@ -1,6 +1,7 @@
 package storageapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,8 @@ type past struct {
 	Since int64 `json:"since"`
 	// Restoring: the data is not complete, a restore has begun to replace it.
 	Restoring bool `json:"restoring,omitempty"`
+	// Brought: a backup of the whole server has brought the data here.
+	Brought *brought `json:"brought,omitempty"`
 
 	// modified is the revision in which this was written, 0 if it never was, and now that of the storage.
 	modified, now int64
@@ -89,6 +92,9 @@ func (c *controller) move(ctx context.Context, s *v1alpha1.EtcdStorage, to strin
 	}
 	from, target := c.tenants.store(s.Status.Storage), c.tenants.store(to)
 	before, err := from.past(ctx, s.Name)
+	if err == nil && before.Brought != nil {
+		err = from.bring(ctx, s.Name, before, nil)
+	}
 	if err != nil {
 		return false, err
 	}
@@ -163,8 +169,9 @@ func moving(s *v1alpha1.EtcdStorage, to string, keys int) metav1.Condition {
 	}
 }
 
-// newest are the last revision of a storage, that of the last write of a tenant there, and how many keys it has.
-type newest struct{ storage, key, keys int64 }
+// newest are the last revision of a storage, those of the last write of a tenant there and of its oldest key, 0 if there
+// is none, and how many keys it has.
+type newest struct{ storage, key, oldest, keys int64 }
 
 func (s *store) newest(ctx context.Context, name string) (n newest, err error) {
 	err = s.each(ctx, name, []clientv3.OpOption{clientv3.WithKeysOnly()}, func(at int64, page []*mvccpb.KeyValue) error {
@@ -172,6 +179,7 @@ func (s *store) newest(ctx context.Context, name string) (n newest, err error) {
 		n.keys += int64(len(page))
 		for _, kv := range page {
 			n.key = max(n.key, kv.ModRevision)
+			n.oldest = min(cmp.Or(n.oldest, kv.ModRevision), kv.ModRevision)
 		}
 		return nil
 	})

@@ -15,8 +15,9 @@
 //
 //	connection --certificate--> tenant --keys below its root--> storage
 //
-// What is stored for a tenant is beside the objects of the server, in the same storage: a
-// backup of the server has it, and servers that share a storage all serve it.
+// What is stored for a tenant is beside the objects of the server, in the same storage, or in
+// another one that the operator names: a backup of the server has it, and servers that share a
+// storage all serve it.
 package storageapi
 
 import (
@@ -109,6 +110,7 @@ func (e EtcdStorages) InstallServer(p *controlplane.ServerPlan) error {
 	}
 	p.Share("authorities of etcd storages", l.share)
 	p.Trust("clients of etcd storages", l.trusted)
+	p.KeepElsewhere("data of etcd storages", l.elsewhere)
 	p.Connect("etcd storages", controlplane.Connections{Are: l.recognises, Serve: l.take})
 	root.Work(controlplane.Work{Name: "etcd-storages", Start: l.start, Run: l.run, Stop: l.stop})
 	// With a Start, its Run begins after the Start above; without one it would begin before.
