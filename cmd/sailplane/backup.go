@@ -86,6 +86,9 @@ func (t *taking) flags(c *cobra.Command) {
 		"with --storage: what the keys start with (default storage.prefix of a configuration, or /registry)")
 }
 
+// lent is the resource of EtcdStorages in an [backup.Info].
+const lent = "etcdstorages.storage.sailplane.dev"
+
 func (t *taking) run(ctx context.Context, file string, out, log io.Writer) error {
 	say := &counted{teller: newTeller(log)}
 	if (t.private.Dir == "") != (t.private.KeyFile == "") {
@@ -120,6 +123,9 @@ func (t *taking) run(ctx context.Context, file string, out, log io.Writer) error
 		time.Since(begun).Round(time.Millisecond))
 	if len(info.Encrypted) > 0 {
 		fmt.Fprintf(log, "keep the encryption configuration apart from it: %s\n", encrypted(info))
+	}
+	if t.stored.isNamed() && info.Resources[lent].Objects > 0 {
+		fmt.Fprintln(log, "not in it: what EtcdStorages have in other storages; a backup of the running server has it")
 	}
 	if info.Private {
 		fmt.Fprintln(log, "keep the key that seals the private keys and certificates apart from it")

@@ -162,6 +162,10 @@ func TestTenantBackup(t *testing.T) {
 	contains(t, must(t, "backup", "--list", file), "etcdstorage   a\n", "keys          3, and 0 that expire")
 	must(t, "backup", "--kubeconfig", kubeconfig, whole)
 	contains(t, must(t, "backup", "--list", whole), "of etcdstorages   3 keys, ", "etcdstorages.storage.sailplane.dev")
+	restored := "sqlite:" + filepath.Join(t.TempDir(), "state.db")
+	must(t, "restore", whole, "--to", restored)
+	contains(t, must(t, "backup", "--storage", restored, filepath.Join(t.TempDir(), "stored.backup")),
+		"not in it: what EtcdStorages have in other storages")
 	contains(t, must(t, "tenants", "restore", "--kubeconfig", kubeconfig, "b", file),
 		"restored EtcdStorage b from the backup of ", ", of EtcdStorage a, in ", ": 3 keys, 102 bytes; 0 had expired\n", "needs no restart")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
