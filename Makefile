@@ -109,13 +109,13 @@ test-around: gotest
 	$(call phase,tests of the cluster registry,$(GOTEST) -dir examples/clusterregistry -log bin/tests/$@-registry.json -timeout 60m -vet=off -count=1 ./...)
 
 # STORAGES and CONCURRENT are where concurrency lives, RACES where it does on databases, and FILL what
-# fills a storage.
+# fills a storage, or has another test of the same code beside it.
 STORAGES = $(addprefix ./pkg/storage/,$(addsuffix /...,etcd sqlite memory storagetest))
 CONCURRENT = $(addprefix ./pkg/,$(addsuffix /...,planetest backup quota lifecycle controlplane aggregator feed admit authz encryption storageapi \
 	internal/etcdserve internal/election internal/store internal/polled internal/source internal/stream internal/tied))
 RACES = ^TestCommitOrder$$|^TestContract$$/./^(watches|writes|revisions)
 CC_IS_HERE = command -v "$$(go env CC)" >/dev/null
-FILL = -skip '^TestHistoryIsBounded$$|^TestFull$$|/^scale$$/^(50000|a_day)'
+FILL = -skip '^TestHistoryIsBounded$$|^TestFull$$|/^scale$$/^(50000|a_day)|^TestContract$$/^whole$$'
 
 # The race detector needs a C compiler, which also gives these tests the cgo
 # build of sqlite. Where there is none they are left out, but not in CI. What fills

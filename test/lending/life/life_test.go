@@ -5,11 +5,19 @@ package life
 import (
 	"context"
 	"errors"
+	"flag"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/client-go/rest"
+
+	"github.com/sailplane-dev/sailplane/test/federation/behind"
 )
+
+// lasting is how long nothing happens to either server, while clients write and watch:
+//
+//	go -C test test ./lending/life -run TestLife -timeout 3h -args -lasting 2h
+var lasting = flag.Duration("lasting", 0, "how long clients write and watch before anything happens")
 
 // life is a sample-apiserver on lent storage, with those who use it.
 type life struct {
@@ -27,7 +35,7 @@ func TestLife(t *testing.T) {
 			t.Parallel()
 			l := &life{lender: lend(t, "sailplane", open(t))}
 			for _, step := range []func(*life, *testing.T){
-				(*life).begin, (*life).verbs, (*life).use, (*life).renewed, (*life).lenderRestarts, (*life).lenderKilled,
+				(*life).begin, (*life).verbs, (*life).use, (*life).lasts, (*life).renewed, (*life).lenderRestarts, (*life).lenderKilled,
 				(*life).moves, (*life).sampleKilled, (*life).complete, (*life).restored, (*life).limited, (*life).deleted,
 			} {
 				if step(l, t); t.Failed() {
@@ -75,6 +83,14 @@ func (l *life) expired() (all []int) {
 		all = append(all, w.expiredSoFar())
 	}
 	return all
+}
+
+// lasts: for as long as nothing happens no request fails, and watches go on.
+func (l *life) lasts(t *testing.T) {
+	l.unnoticed(t, func() { must(t, behind.Pause(t.Context(), *lasting)) })
+	for _, err := range l.load.failures() {
+		t.Error(err)
+	}
 }
 
 // renewed: a renewed certificate is taken over, and no request fails.

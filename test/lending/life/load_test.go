@@ -80,7 +80,7 @@ func (w *writer) run(ctx context.Context) error {
 			name, value string
 			create      bool
 		}{{object, "0", true}, {object, "1", false}, {counter, strconv.Itoa(i), false}} {
-			_ = behind.Pause(ctx, pace) // the last ones are written at once
+			_ = behind.Pause(ctx, max(pace, *lasting/4000)) // the last ones are written at once
 			if err := w.write(step.name, step.value, step.create); err != nil {
 				return err
 			}
