@@ -67,10 +67,10 @@ func (r result) line(o options) string {
 		verdict = "misses: " + strings.Join(faults, ", ")
 	}
 	round := func(d time.Duration) string { return fmt.Sprintf("%.1f", float64(d.Microseconds())/1000) }
-	return fmt.Sprintf("| %s | %s | %s | %s → %s | %.1f | %s → %s | %.1f | %.0f | %.1f | %s |", r.attack, r.storage, r.storm.said(),
+	return fmt.Sprintf("| %s | %s | %s | %s → %s | %.1f | %s → %s | %.1f | %.0f | %.1f → %.1f | %s |", r.attack, r.storage, r.storm.said(),
 		round(o.percentile(r.calm.gets)), round(o.percentile(r.storm.gets)), gets,
 		round(o.percentile(r.calm.creates)), round(o.percentile(r.storm.creates)), creates,
-		r.storm.growth, r.storm.cpu.Seconds(), verdict)
+		r.storm.growth, r.calm.cpu.Seconds(), r.storm.cpu.Seconds(), verdict)
 }
 
 // said are the answers that the attackers got, the most frequent first.
