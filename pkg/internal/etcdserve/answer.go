@@ -134,7 +134,7 @@ func (v *View) part(ctx context.Context, r *pb.RangeRequest) (*pb.RangeResponse,
 		if err := chunk.Err(); err != nil {
 			return nil, err
 		}
-		size += readBytes(chunk.RangeResponse)
+		size += keyBytes(chunk.Kvs)
 		if size > v.MaxAnswer && len(answer.Kvs) > 0 {
 			if r.Limit == 0 {
 				return nil, errLarge

@@ -171,15 +171,15 @@ func (v *View) event(e *mvccpb.Event) *mvccpb.Event {
 }
 
 // countedBytes is what a key counts for that was only counted, in bytes that were read.
-const countedBytes = 64
+const countedBytes = 256
 
-// readBytes is what a range has read: keys and values, or what it has counted.
-func readBytes(r *pb.RangeResponse) (bytes int64) {
-	if r == nil {
-		return 0
-	}
-	for _, kv := range r.Kvs {
+// readBytes is what a range has read: keys and values, or what it has counted. Without an answer it is nothing.
+func readBytes(r *pb.RangeResponse) int64 { return max(keyBytes(r.GetKvs()), r.GetCount()*countedBytes) }
+
+// keyBytes is how many bytes of keys and values there are.
+func keyBytes(kvs []*mvccpb.KeyValue) (bytes int64) {
+	for _, kv := range kvs {
 		bytes += int64(len(kv.Key) + len(kv.Value))
 	}
-	return max(bytes, r.Count*countedBytes)
+	return bytes
 }
