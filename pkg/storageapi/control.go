@@ -159,17 +159,32 @@ func (l *lending) Enqueue() {
 	}
 }
 
-// handle gives an EtcdStorage what it asks for.
-func (c *controller) handle(ctx context.Context, name string) error {
+// current is an EtcdStorage as the informer has it, or as it is now if data may be replaced or deleted for it: the
+// informer may have it as it was before a move ended, whose data is in use by now. It is nil if there is none.
+func (c *controller) current(ctx context.Context, name string) (*v1alpha1.EtcdStorage, error) {
 	o, found, err := c.informer.GetStore().GetByKey(name)
 	if err != nil || !found {
-		return err
+		return nil, err
 	}
 	s, ok := o.(*v1alpha1.EtcdStorage)
 	if !ok {
-		return nil
+		return nil, nil //nolint:nilnil // as documented
 	}
-	s = s.DeepCopy()
+	if s.DeletionTimestamp == nil && s.Status.Storage == chosen(s) && s.Status.PreviousStorage == "" {
+		return s.DeepCopy(), nil
+	}
+	if s, err = c.get(ctx, name); apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // as documented
+	}
+	return s, err
+}
+
+// handle gives an EtcdStorage what it asks for.
+func (c *controller) handle(ctx context.Context, name string) error {
+	s, err := c.current(ctx, name)
+	if err != nil || s == nil {
+		return err
+	}
 	if s.DeletionTimestamp != nil {
 		return c.erase(ctx, s)
 	}

@@ -174,7 +174,9 @@ func (v *View) event(e *mvccpb.Event) *mvccpb.Event {
 const countedBytes = 256
 
 // readBytes is what a range has read: keys and values, or what it has counted. Without an answer it is nothing.
-func readBytes(r *pb.RangeResponse) int64 { return max(keyBytes(r.GetKvs()), r.GetCount()*countedBytes) }
+func readBytes(r *pb.RangeResponse) int64 {
+	return max(keyBytes(r.GetKvs()), r.GetCount()*countedBytes)
+}
 
 // keyBytes is how many bytes of keys and values there are.
 func keyBytes(kvs []*mvccpb.KeyValue) (bytes int64) {
