@@ -29,7 +29,7 @@ type View struct {
 }
 
 // Keeper decides what a client may do, and counts it. Its errors are those of etcd
-// ([rpctypes]). What it returns beside them is called when the client's call ends.
+// ([rpctypes]). What it returns beside them is called when the client's call ends, that of Read later.
 // Revisions are those of the storage.
 type Keeper interface {
 	// Read is asked before a read. Done gets how many bytes were read when the answer was sent: one that the
