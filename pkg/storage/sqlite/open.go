@@ -95,17 +95,11 @@ func kind(info os.FileInfo) string {
 
 // open opens the locked file and starts the goroutines that work on it.
 func (l *log) open(ctx context.Context, f File, lost int64) error {
-	copied, err := lacksLog(ctx, l.path)
+	copied, err := l.connect(ctx)
 	if err != nil {
 		return err
 	}
-	if err := touch(l.path); err != nil {
-		return err
-	}
-	if err := upgrade(ctx, l.path); err != nil {
-		return err
-	}
-	if err := raise(ctx, l.path, lost, copied); err != nil {
+	if err := raise(ctx, l.db, l.path, lost, copied); err != nil {
 		return err
 	}
 	sync := "PRAGMA synchronous = FULL"
@@ -114,7 +108,6 @@ func (l *log) open(ctx context.Context, f File, lost int64) error {
 		// in which the log reaches the disk is up to the system.
 		sync = "PRAGMA synchronous = NORMAL"
 	}
-	l.db = connect(l.path, readers)
 	if err := onOne(ctx, l.db, "PRAGMA journal_mode = WAL"); err != nil {
 		return err
 	}
@@ -137,6 +130,33 @@ func (l *log) open(ctx context.Context, f File, lost int64) error {
 	l.work.Go(func() { l.keeper.run(background, l.stop) })
 	l.work.Go(func() { scrub(background, l) })
 	return nil
+}
+
+// connect opens the file, which is made or brought up to date before. It tells whether it is a copy of one that a server
+// had open, without SQLite's log beside it: what was written last is missing then. From then on at least one connection
+// is open: with the last one SQLite deletes its log, and a server that is killed then would seem to have left a copy.
+func (l *log) connect(ctx context.Context) (copied bool, err error) {
+	_, noLog := os.Stat(l.path + "-wal")
+	if err := touch(l.path); err != nil {
+		return false, err
+	}
+	l.db = connect(l.path, readers)
+	has, err := tables(ctx, l.db)
+	if err != nil {
+		return false, err
+	}
+	if has["sailplane_meta"] {
+		meta, err := readMeta(ctx, l.db)
+		return noLog != nil && meta[metaClean] == 0, err
+	}
+	if err := l.db.Close(); err != nil { // another file may replace it
+		return false, err
+	}
+	if err := upgrade(ctx, l.path, has); err != nil {
+		return false, err
+	}
+	l.db = connect(l.path, readers)
+	return false, nil
 }
 
 // touch makes the file: SQLite gives its other files the mode of this one.
@@ -253,30 +273,12 @@ func (l *log) release() error {
 	return errors.Join(append(errs, l.lock.Release())...)
 }
 
-// lacksLog tells whether a file is a copy of one that a server had open, without SQLite's log beside it: what
-// was written last is missing then.
-func lacksLog(ctx context.Context, path string) (lacks bool, err error) {
-	if _, err := os.Stat(path + "-wal"); err == nil || sizeOf(path) == 0 {
-		return false, nil
-	}
-	db := connect(path, 1)
-	defer func() { err = errors.Join(err, db.Close()) }()
-	has, err := tables(ctx, db)
-	if err != nil || !has["sailplane_meta"] {
-		return false, err
-	}
-	meta, err := readMeta(ctx, db)
-	return meta[metaClean] == 0, err
-}
-
 // raise has revisions go on above those that are lost, and those before refused. kine's row of the last
 // compaction takes the first one. Of a copied file, those are lost that the log had which it lacks.
-func raise(ctx context.Context, path string, lost int64, copied bool) (err error) {
+func raise(ctx context.Context, db *sql.DB, path string, lost int64, copied bool) error {
 	if lost <= 0 && !copied {
 		return nil
 	}
-	db := connect(path, 1)
-	defer func() { err = errors.Join(err, db.Close()) }()
 	if copied {
 		var newest int64
 		if err := db.QueryRowContext(ctx, getCurrent).Scan(&newest); err != nil {
@@ -289,7 +291,7 @@ func raise(ctx context.Context, path string, lost int64, copied bool) (err error
 		lost = max(lost, newest)
 	}
 	next := lost + revision.Skipped
-	if _, err = db.ExecContext(ctx, raiseTo, next, next, lost); err != nil {
+	if _, err := db.ExecContext(ctx, raiseTo, next, next, lost); err != nil {
 		return fmt.Errorf("go on above revision %d: %w", lost, explain(err))
 	}
 	return nil

@@ -277,13 +277,17 @@ func TestCopiedWithoutLog(t *testing.T) {
 		put(t, l, fmt.Sprintf("/t/%d", i), "1")
 	}
 	last := put(t, l, "/t/last", "1")
-	copied := func(name string, suffixes ...string) int64 {
+	duplicate := func(from, to string, suffixes ...string) {
 		t.Helper()
 		for _, suffix := range suffixes {
-			content, err := os.ReadFile(filepath.Join(dir, "state.db"+suffix))
+			content, err := os.ReadFile(filepath.Join(dir, from+suffix))
 			must(t, err)
-			must(t, os.WriteFile(filepath.Join(dir, name+suffix), content, 0o600))
+			must(t, os.WriteFile(filepath.Join(dir, to+suffix), content, 0o600))
 		}
+	}
+	copied := func(name string, suffixes ...string) int64 {
+		t.Helper()
+		duplicate("state.db", name, suffixes...)
 		c := open(name)
 		current, _, err := c.Current(t.Context())
 		must(t, err)
@@ -296,6 +300,19 @@ func TestCopiedWithoutLog(t *testing.T) {
 	if got := copied("with.db", "", "-wal"); got != last {
 		t.Errorf("with the log, the newest revision is %d, want %d", got, last)
 	}
+	// A server that is killed, and once more while it starts, leaves the log where it is.
+	duplicate("state.db", "killed.db", "", "-wal")
+	starting := &log{path: filepath.Join(dir, "killed.db")}
+	if isCopy, err := starting.connect(t.Context()); isCopy || err != nil {
+		t.Errorf("with the log, it is a copy without: %v, %v", isCopy, err)
+	}
+	duplicate("killed.db", "again.db", "", "-wal")
+	must(t, starting.db.Close())
+	again := open("again.db")
+	if got, _, err := again.Current(t.Context()); got != last || err != nil {
+		t.Errorf("of a server that was killed while it started, the newest revision is %d, want %d", got, last)
+	}
+	must(t, again.Close(t.Context()))
 	must(t, l.Close(t.Context()))
 	if got := copied("stopped.db", ""); got != last {
 		t.Errorf("after a stop, the newest revision is %d, want %d", got, last)

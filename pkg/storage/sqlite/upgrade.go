@@ -18,21 +18,16 @@ const newSuffix = ".new"
 // copyRows is how many rows are copied at a time.
 const copyRows = 1000
 
-// upgrade makes the tables of a new file, and brings one that kine wrote up to
-// date: its rows are copied into a new file, which then replaces it. Until then
-// it is unchanged; an interrupted copy begins again.
-func upgrade(ctx context.Context, path string) (err error) {
+// upgrade makes the tables of a new file, which has none, and brings one that kine wrote
+// up to date: its rows are copied into a new file, which then replaces it. Until then it
+// is unchanged; an interrupted copy begins again.
+func upgrade(ctx context.Context, path string, has map[string]bool) (err error) {
 	if err := os.Remove(path + newSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove the copy of an interrupted upgrade: %w", err)
 	}
 	db := connect(path, 1)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	has, err := tables(ctx, db)
 	switch {
-	case err != nil:
-		return err
-	case has["sailplane_meta"]:
-		return nil
 	case len(has) == 0:
 		return createNew(ctx, db)
 	case !has["kine"]:
