@@ -10,31 +10,14 @@ import (
 	"time"
 )
 
-// Connections are those of a part that speaks another protocol than HTTP on the server's
-// port. It knows them by the certificate of the client.
-type Connections struct {
-	// Are tells whether a connection whose handshake is completed is the part's. It is
-	// called for each connection, and must not block. Required.
-	Are func(tls.ConnectionState) bool
-	// Serve takes such a connection over, and returns at once. The part closes it in the
-	// end. Required.
-	Serve func(*tls.Conn)
-}
+// TakeFunc tells whether a connection whose handshake is completed is the part's, such as by the certificate of the
+// client. If so, it takes the connection over, which the part closes in the end. It must not block.
+type TakeFunc func(*tls.Conn) (taken bool)
 
-// Connect hands connections to a part before any HTTP is read from them. The listener asks
-// clients for certificates of the authorities given to [ServerPlan.Trust].
-func (p *ServerPlan) Connect(name string, c Connections) {
-	p.connections = append(p.connections, named[Connections]{p.root.part, name, c})
-}
-
-// checkConnections finds what a part left out.
-func checkConnections(all []named[Connections]) (errs []error) {
-	for _, c := range all {
-		if c.value.Are == nil || c.value.Serve == nil {
-			errs = append(errs, c.failed(errors.New("connections: Are and Serve are both required")))
-		}
-	}
-	return errs
+// Connect offers connections to a part before any HTTP is read from them: it may speak another protocol on the
+// server's port. The listener asks clients for certificates of the authorities given to [ServerPlan.Trust].
+func (p *ServerPlan) Connect(name string, take TakeFunc) {
+	p.connections = append(p.connections, named[TakeFunc]{p.root.part, name, take})
 }
 
 // sorter is a listener that completes TLS handshakes, and hands the connections of parts to
@@ -42,7 +25,7 @@ func checkConnections(all []named[Connections]) (errs []error) {
 type sorter struct {
 	net.Listener
 	config  *tls.Config
-	parts   []named[Connections]
+	parts   []named[TakeFunc]
 	timeout time.Duration // of a handshake; 0: no limit
 
 	sorted  chan accepted
@@ -57,7 +40,7 @@ type accepted struct {
 	err  error
 }
 
-func newSorter(l net.Listener, config *tls.Config, parts []named[Connections], timeout time.Duration) *sorter {
+func newSorter(l net.Listener, config *tls.Config, parts []named[TakeFunc], timeout time.Duration) *sorter {
 	life, end := context.WithCancel(context.Background())
 	s := &sorter{
 		Listener: l, config: config.Clone(), parts: parts, // net/http writes to the other one
@@ -106,8 +89,7 @@ func (s *sorter) sort(life context.Context, c net.Conn) {
 		return
 	}
 	for _, p := range s.parts {
-		if p.value.Are(secured.ConnectionState()) {
-			p.value.Serve(secured)
+		if p.value(secured) {
 			return
 		}
 	}

@@ -72,7 +72,7 @@ func askFor(t *testing.T, address, name string) (string, error) {
 }
 
 // serveSorted serves 204 at a listener whose connections are sorted.
-func serveSorted(t *testing.T, l net.Listener, config *tls.Config, parts []named[Connections]) {
+func serveSorted(t *testing.T, l net.Listener, config *tls.Config, parts []named[TakeFunc]) {
 	t.Helper()
 	server := &http.Server{
 		TLSConfig: config, ReadHeaderTimeout: noTime,
@@ -104,14 +104,11 @@ func TestSorterOutlivesFullTable(t *testing.T) {
 func TestSorterOutlivesPanics(t *testing.T) {
 	t.Parallel()
 	l, config := listen(t)
-	serveSorted(t, l, config, []named[Connections]{{value: Connections{
-		Are: func(s tls.ConnectionState) bool {
-			if s.ServerName == "too-much" {
-				panic("a certificate that nobody thought of")
-			}
-			return false
-		},
-		Serve: func(*tls.Conn) {},
+	serveSorted(t, l, config, []named[TakeFunc]{{value: func(c *tls.Conn) bool {
+		if c.ConnectionState().ServerName == "too-much" {
+			panic("a certificate that nobody thought of")
+		}
+		return false
 	}}})
 	if line, err := askFor(t, l.Addr().String(), "too-much"); line != "" || err == nil {
 		t.Errorf("a connection that made a part panic is answered with %q", line)
@@ -141,9 +138,7 @@ func TestSorterCloses(t *testing.T) {
 	t.Parallel()
 	l, config := listen(t)
 	looked := make(chan struct{})
-	s := newSorter(l, config, []named[Connections]{{value: Connections{
-		Are: func(tls.ConnectionState) bool { close(looked); return false }, Serve: func(*tls.Conn) {},
-	}}}, noTime)
+	s := newSorter(l, config, []named[TakeFunc]{{value: func(*tls.Conn) bool { close(looked); return false }}}, noTime)
 	silent, err := net.Dial("tcp", l.Addr().String()) // before the other one, so it is accepted first
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -37,16 +36,16 @@ func TestConnections(t *testing.T) {
 	}
 	part := controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
 		p.Trust("guests", ca)
-		p.Connect("guests", controlplane.Connections{
-			Are: func(s tls.ConnectionState) bool {
-				return len(s.PeerCertificates) > 0 && s.PeerCertificates[0].Subject.CommonName == "guest"
-			},
-			Serve: func(c *tls.Conn) {
-				go func() {
-					defer c.Close()
-					_, _ = io.WriteString(c, greeting)
-				}()
-			},
+		p.Connect("guests", func(c *tls.Conn) bool {
+			certs := c.ConnectionState().PeerCertificates
+			if len(certs) == 0 || certs[0].Subject.CommonName != "guest" {
+				return false
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.WriteString(c, greeting)
+			}()
+			return true
 		})
 		return nil
 	})
@@ -122,17 +121,4 @@ func TestConnections(t *testing.T) {
 		t.Errorf("one who says nothing reads %d bytes, %v, want the connection closed", n, err)
 	}
 	dial() // is there when the server stops
-}
-
-// TestConnectionsIncomplete: what is required is said.
-func TestConnectionsIncomplete(t *testing.T) {
-	t.Parallel()
-	part := controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
-		p.Connect("guests", controlplane.Connections{Are: func(tls.ConnectionState) bool { return false }})
-		return nil
-	})
-	_, err := controlplane.New("shop").Storage(memory.Store{}).With(part).Build()
-	if err == nil || !strings.Contains(err.Error(), "Are and Serve are both required") {
-		t.Errorf("%v, want that both are required", err)
-	}
 }

@@ -107,7 +107,7 @@ func (i Identity) trusting(more []named[dynamiccertificates.CAContentProvider]) 
 }
 
 // serve answers HTTPS at the listener, but for the connections of parts.
-func (r *run) serve(listener net.Listener, server *http.Server, parts []named[Connections]) {
+func (r *run) serve(listener net.Listener, server *http.Server, parts []named[TakeFunc]) {
 	done := background(func() {
 		limits := r.server.built.limits
 		counted := r.server.addresses.Listen(listener, newTurns(limits.LargeRequests), limits.certificateBytes())

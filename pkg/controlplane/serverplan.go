@@ -47,7 +47,7 @@ type ServerPlan struct {
 	tracers      []named[TracerFunc]
 	work         []named[Work]
 	large        []func(bool)
-	connections  []named[Connections]
+	connections  []named[TakeFunc]
 	elsewhere    []named[ElsewhereFunc]
 }
 
@@ -164,7 +164,6 @@ func (p *ServerPlan) check(storage Storage) error {
 	errs = append(errs, duplicates("serving certificate", p.certificates)...)
 	errs = append(errs, duplicates("authority", p.trusted)...)
 	errs = append(errs, checkWork("work of the server", p.work)...)
-	errs = append(errs, checkConnections(p.connections)...)
 	errs = append(errs, single("serving certificate", p.identity), single("tracer", p.tracers),
 		single("transformation of stored values", p.transforms))
 	return errors.Join(errs...)

@@ -80,25 +80,18 @@ func (l *lending) trustAgain(ctx context.Context) error {
 	return l.trusted.set(content)
 }
 
-// recognises tells whether a connection is a tenant's.
-func (l *lending) recognises(s tls.ConnectionState) bool {
-	_, err := identify(s.PeerCertificates, l.trusted.roots(), time.Now())
-	return err == nil
-}
-
 // take takes over a connection of a tenant.
-func (l *lending) take(c *tls.Conn) {
+func (l *lending) take(c *tls.Conn) (taken bool) {
 	id, err := identify(c.ConnectionState().PeerCertificates, l.trusted.roots(), time.Now())
 	if err != nil {
-		_ = c.Close() // its certificate has just ended
-		return
+		return false // it is somebody else's
 	}
-	of := l.tenants.enter(c, id)
-	if of == nil {
-		_ = c.Close()
-		return
+	if of := l.tenants.enter(c, id); of != nil {
+		l.waiting.put(of)
+		return true
 	}
-	l.waiting.put(of)
+	_ = c.Close()
+	return true
 }
 
 // start opens the storages, and knows all tenants when it returns.

@@ -111,7 +111,7 @@ func (e EtcdStorages) InstallServer(p *controlplane.ServerPlan) error {
 	p.Share("authorities of etcd storages", l.share)
 	p.Trust("clients of etcd storages", l.trusted)
 	p.KeepElsewhere("data of etcd storages", l.elsewhere)
-	p.Connect("etcd storages", controlplane.Connections{Are: l.recognises, Serve: l.take})
+	p.Connect("etcd storages", l.take)
 	root.Work(controlplane.Work{Name: "etcd-storages", Start: l.start, Run: l.run, Stop: l.stop})
 	// With a Start, its Run begins after the Start above; without one it would begin before.
 	begin := func(context.Context, *controlplane.Plane) error { return nil }

@@ -59,14 +59,11 @@ func run(ctx context.Context, args []string) error {
 
 // observe says who connects. The connections are for other parts.
 func observe(p *controlplane.ServerPlan) error {
-	p.Connect("observer", controlplane.Connections{
-		Are: func(s tls.ConnectionState) bool {
-			if len(s.PeerCertificates) > 0 {
-				fmt.Printf("client certificate %s\n", s.PeerCertificates[0].SerialNumber)
-			}
-			return false
-		},
-		Serve: func(*tls.Conn) {},
+	p.Connect("observer", func(c *tls.Conn) bool {
+		if certs := c.ConnectionState().PeerCertificates; len(certs) > 0 {
+			fmt.Printf("client certificate %s\n", certs[0].SerialNumber)
+		}
+		return false
 	})
 	return nil
 }
