@@ -34,6 +34,7 @@ type options struct {
 	binary            string
 	clients           int
 	span              time.Duration
+	rounds            int
 	slower            float64 // how many times as long a request of the tenant may take
 	growth            float64 // MiB
 	baseline          string
@@ -111,6 +112,7 @@ func parse(args []string) (options, error) {
 	set.StringVar(&o.binary, "binary", "", "the server; empty: it is built from the source")
 	set.IntVar(&o.clients, "clients", 20, "connections of the attackers")
 	set.DurationVar(&o.span, "span", 15*time.Second, "how long each attack takes, and each baseline")
+	set.IntVar(&o.rounds, "rounds", 1, "how often baseline and attack take turns: what drifts on the machine is in both then")
 	set.Float64Var(&o.slower, "slower", 3, "how many times as long the tenant's requests may take")
 	set.Float64Var(&o.growth, "growth", 1024, "MiB that the process may grow by")
 	set.IntVar(&o.updates, "updates", 300_000, "updates of 1 KiB after which the memory of the server is measured; 0: none")
@@ -129,6 +131,9 @@ func parse(args []string) (options, error) {
 	if *attacks != "all" {
 		o.attacks = strings.FieldsFunc(*attacks, func(r rune) bool { return r == ',' })
 	}
+	if o.rounds < 1 {
+		return o, fmt.Errorf("there are no %d rounds: want 1 or more", o.rounds)
+	}
 	if o.percent < 0 || o.percent > 99 {
 		return o, fmt.Errorf("there is no percentile %d here: want 0 to 99", o.percent)
 	}
@@ -140,7 +145,7 @@ func parse(args []string) (options, error) {
 	return o, nil
 }
 
-// besiege starts a server, measures the baseline and then the attack.
+// besiege starts a server, and measures the baseline and the attack in turns.
 func (o options) besiege(ctx context.Context, dir, storage, name string) (r result, err error) {
 	s, err := o.start(ctx, dir, storage)
 	if err != nil {
@@ -152,11 +157,19 @@ func (o options) besiege(ctx context.Context, dir, storage, name string) (r resu
 		return r, err
 	}
 	r = result{attack: name, storage: storage}
-	if r.calm, err = o.measure(ctx, s, w, o.baseline); err != nil {
-		return r, fmt.Errorf("baseline: %w", err)
+	for range o.rounds {
+		calm, err := o.measure(ctx, s, w, o.baseline)
+		if err != nil {
+			return r, fmt.Errorf("baseline: %w", err)
+		}
+		storm, err := o.measure(ctx, s, w, name)
+		if err != nil {
+			return r, err
+		}
+		r.calm.add(calm)
+		r.storm.add(storm)
 	}
-	r.storm, err = o.measure(ctx, s, w, name)
-	return r, err
+	return r, nil
 }
 
 // measure has the tenant work while the attackers do what the name says.

@@ -18,6 +18,22 @@ type measured struct {
 	growth  float64       // MiB, from before it to the peak
 }
 
+// add takes in what was seen in a further round.
+func (m *measured) add(o measured) {
+	m.gets, m.creates = append(m.gets, o.gets...), append(m.creates, o.creates...)
+	if o.refused > 0 {
+		m.refused, m.why = m.refused+o.refused, o.why
+	}
+	if m.answers == nil {
+		m.answers = map[string]int{}
+	}
+	for answer, n := range o.answers {
+		m.answers[answer] += n
+	}
+	m.cpu += o.cpu
+	m.growth = max(m.growth, o.growth)
+}
+
 // result is one attack on one storage.
 type result struct {
 	attack, storage string
@@ -88,7 +104,7 @@ func (m measured) said() string {
 // table is Markdown.
 func (all results) table(o options) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d connections, %v for each attack and each baseline; times are those of %d of a hundred at most, in ms, memory in MiB, CPU in seconds of the server.\n\n", o.clients, o.span, o.percent)
+	fmt.Fprintf(&b, "%d connections, %d × %v for each attack and each baseline; times are those of %d of a hundred at most, in ms, memory in MiB, CPU in seconds of the server.\n\n", o.clients, o.rounds, o.span, o.percent)
 	b.WriteString("| attack | storage | answers | gets | times | creates | times | memory | CPU | goal |\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, r := range all {
 		b.WriteString(r.line(o) + "\n")
