@@ -32,6 +32,7 @@ type log struct {
 	writer *writer
 	keeper *keeper
 	db     *sql.DB // reads
+	whole  bool    // the file is no copy that lacks SQLite's log
 	read   struct{ key, list, count, changes *sql.Stmt }
 	work   sync.WaitGroup
 	stop   chan struct{}

@@ -33,7 +33,7 @@ func open(ctx context.Context, f File, lost int64, follow revision.Follower) (re
 	}
 	l := &log{path: path, lock: lock, follow: follow, stop: make(chan struct{})}
 	if err := l.open(ctx, f, lost); err != nil {
-		return nil, errors.Join(err, l.release())
+		return nil, errors.Join(err, l.release(ctx))
 	}
 	return l, nil
 }
@@ -102,6 +102,7 @@ func (l *log) open(ctx context.Context, f File, lost int64) error {
 	if err := raise(ctx, l.db, l.path, lost, copied); err != nil {
 		return err
 	}
+	l.whole = true
 	sync := "PRAGMA synchronous = FULL"
 	if f.UnsafeNoSync {
 		// With a write-ahead log this keeps the file consistent: only the order
@@ -226,7 +227,7 @@ func (l *log) Close(ctx context.Context) error {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	return errors.Join(err, l.release())
+	return errors.Join(err, l.release(ctx))
 }
 
 // settle records that the stop was clean. If that fails, the next start checks the
@@ -256,8 +257,13 @@ func (l *log) settle(ctx context.Context) error {
 }
 
 // release closes what is open and gives up the lock.
-func (l *log) release() error {
+func (l *log) release(ctx context.Context) error {
 	var errs []error
+	unclean := false
+	if l.whole {
+		meta, err := readMeta(context.WithoutCancel(ctx), l.db)
+		unclean = err == nil && meta[metaClean] == 0
+	}
 	if l.writer != nil {
 		l.writer.close()
 		errs = append(errs, l.writer.db.Close())
@@ -269,6 +275,9 @@ func (l *log) release() error {
 	}
 	if l.db != nil {
 		errs = append(errs, l.db.Close())
+	}
+	if unclean { // and SQLite has moved its log into it, and deleted that: see connect
+		errs = append(errs, touch(l.path+"-wal"))
 	}
 	return errors.Join(append(errs, l.lock.Release())...)
 }

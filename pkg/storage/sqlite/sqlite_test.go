@@ -266,9 +266,12 @@ func must(t *testing.T, err error) {
 func TestCopiedWithoutLog(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	tryOpen := func(name string) (revision.Log, error) {
+		return open(t.Context(), File{Path: filepath.Join(dir, name)}, 0, func(int64, []*revision.Event, int64) {})
+	}
 	open := func(name string) *log {
 		t.Helper()
-		l, err := open(t.Context(), File{Path: filepath.Join(dir, name)}, 0, func(int64, []*revision.Event, int64) {})
+		l, err := tryOpen(name)
 		must(t, err)
 		return l.(*log)
 	}
@@ -313,6 +316,22 @@ func TestCopiedWithoutLog(t *testing.T) {
 		t.Errorf("of a server that was killed while it started, the newest revision is %d, want %d", got, last)
 	}
 	must(t, again.Close(t.Context()))
+	// So does one that cannot start.
+	mark := func(n int) {
+		t.Helper()
+		_, err := l.db.ExecContext(t.Context(), setMeta, metaLayout, n)
+		must(t, err)
+	}
+	mark(layout + 1)
+	duplicate("state.db", "newer.db", "", "-wal")
+	mark(layout)
+	_, err := tryOpen("newer.db")
+	if err == nil || !strings.Contains(err.Error(), "use a newer version") {
+		t.Errorf("a file of a newer version is opened, %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "newer.db-wal")); err != nil {
+		t.Errorf("after a start that failed: %v, want the log that says that nothing is missing", err)
+	}
 	must(t, l.Close(t.Context()))
 	if got := copied("stopped.db", ""); got != last {
 		t.Errorf("after a stop, the newest revision is %d, want %d", got, last)
