@@ -22,37 +22,34 @@ type unread struct {
 	sent func()
 }
 
-// left is what a call leaves to be done.
-type left struct{ do []func() }
-
-func (l *left) done() {
-	for _, do := range l.do {
-		do()
-	}
-}
+// left is what a call leaves to be done, if there is something.
+type left struct{ do func() }
 
 type leftKey struct{}
 
-// whenSent has something done when the answer of a call was sent, or when the call fails. If the connection ends before
-// that, it may never be done.
+// whenSent has something done when the answer of a call was sent, or when the call fails: one thing for each call. If the
+// connection ends before that, it may never be done.
 func whenSent(ctx context.Context, do func()) {
 	l, ok := ctx.Value(leftKey{}).(*left)
 	if !ok {
 		do() // somebody calls the service by itself
 		return
 	}
-	l.do = append(l.do, do)
+	l.do = do
 }
 
 // leave is the interceptor of calls that leave something to be done.
 func leave(ctx context.Context, request any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
 	var l left
 	answer, err := call(context.WithValue(ctx, leftKey{}, &l), request)
-	if err != nil || len(l.do) == 0 {
-		l.done()
-		return answer, err
+	switch {
+	case l.do == nil:
+	case err != nil:
+		l.do()
+	default:
+		return &unread{answer.(proto.Message), l.do}, nil
 	}
-	return &unread{answer.(proto.Message), l.done}, nil
+	return answer, err
 }
 
 // codec is that of gRPC, and tells when the bytes of an answer are no longer needed.
