@@ -20,6 +20,16 @@ func (p *ServerPlan) Connect(name string, take TakeFunc) {
 	p.connections = append(p.connections, named[TakeFunc]{p.root.part, name, take})
 }
 
+// checkConnections finds what a part left out.
+func checkConnections(all []named[TakeFunc]) (errs []error) {
+	for _, c := range all {
+		if c.value == nil {
+			errs = append(errs, c.failed(errors.New("connections: a function that takes them is required")))
+		}
+	}
+	return errs
+}
+
 // sorter is a listener that completes TLS handshakes, and hands the connections of parts to
 // them. It returns the others.
 type sorter struct {

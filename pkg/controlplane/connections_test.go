@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -121,4 +122,17 @@ func TestConnections(t *testing.T) {
 		t.Errorf("one who says nothing reads %d bytes, %v, want the connection closed", n, err)
 	}
 	dial() // is there when the server stops
+}
+
+// TestConnectionsIncomplete: what is required is said.
+func TestConnectionsIncomplete(t *testing.T) {
+	t.Parallel()
+	part := controlplane.ServerPartFunc(func(p *controlplane.ServerPlan) error {
+		p.Connect("guests", nil)
+		return nil
+	})
+	_, err := controlplane.New("shop").Storage(memory.Store{}).With(part).Build()
+	if err == nil || !strings.Contains(err.Error(), "a function that takes them is required") {
+		t.Errorf("%v, want that a function is required", err)
+	}
 }

@@ -164,6 +164,7 @@ func (p *ServerPlan) check(storage Storage) error {
 	errs = append(errs, duplicates("serving certificate", p.certificates)...)
 	errs = append(errs, duplicates("authority", p.trusted)...)
 	errs = append(errs, checkWork("work of the server", p.work)...)
+	errs = append(errs, checkConnections(p.connections)...)
 	errs = append(errs, single("serving certificate", p.identity), single("tracer", p.tracers),
 		single("transformation of stored values", p.transforms))
 	return errors.Join(errs...)
