@@ -90,12 +90,14 @@ test:
 	@$(MAKE) --no-print-directory test-library test-around test-race; code=$$?; \
 	if test -s $(FLAKY); then cat $(FLAKY); elif test -e $(FLAKY); then echo "no flaky tests"; fi; exit $$code
 
-# What the tests are made of, so that they find it compiled.
+# What the tests are made of, so that they find it compiled, and the one program that they run
+# which takes minutes.
 COMPILE = go list -export -deps
 compile:
 	$(call phase,compile for the tests,$(COMPILE) ./... >/dev/null && \
 		{ ! $(CC_IS_HERE) || CGO_ENABLED=1 $(COMPILE) -race $(STORAGES) $(CONCURRENT) >/dev/null; } && \
-		cd test && $(COMPILE) ./... >/dev/null)
+		cd test && $(COMPILE) ./... >/dev/null && \
+		cd bench/peers && $(COMPILE) k8s.io/kubernetes/cmd/kube-apiserver >/dev/null)
 
 # With a C compiler, tests of CONCURRENT run with the race detector alone, those of STORAGES also here:
 # with cgo they have another build of SQLite.
