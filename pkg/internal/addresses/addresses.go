@@ -229,9 +229,10 @@ func (t *Table) Listen(l net.Listener, handshakes *turns.Line, answerBytes int) 
 	return &listener{l, t, handshakes, answerBytes, func(name string) { held.Hold(open, name) }, end}
 }
 
-// Configure wraps a tls.Config.GetConfigForClient of what serves at such a listener, so that what
-// comes after a client's certificates counts as no part of its answer. The server may have nothing
-// to say until it answers a request: with TLS 1.3, to a client that takes no session tickets.
+// Configure wraps a tls.Config.GetConfigForClient of what serves at such a listener, so that a client's
+// certificates are verified in a turn, and what comes after them counts as no part of its answer. The
+// server may have nothing to say until it answers a request: with TLS 1.3, to a client that takes no
+// session tickets.
 func Configure(get func(*tls.ClientHelloInfo) (*tls.Config, error)) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		config, err := get(hello)
@@ -242,6 +243,9 @@ func Configure(get func(*tls.ClientHelloInfo) (*tls.Config, error)) func(*tls.Cl
 		verify := config.VerifyConnection
 		config = config.Clone()
 		config.VerifyConnection = func(state tls.ConnectionState) error { // in each handshake, with certificates or without
+			if len(state.PeerCertificates) > 0 && !state.DidResume {
+				c.turn.Take(context.Background()) // Close ends the wait
+			}
 			if verify != nil {
 				if err := verify(state); err != nil {
 					return err
@@ -327,17 +331,19 @@ const (
 )
 
 // Read implements net.Conn. What a server makes of the client's first messages in a
-// handshake, it computes in its turn: keys and a signature, the most that a stranger has
-// it compute. https://datatracker.ietf.org/doc/html/rfc8446#section-2
+// handshake, it computes in its turn: keys and a signature. A client's certificates have
+// another turn, for one more. It is the most that a stranger has it compute.
+// https://datatracker.ietf.org/doc/html/rfc8446#section-2
 func (c *conn) Read(p []byte) (int, error) {
 	switch c.flights.Load() {
 	case settled:
 		return c.Conn.Read(p)
 	case greeted:
-		n, err := c.Conn.Read(p)
 		if c.verified.Load() {
-			return n, err
+			c.turn.End()
+			return c.Conn.Read(p)
 		}
+		n, err := c.Conn.Read(p)
 		if c.answered += n; c.answerBytes >= 0 && c.answered > c.answerBytes {
 			return 0, fmt.Errorf("the client's part of the TLS handshake has more than %d bytes", c.answerBytes)
 		}
@@ -351,18 +357,19 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. The first message of the server ends its turn, unless it asks
-// for another first message: that one is what costs.
+// Write implements net.Conn. The first message of the server ends the first turn, unless it
+// asks for another first message: that one is what costs.
 func (c *conn) Write(p []byte) (int, error) {
 	switch flights := c.flights.Load(); {
 	case flights == settled:
 	case flights == greeted:
 		c.flights.Store(settled)
+		c.turn.End()
 	case asksAgain(p):
 		c.turn.Rest()
 	default:
 		c.flights.Store(greeted)
-		c.turn.End()
+		c.turn.Rest()
 	}
 	return c.Conn.Write(p)
 }

@@ -261,56 +261,77 @@ func TestHandshakeTurns(t *testing.T) {
 	})
 }
 
-// TestSecondHello: a server that asks for another key computes what it makes of that one in
-// a second turn, and has none while it waits for it.
-func TestSecondHello(t *testing.T) {
+// TestSecondTurn: what a server makes of a client's second message, it computes in a second
+// turn, and it has none while it waits for it.
+func TestSecondTurn(t *testing.T) {
 	t.Parallel()
-	config := &tls.Config{Certificates: []tls.Certificate{certificate(t)}, CurvePreferences: []tls.CurveID{tls.CurveP384}}
-	synctest.Test(t, func(t *testing.T) {
-		inner, line := pipes{make(chan net.Conn)}, turns.New(1)
-		listener := newFixture(limits()).Listen(inner, line, -1)
-		near, far := net.Pipe()
-		go func() { inner.accepted <- far }()
-		accepted, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		client, server := &gated{Conn: near, messages: make(chan []byte, 100), gate: make(chan bool)}, tls.Server(accepted, config)
-		go client.write()
-		ended := make(chan error, 1)
-		go func() { ended <- server.HandshakeContext(t.Context()) }()
-		go func() {
-			_ = tls.Client(client, &tls.Config{
-				InsecureSkipVerify: true, //nolint:gosec // it is about the messages
-				CurvePreferences:   []tls.CurveID{tls.X25519, tls.CurveP384},
-			}).HandshakeContext(t.Context())
-		}()
-		other, began := line.Of("other"), time.Now()
-		synctest.Wait()
-		other.Take(t.Context())
-		if waited := time.Since(began); waited > 0 {
-			t.Errorf("a server that asked for a second hello has the turn for %s", waited)
-		}
-		close(client.gate)
-		synctest.Wait()
-		select {
-		case err := <-ended:
-			t.Errorf("the second hello is read without a turn: %v", err)
-		default:
-		}
-		other.End()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-		last := line.Of("last")
-		last.Take(t.Context())
-		last.End()
-		if waited := time.Since(began); waited > 0 {
-			t.Errorf("the turn lasts longer than the handshake: %s", waited)
-		}
-		close(client.messages)
-		_ = errors.Join(near.Close(), accepted.Close())
-	})
+	cases := map[string]struct {
+		server, client *tls.Config
+	}{
+		"hello": {
+			&tls.Config{CurvePreferences: []tls.CurveID{tls.CurveP384}}, // so it asks for a key of that curve
+			&tls.Config{CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP384}},
+		},
+		"certificate": {&tls.Config{ClientAuth: tls.RequireAnyClientCert}, &tls.Config{Certificates: []tls.Certificate{certificate(t)}}},
+		"certificate without tickets": {
+			&tls.Config{ClientAuth: tls.RequireAnyClientCert, SessionTicketsDisabled: true},
+			&tls.Config{Certificates: []tls.Certificate{certificate(t)}},
+		},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.server.Certificates = []tls.Certificate{certificate(t)}
+			tc.server.GetConfigForClient = Configure(func(*tls.ClientHelloInfo) (*tls.Config, error) { return tc.server.Clone(), nil })
+			tc.client.InsecureSkipVerify = true // it is about the messages
+			synctest.Test(t, func(t *testing.T) { testSecondTurn(t, tc.server, tc.client) })
+		})
+	}
+}
+
+func testSecondTurn(t *testing.T, serves, dials *tls.Config) {
+	t.Helper()
+	inner, line := pipes{make(chan net.Conn)}, turns.New(1)
+	listener := newFixture(limits()).Listen(inner, line, -1)
+	near, far := net.Pipe()
+	go func() { inner.accepted <- far }()
+	accepted, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, server := &gated{Conn: near, messages: make(chan []byte, 100), gate: make(chan bool)}, tls.Server(accepted, serves)
+	go client.write()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- server.HandshakeContext(t.Context())
+		_, _ = server.Read(make([]byte, 1)) // of the first request
+	}()
+	go func() { _, _ = tls.Client(client, dials).Read(make([]byte, 1)) }() // and shakes hands before
+	other, began := line.Of("other"), time.Now()
+	synctest.Wait()
+	other.Take(t.Context())
+	if waited := time.Since(began); waited > 0 {
+		t.Errorf("a server that waits for the client has the turn for %s", waited)
+	}
+	close(client.gate)
+	synctest.Wait()
+	select {
+	case err := <-ended:
+		t.Errorf("the second message is read without a turn: %v", err)
+	default:
+	}
+	other.End()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	last := line.Of("last")
+	last.Take(t.Context())
+	last.End()
+	if waited := time.Since(began); waited > 0 {
+		t.Errorf("the turn lasts longer than the handshake: %s", waited)
+	}
+	close(client.messages)
+	_ = errors.Join(near.Close(), accepted.Close())
 }
 
 // TestCloseEndsTheWait: closing a connection that waits for its turn blocks nobody.
