@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sailplane-dev/sailplane/pkg/controlplane"
 	"github.com/sailplane-dev/sailplane/pkg/fairness"
 )
 
@@ -82,7 +83,8 @@ func connectionAttempts() map[string]attempt {
 // priority level does not wait.
 func limitedBodies(t *testing.T, _ *world) {
 	const sent, atOnce = 300, 10
-	w := serve(t, fairness.Limits{RequestsAtOncePerUser: atOnce})
+	// Who is let in keeps its place, however long it takes until all others came.
+	w := serveLimited(t, controlplane.Limits{BodyTime: controlplane.Unlimited}, fairness.Limits{RequestsAtOncePerUser: atOnce})
 	answers := make(chan string, sent)
 	each(t, sent, func(n int) {
 		c := w.dial(t, "http/1.1")
