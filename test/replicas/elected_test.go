@@ -148,7 +148,8 @@ func TestFrozenLeader(t *testing.T) {
 		for _, e := range leader.audited(t) {
 			ref := e.ObjectRef
 			if e.RequestReceivedTimestamp.After(resumed) && ref != nil && ref.Resource != "leases" && ref.Resource != "apiservices" { // which each server writes
-				t.Errorf("after its Lease it wrote %s %s %s/%s/%s as %s", e.RequestReceivedTimestamp, e.Verb, ref.Resource, ref.Namespace, ref.Name, e.UserAgent)
+				t.Errorf("after its Lease it wrote %s %s %s/%s/%s as %s: %v", e.RequestReceivedTimestamp, e.Verb, ref.Resource, ref.Namespace, ref.Name,
+					e.UserAgent, e.ResponseStatus)
 			}
 		}
 		other.deletes(t, "after-all")
