@@ -158,6 +158,10 @@ func (r *run) share(ctx context.Context, plan *ServerPlan, o *openStorage) error
 	if err != nil {
 		return err
 	}
+	// Those of kine, which write one key at a time, may lose what they compact without a word.
+	if r.server.built.storage.Traits().MaxOps > 1 {
+		o.backend.Since = known
+	}
 	if o.backend.Shared {
 		if err := r.own(ctx, s); err != nil {
 			return err

@@ -11,11 +11,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/sailplane-dev/sailplane/pkg/aggregator"
@@ -208,6 +211,43 @@ func TestUnusedSinceStart(t *testing.T) {
 		_, err := inside.Informers().Core().V1().LimitRanges().Lister().LimitRanges("default").Get("x")
 		return err
 	})
+}
+
+// TestWatchOverRestart: a watch goes on at a server that was started since, with what it missed.
+func TestWatchOverRestart(t *testing.T) {
+	t.Parallel()
+	storage := planetest.Options{Storage: sqlite.File{Path: filepath.Join(t.TempDir(), "state.db")}}
+	limits := func(plane *planetest.Plane) typedcorev1.LimitRangeInterface {
+		return plane.Client().CoreV1().LimitRanges("default")
+	}
+	create := func(t *testing.T, plane *planetest.Plane, name string) (version string) {
+		t.Helper()
+		made, err := limits(plane).Create(t.Context(), &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		must(t, err)
+		return made.ResourceVersion
+	}
+	seen := ""
+	t.Run("before", func(t *testing.T) {
+		plane := storage.Start(t)
+		seen = create(t, plane, "seen")
+		create(t, plane, "missed")
+	})
+	plane := storage.Start(t)
+	create(t, plane, "new")
+	_, err := limits(plane).List(t.Context(), metav1.ListOptions{}) // what it has is all that the watch cache knows
+	must(t, err)
+	w, err := limits(plane).Watch(t.Context(), metav1.ListOptions{ResourceVersion: seen})
+	must(t, err)
+	defer w.Stop()
+	for _, name := range []string{"missed", "new", "newest"} {
+		e := <-w.ResultChan()
+		if got, ok := e.Object.(*corev1.LimitRange); !ok || e.Type != watch.Added || got.Name != name {
+			t.Fatalf("the watch has %v, want that %s was added", e, name)
+		}
+		if name == "new" {
+			create(t, plane, "newest")
+		}
+	}
 }
 
 // inside starts a plane and returns what parts see of it too.

@@ -32,7 +32,7 @@ type lazy struct {
 	resource          schema.GroupResource
 	// open makes the cache.
 	open func() (*cached, error)
-	// begun is a resource version from before the first request.
+	// begun is a resource version from which on all that was stored is of one history.
 	begun func() uint64
 
 	made atomic.Pointer[cached] // nil before
@@ -154,9 +154,9 @@ func (l *lazy) GetList(ctx context.Context, key string, opts storage.ListOptions
 }
 
 // Watch waits for the cache, then watches. A cache that is still not filled answers
-// 429 and names what is wrong. A watch from before the cache began, but not before
-// the server did, such as from the resource version of a write, is served from the
-// storage: the cache would say that its events are gone.
+// 429 and names what is wrong. A watch from before the cache began, such as from the
+// resource version of a write, or of a client of a server that was restarted, begins
+// with what the storage has: the cache would say that its events are gone.
 func (l *lazy) Watch(ctx context.Context, key string, opts storage.ListOptions) (watch.Interface, error) {
 	c, err := l.use()
 	if err != nil {
@@ -166,27 +166,49 @@ func (l *lazy) Watch(ctx context.Context, key string, opts storage.ListOptions) 
 	if c.wait(ctx) {
 		floor = c.floor.Load()
 	}
-	if !l.isBetween(floor, opts) {
-		return resumed(ctx, opts, resumable{
-			open: func(opts storage.ListOptions) (watch.Interface, error) { return c.Watch(ctx, key, opts) },
-			now: func() (uint64, error) {
-				ctx, cancel := context.WithTimeout(ctx, cacheWait)
-				defer cancel()
-				return l.GetCurrentResourceVersion(ctx)
-			},
-		})
+	if l.isBetween(floor, opts) {
+		return l.catchUp(ctx, c, key, opts)
 	}
-	opts.ProgressNotify = opts.Predicate.AllowWatchBookmarks
-	w, err := l.Interface.Watch(ctx, key, opts)
-	if err != nil || opts.ProgressNotify {
+	return resumed(ctx, opts, resumable{
+		open: func(opts storage.ListOptions) (watch.Interface, error) { return c.Watch(ctx, key, opts) },
+		now: func() (uint64, error) {
+			ctx, cancel := context.WithTimeout(ctx, cacheWait)
+			defer cancel()
+			return l.GetCurrentResourceVersion(ctx)
+		},
+	})
+}
+
+// catchUp watches the storage until that is where the cache began, and then the cache: one watch of
+// the storage is for all clients again.
+func (l *lazy) catchUp(ctx context.Context, c *cached, key string, opts storage.ListOptions) (watch.Interface, error) {
+	behind := true
+	reached := func(version uint64) bool {
+		floor := c.floor.Load()
+		return floor > 0 && version >= floor
+	}
+	w, err := resumed(ctx, opts, resumable{
+		passed: func(version uint64) bool { return behind && reached(version) },
+		open: func(opts storage.ListOptions) (watch.Interface, error) {
+			from, err := l.Versioner().ParseResourceVersion(opts.ResourceVersion)
+			if err != nil {
+				return nil, err
+			}
+			if behind = !reached(from); !behind {
+				return c.Watch(ctx, key, opts)
+			}
+			opts.ProgressNotify = true // it may have come there without an event
+			return l.Interface.Watch(ctx, key, opts)
+		},
+	})
+	if err != nil || opts.Predicate.AllowWatchBookmarks {
 		return w, err
 	}
-	// The storage tells all watches of a client how far they are when one asks.
 	return watch.Filter(w, func(e watch.Event) (watch.Event, bool) { return e, e.Type != watch.Bookmark }), nil
 }
 
-// isBetween tells whether a watch begins with events of this server that are older
-// than the floor of the cache.
+// isBetween tells whether a watch begins with events that are older than the floor of the cache, and
+// that the storage may have.
 func (l *lazy) isBetween(floor uint64, opts storage.ListOptions) bool {
 	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
 		return false // it begins with the present objects

@@ -3,10 +3,14 @@ package store
 import (
 	"context"
 	"errors"
+	"strconv"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/apiserver/pkg/storage"
 
 	"github.com/sailplane-dev/sailplane/pkg/internal/source"
@@ -72,6 +76,78 @@ func TestLazy(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWatchCatchesUp: a watch from before the cache began gets what it missed from the storage, and the rest
+// from the cache.
+func TestWatchCatchesUp(t *testing.T) {
+	t.Parallel()
+	const floor, history, last = 10, 5, 12
+	event := func(kind watch.EventType, version int) watch.Event {
+		return watch.Event{Type: kind, Object: &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: strconv.Itoa(version)}}}
+	}
+	for name, tc := range map[string]struct {
+		reason    string
+		from      int
+		bookmarks bool
+		stored    []watch.Event // what the watch of the storage has
+		want      []int         // versions
+	}{
+		"events":                {"the last is where the cache began", 7, false, []watch.Event{event(watch.Added, 8), event(watch.Modified, 10)}, []int{8, 10, 11, 12}},
+		"events and more":       {"the cache has what follows", 7, false, []watch.Event{event(watch.Deleted, 11), event(watch.Added, 12)}, []int{11, 12}},
+		"no event":              {"the storage says how far it is", 7, false, []watch.Event{event(watch.Bookmark, 10)}, []int{11, 12}},
+		"no event, bookmarks":   {"the client wants to know, too", 7, true, []watch.Event{event(watch.Bookmark, 10)}, []int{10, 11, 12}},
+		"an early bookmark":     {"the watch is still behind", 7, true, []watch.Event{event(watch.Bookmark, 9), event(watch.Added, 10)}, []int{9, 10, 11, 12}},
+		"from the first":        {"the storage has all since then", history, false, []watch.Event{event(watch.Added, 10)}, []int{10, 11, 12}},
+		"before the history":    {"the storage had something else", history - 1, false, nil, []int{11, 12}},
+		"from where both begin": {"the cache has it", floor, false, nil, []int{11, 12}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, c := caching(t, NewHistory(32<<20))
+			c.floor.Store(floor)
+			for w.version.Store(floor); w.version.Load() < last; {
+				w.put("o", 1)
+			}
+			s := &before{watched: watch.NewFakeWithChanSize(len(tc.stored), false)}
+			for _, e := range tc.stored {
+				s.watched.Action(e.Type, e.Object)
+			}
+			l := newLazy(s, schema.GroupResource{}, func() uint64 { return history }, func() (*cached, error) { return c, nil })
+			opts := storage.ListOptions{ResourceVersion: strconv.Itoa(tc.from), Predicate: storage.Everything, Recursive: true}
+			opts.Predicate.AllowWatchBookmarks = tc.bookmarks
+			got, err := l.Watch(t.Context(), "/configmaps/", opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer got.Stop()
+			for i, want := range tc.want {
+				if version := versionOf(t, <-got.ResultChan()); version != strconv.Itoa(want) {
+					t.Errorf("%s: event %d is of version %s, want %d", tc.reason, i, version, want)
+				}
+			}
+			if asked := len(tc.stored) > 0; s.watched.IsStopped() != asked || s.asked != asked {
+				t.Errorf("%s: the storage was watched: %v, and is no longer: %v", tc.reason, s.asked, s.watched.IsStopped())
+			}
+		})
+	}
+}
+
+// before is a store with a watch of what was before the cache.
+type before struct {
+	agreeing
+	watched *watch.FakeWatcher
+	asked   bool
+}
+
+func (*before) Versioner() storage.Versioner { return storage.APIObjectVersioner{} }
+
+func (b *before) Watch(_ context.Context, _ string, opts storage.ListOptions) (watch.Interface, error) {
+	b.asked = true
+	if !opts.ProgressNotify {
+		return nil, errors.New("nobody would know when a watch without events has caught up")
+	}
+	return b.watched, nil
 }
 
 const errMade = constError("no cache")

@@ -44,6 +44,9 @@ type resumable struct {
 	open func(storage.ListOptions) (watch.Interface, error)
 	// now returns a version that no present object is above.
 	now func() (uint64, error)
+	// passed tells whether the present watch has come to a version from which on another one is to
+	// be opened. Nil: none is.
+	passed func(version uint64) bool
 }
 
 // resumeState is what is known of how far a watch is.
@@ -159,7 +162,7 @@ func (r *resuming) forward(w watch.Interface) (sent bool) {
 			}
 		}
 		sent = true
-		if r.note(e); r.ended {
+		if r.note(e); r.ended || r.passed != nil && r.passed(r.version) {
 			break // such a watch may never end by itself
 		}
 	}

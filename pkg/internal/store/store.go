@@ -43,6 +43,9 @@ type Backend struct {
 	Client func() (*clientv3.Client, error)
 	// Prefix starts every key, "/registry".
 	Prefix string
+	// Since is the revision from which on what is stored has one history, which the storage keeps
+	// until it says that it is compacted. 0: that is known of what a plane itself serves only.
+	Since int64
 	// Shared tells that servers of other processes use the storage too.
 	Shared bool
 	// Fences tells that what elected work writes is kept within its term. The storage
@@ -74,15 +77,19 @@ type Stores struct {
 	// Bodies bound what is written, and how deep what is read may nest.
 	Bodies *bodies.Checker
 
-	begun atomic.Uint64 // the revision from which on the plane serves
+	begun atomic.Uint64 // the revision from which on watches may ask the storage
 	mu    sync.Mutex
 	lazy  map[*lazy]bool
 	has   map[schema.GroupResource]int // how many of them a resource has
 }
 
-// Begin notes the revision before the plane serves. Call it before the plane is
-// ready.
+// Begin notes from which revision on a watch may go on: the one before the plane serves, unless more
+// is known of the storage. Call it before the plane is ready.
 func (b *Stores) Begin(ctx context.Context) error {
+	if b.Since > 0 {
+		b.begun.Store(uint64(b.Since))
+		return nil
+	}
 	client, err := b.Client()
 	if err != nil {
 		return fmt.Errorf("storage client: %w", err)
